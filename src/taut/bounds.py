@@ -1,0 +1,146 @@
+"""Numbers that know what they are: `Bound`, `Interval`, `Estimate`.
+
+A bare float forgets whether it lies above or below the truth, in which norm, and who says so.
+These do not.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from taut.errors import ArgumentError, check_choice
+from taut.norms import Norm
+
+__all__ = ["Bound", "Estimate", "Interval", "LayerBound"]
+
+
+def _round_outward(value: float, side: str, digits: int = 6) -> str:
+    """`value` in at most `digits` significant digits, never on the wrong side of it."""
+    if not math.isfinite(value) or value == 0:
+        return str(float(value))
+    text = f"{value:.{digits}g}"
+    wrong_side = float(text) < value if side == "upper" else float(text) > value
+    if wrong_side:
+        step = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
+        text = f"{float(text) + (step if side == 'upper' else -step):.{digits}g}"
+    return repr(float(text))
+
+
+@dataclass(frozen=True)
+class LayerBound:
+    """What one layer adds to the bound of a network."""
+
+    name: str
+    kind: str
+    value: float
+    method: str
+    input_norm: Norm
+    output_norm: Norm
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proven bound: the truth lies on the stated side of `value`, rounding included.
+
+    Attributes:
+        value: the bound itself.
+        norm: the norm it speaks of, or None where none applies.
+        side: "upper" (truth <= value) or "lower" (truth >= value).
+        method: what proves it, in a few words.
+        confidence: 1.0 for a theorem; below 1 for a statement about samples.
+        layers: where the value comes from, part by part; empty for a single operator.
+
+    Example:
+        >>> from taut.norms import L2
+        >>> Bound(1.0, L2, method="Cholesky")
+        Bound(<= 1.0, l2, proven)
+    """
+
+    value: float
+    norm: Norm | None = None
+    side: Literal["upper", "lower"] = "upper"
+    method: str = ""
+    confidence: float = 1.0
+    layers: tuple[LayerBound, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        check_choice("Bound", "side", self.side, ("upper", "lower"))
+        _check_confidence("Bound", self.confidence)
+        if math.isnan(self.value):
+            raise ArgumentError("Bound: `value` must be a number; got NaN, which bounds nothing.")
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        sign = "<=" if self.side == "upper" else ">="
+        parts = [f"{sign} {_round_outward(self.value, self.side)}"]
+        if self.norm is not None:
+            parts.append(str(self.norm))
+        parts.append("proven" if self.confidence == 1 else f"at {100 * self.confidence:g} %")
+        return f"Bound({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A computed or sampled number near the truth, on no proven side of it.
+
+    Example:
+        >>> Estimate(0.98, method="power iteration")
+        Estimate(~ 0.98, power iteration)
+    """
+
+    value: float
+    norm: Norm | None = None
+    method: str = ""
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        parts = [f"~ {self.value:.6g}"]
+        if self.norm is not None:
+            parts.append(str(self.norm))
+        if self.method:
+            parts.append(self.method)
+        return f"Estimate({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Two bounds around one truth, each with its own side; `confidence` is that of both together.
+
+    Example:
+        >>> Interval(Bound(0.37, side="lower", confidence=0.975), Bound(0.61, confidence=0.975))
+        Interval([0.37, 0.61] at 95 %)
+    """
+
+    lower: Bound
+    upper: Bound
+
+    def __post_init__(self) -> None:
+        if (self.lower.side, self.upper.side) != ("lower", "upper"):
+            raise ArgumentError(
+                "Interval: `lower` and `upper` must be bounds of those sides; "
+                f"got {self.lower.side!r} and {self.upper.side!r}."
+            )
+
+    @property
+    def confidence(self) -> float:
+        """At least this probability that both bounds hold (union bound)."""
+        return max(0.0, self.lower.confidence + self.upper.confidence - 1)
+
+    def __contains__(self, value: float) -> bool:
+        return self.lower.value <= value <= self.upper.value
+
+    def __repr__(self) -> str:
+        ends = f"[{_round_outward(self.lower.value, 'lower')}, {_round_outward(self.upper.value, 'upper')}]"
+        known = "proven" if self.confidence == 1 else f"at {100 * self.confidence:.4g} %"
+        return f"Interval({ends} {known})"
+
+
+def _check_confidence(subject: str, confidence: float) -> None:
+    if not 0 < confidence <= 1:
+        raise ArgumentError(
+            f"{subject}: `confidence` must lie in (0, 1]; got confidence={confidence}."
+        )

@@ -1,0 +1,66 @@
+"""What taut raises: one root, few children, sentences that teach.
+
+Every message has the same five parts: subject, argument, rule, what came, remedy.
+"""
+
+import math
+from collections.abc import Sequence
+
+__all__ = [
+    "ArgumentError",
+    "DtypeError",
+    "MissingExtraError",
+    "NonFiniteError",
+    "TautError",
+    "TautWarning",
+]
+
+
+class TautError(Exception):
+    """The root of every error that taut raises on purpose."""
+
+
+class ArgumentError(TautError, ValueError):
+    """An argument breaks its rule."""
+
+
+class DtypeError(TautError, TypeError):
+    """A tensor has a dtype in which the promise of the callee cannot be kept."""
+
+
+class NonFiniteError(TautError, ArithmeticError):
+    """A weight holds NaN or infinity and cannot be repaired."""
+
+
+class MissingExtraError(TautError, ImportError):
+    """A feature needs a package that is not installed."""
+
+
+class TautWarning(UserWarning):
+    """The root of every warning that taut gives."""
+
+
+def check_positive(subject: str, argument: str, value: float) -> None:
+    """Raises unless `value` is finite and above zero."""
+    if not (math.isfinite(value) and value > 0):
+        raise ArgumentError(
+            f"{subject}: `{argument}` must be finite and positive; got {argument}={value}."
+        )
+
+
+def check_count(subject: str, argument: str, value: int, least: int = 1) -> None:
+    """Raises unless `value` is a whole number of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ArgumentError(
+            f"{subject}: `{argument}` must be a whole number >= {least}; "
+            f"got {argument}={value!r}."
+        )
+
+
+def check_choice(subject: str, argument: str, value: object, choices: Sequence[str]) -> None:
+    """Raises unless `value` is one of `choices`."""
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ArgumentError(
+            f"{subject}: `{argument}` must be one of {listed}; got {argument}={value!r}."
+        )
