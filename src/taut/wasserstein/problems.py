@@ -1,0 +1,120 @@
+r"""Pairs of distributions whose Wasserstein distance and optimal critic are known exactly.
+
+One sign convention throughout: `x` is drawn from P, `y` from Q, and a critic maximises
+$\mathbb{E}_P f - \mathbb{E}_Q f$ over the functions with $|f(a) - f(b)| \le \|a - b\|_2$. The
+largest value is $W_1(P, Q)$, and `Problem.potential` is an $f$ that attains it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Generator, Tensor
+
+from taut.errors import ArgumentError, check_count
+
+__all__ = ["Problem", "absolute_value", "cone", "three_cones"]
+
+Draw = Callable[[int, Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Problem:
+    r"""Two distributions P and Q, the distance between them, and the critic that shows it.
+
+    Attributes:
+        name: a short name, fit for a table.
+        dim: the dimension of the space.
+        distance: $W_1(P, Q)$ for the Euclidean cost, exactly.
+        potential: a 1-Lipschitz function `(..., dim) -> (...)` with
+            $\mathbb{E}_P f - \mathbb{E}_Q f = W_1(P, Q)$.
+        draw_p: `(n, generator) -> (n, dim)`, samples from P.
+        draw_q: `(n, generator) -> (n, dim)`, samples from Q.
+    """
+
+    name: str
+    dim: int
+    distance: float
+    potential: Callable[[Tensor], Tensor] = field(repr=False)
+    draw_p: Draw = field(repr=False)
+    draw_q: Draw = field(repr=False)
+
+    def sample(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """`n` independent points of P and of Q, each `(n, dim)`, on the device of `generator`."""
+        check_count("Problem.sample", "n", n)
+        return self.draw_p(n, generator), self.draw_q(n, generator)
+
+
+def absolute_value() -> Problem:
+    r"""P half at -1 and half at 1, Q all at 0: the best critic is $|x|$, the distance 1.
+
+    The paper's first problem, its two distributions named so that $|x|$ comes out and not $-|x|$.
+
+    Example:
+        >>> problem = absolute_value()
+        >>> problem
+        Problem(name='absolute value', dim=1, distance=1.0)
+        >>> problem.potential(torch.tensor([[-1.0], [0.0], [0.5]]))
+        tensor([1.0000, 0.0000, 0.5000])
+    """
+    return _around(((0.0,),), name="absolute value", inward=True)
+
+
+def cone(dim: int) -> Problem:
+    r"""P uniform on the unit sphere of $\mathbb{R}^d$, Q at its centre: $\|x\|$ and distance 1.
+
+    Args:
+        dim: the dimension $d \ge 1$. The paper takes 128, 256 and 512.
+    """
+    check_count("cone", "dim", dim)
+    return _around(((0.0,) * dim,), name=f"cone in {dim} dimensions", inward=True)
+
+
+def three_cones() -> Problem:
+    r"""P at (-2, 0), (0, 0), (2, 0), Q uniform on the unit circles around them; distance 1.
+
+    The best critic is three touching cones, $f(z) = 1 - \min_i \|z - c_i\|$: one on the centres,
+    zero on the circles. Elsewhere it is free within its slope; this one is the natural choice.
+    """
+    return _around(((-2.0, 0.0), (0.0, 0.0), (2.0, 0.0)), name="three cones", inward=False)
+
+
+def _around(centres: tuple[tuple[float, ...], ...], *, name: str, inward: bool) -> Problem:
+    """Mass travels between centres at least 2 apart and the unit spheres around them.
+
+    Spheres around such centres touch at most, so a point of a sphere has no centre nearer than its
+    own: every unit of mass moves by exactly 1, and the distance to the nearest centre is optimal.
+    """
+    dim = len(centres[0])
+    if len(centres) > 1 and torch.pdist(torch.tensor(centres)).min() < 2:
+        raise ArgumentError(f"Problem: `centres` must be at least 2 apart; got centres={centres}.")
+    at, about = partial(_draw_centres, centres), partial(_draw_spheres, centres)
+    potential = (
+        partial(_height, centres, 0.0, 1.0) if inward else partial(_height, centres, 1.0, -1.0)
+    )
+    draw_p, draw_q = (about, at) if inward else (at, about)
+    return Problem(name, dim, 1.0, potential, draw_p, draw_q)
+
+
+def _draw_centres(centres: tuple[tuple[float, ...], ...], n: int, generator: Generator) -> Tensor:
+    chosen = torch.randint(len(centres), (n,), generator=generator, device=generator.device)
+    return torch.tensor(centres, device=generator.device)[chosen]
+
+
+def _draw_spheres(centres: tuple[tuple[float, ...], ...], n: int, generator: Generator) -> Tensor:
+    normal = torch.randn(n, len(centres[0]), generator=generator, device=generator.device)
+    return _draw_centres(centres, n, generator) + torch.nn.functional.normalize(normal, dim=-1)
+
+
+def _height(
+    centres: tuple[tuple[float, ...], ...], base: float, slope: float, points: Tensor
+) -> Tensor:
+    """`base + slope * (distance to the nearest centre)`, `(..., dim) -> (...)`."""
+    if points.shape[-1:] != (len(centres[0]),):
+        raise ArgumentError(
+            f"Problem.potential: `points` must have last dimension {len(centres[0])}; "
+            f"got shape {tuple(points.shape)}."
+        )
+    gaps = points.unsqueeze(-2) - points.new_tensor(centres)
+    return base + slope * torch.linalg.vector_norm(gaps, dim=-1).amin(-1)
