@@ -1,0 +1,67 @@
+"""Lipschitz networks that use all of their slope, with numbers you can prove.
+
+The public names live here. Each is imported when it is first touched, so that `import taut` and
+`taut --help` answer at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taut import bounds, errors, functional, linalg, nn, norms, optim, wasserstein
+    from taut.bounds import Bound, Estimate, Interval
+    from taut.errors import TautError, TautWarning
+    from taut.norms import L1, L2, LINF, Norm
+
+    __version__: str
+
+__all__ = [
+    "L1",
+    "L2",
+    "LINF",
+    "Bound",
+    "Estimate",
+    "Interval",
+    "Norm",
+    "TautError",
+    "TautWarning",
+    "__version__",
+    "bounds",
+    "errors",
+    "functional",
+    "linalg",
+    "nn",
+    "norms",
+    "optim",
+    "wasserstein",
+]
+
+_MODULES = {"bounds", "errors", "functional", "linalg", "nn", "norms", "optim", "wasserstein"}
+_HOMES = {
+    "Bound": "bounds",
+    "Estimate": "bounds",
+    "Interval": "bounds",
+    "L1": "norms",
+    "L2": "norms",
+    "LINF": "norms",
+    "Norm": "norms",
+    "TautError": "errors",
+    "TautWarning": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"taut.{name}")
+    if name in _HOMES:
+        value = getattr(import_module(f"taut.{_HOMES[name]}"), name)
+    elif name == "__version__":
+        value = import_module("importlib.metadata").version("taut")
+    else:
+        raise AttributeError(f"module 'taut' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

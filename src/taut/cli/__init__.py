@@ -1,0 +1,1 @@
+"""The command `taut`: parsing and printing only."""
