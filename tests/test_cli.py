@@ -1,0 +1,93 @@
+import importlib.metadata
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from taut.cli.main import SUBCOMMANDS, LazyGroup, Subcommand, main
+from taut.errors import ArgumentError
+
+
+@click.command()
+@click.option("--size", type=int, required=True)
+def fail(size):
+    raise ArgumentError(f"fail: `size` must be even; got size={size}. Use {size + 1}.")
+
+
+@click.command()
+def crash():
+    raise RuntimeError("a defect, not a mistake of the caller")
+
+
+@pytest.fixture
+def group():
+    table = {
+        "fail": Subcommand(f"{__name__}:fail", "Always fails."),
+        "crash": Subcommand(f"{__name__}:crash", "Always crashes."),
+        "broken": Subcommand("taut.no_such_module:command", "Cannot be imported."),
+    }
+    group = LazyGroup("taut", table=table, params=[click.Option(["--debug"], is_flag=True)])
+    group.callback = lambda debug: None
+    return group
+
+
+def test_help_teaches():
+    result = CliRunner().invoke(main, ["--help"], prog_name="taut")
+    assert result.exit_code == 0
+    assert "Lipschitz" in result.output
+    assert "taut demo --out demo" in result.output
+    for name, entry in SUBCOMMANDS.items():
+        assert name in result.output and entry.help in result.output
+
+
+def test_version_is_that_of_the_distribution():
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.output == f"taut, version {importlib.metadata.version('taut')}\n"
+
+
+def test_the_console_script_is_main():
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="taut")
+    assert script.load() is main
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_every_subcommand_of_the_table_has_help(name):
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "Usage:" in result.output
+
+
+def test_an_unknown_subcommand_is_a_usage_error():
+    result = CliRunner().invoke(main, ["slack"])
+    assert result.exit_code == 2
+    assert "No such command 'slack'" in result.stderr
+
+
+def test_help_imports_no_subcommand(group):
+    result = CliRunner().invoke(group, ["--help"])
+    assert result.exit_code == 0
+    assert "Cannot be imported." in result.output
+
+
+def test_an_error_of_taut_is_one_red_line(group):
+    result = CliRunner().invoke(group, ["fail", "--size", "3"], color=True)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    sentence = "taut: fail: `size` must be even; got size=3. Use 4."
+    assert result.stderr == click.style(sentence, fg="red") + "\n"
+
+
+def test_debug_shows_the_traceback(group):
+    result = CliRunner().invoke(group, ["--debug", "fail", "--size", "3"])
+    assert isinstance(result.exception, ArgumentError)
+
+
+def test_a_defect_is_not_dressed_up(group):
+    result = CliRunner().invoke(group, ["crash"])
+    assert isinstance(result.exception, RuntimeError)
+
+
+def test_a_broken_import_names_its_cause(group):
+    result = CliRunner().invoke(group, ["broken"])
+    assert isinstance(result.exception, ModuleNotFoundError)
+    assert "taut.no_such_module" in str(result.exception)

@@ -1,0 +1,95 @@
+"""Heavy imports are lazy: the core needs no extra, the command line needs no torch."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import taut
+
+ROOT = Path(__file__).parents[1]
+
+# The name to import, for each requirement of an extra.
+IMPORT_NAMES = {
+    "POT": "ot",
+    "build": "build",
+    "dask": "dask",
+    "deel-torchlip": "deel",
+    "foolbox": "foolbox",
+    "furo": "furo",
+    "hatchling": "hatchling",
+    "hypothesis": "hypothesis",
+    "jinja2": "jinja2",
+    "matplotlib": "matplotlib",
+    "mpmath": "mpmath",
+    "onnx": "onnx",
+    "onnxruntime": "onnxruntime",
+    "onnxscript": "onnxscript",
+    "orthogonium": "orthogonium",
+    "pillow": "PIL",
+    "pyarrow": "pyarrow",
+    "pyautoattack": "pyautoattack",
+    "pyright": "pyright",
+    "pytest": "pytest",
+    "pytest-xdist": "xdist",
+    "ruff": "ruff",
+    "scikit-learn": "sklearn",
+    "scipy": "scipy",
+    "sphinx": "sphinx",
+    "sphinx-gallery": "sphinx_gallery",
+    "tensorboard": "tensorboard",
+}
+
+
+def newly_imported(before: str, code: str) -> set[str]:
+    """Top-level modules that `code` loads in a fresh interpreter in which `before` has run."""
+    script = (
+        f"import sys, json\n{before}\nold = set(sys.modules)\n{code}\n"
+        "print(json.dumps(sorted({name.split('.')[0] for name in set(sys.modules) - old})))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return set(json.loads(run.stdout.splitlines()[-1]))
+
+
+def test_every_extra_is_watched():
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    named = {re.split(r"[\[<>=!~; ]", entry)[0] for entries in extras.values() for entry in entries}
+    assert named - {"taut"} == set(IMPORT_NAMES)
+
+
+def test_the_core_needs_no_extra():
+    touch_every_name = "import taut\nfor name in taut.__all__: getattr(taut, name)"
+    loaded = newly_imported("import torch", touch_every_name)
+    assert "taut" in loaded
+    assert loaded.isdisjoint(IMPORT_NAMES.values())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import taut; taut.errors; dir(taut); taut.__version__",
+        "from taut.cli.main import main; main(['--help'], standalone_mode=False)",
+        "from taut.cli.main import main; main(['--version'], standalone_mode=False)",
+    ],
+)
+def test_no_torch_before_it_is_needed(code):
+    loaded = newly_imported("", code)
+    assert "taut" in loaded
+    assert loaded.isdisjoint({"torch", "numpy", "rich", *IMPORT_NAMES.values()})
+
+
+def test_every_public_name_is_there():
+    assert dir(taut) == sorted(taut.__all__)
+    for name in taut.__all__:
+        assert getattr(taut, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'taut' has no attribute 'slack'"):
+        taut.slack  # noqa: B018
