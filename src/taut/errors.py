@@ -11,6 +11,7 @@ __all__ = [
     "DtypeError",
     "MissingExtraError",
     "NonFiniteError",
+    "NotConvergedError",
     "TautError",
     "TautWarning",
 ]
@@ -30,6 +31,10 @@ class DtypeError(TautError, TypeError):
 
 class NonFiniteError(TautError, ArithmeticError):
     """A weight holds NaN or infinity and cannot be repaired."""
+
+
+class NotConvergedError(TautError, ArithmeticError):
+    """An iteration did not reach the tolerance asked for."""
 
 
 class MissingExtraError(TautError, ImportError):

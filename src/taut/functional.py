@@ -1,0 +1,211 @@
+r"""Sorting and its friends as functions, with exact and fast derivatives.
+
+A group is spread out: channel $i$ of $C$ shares its group of size $k$ with $i + C/k$, $i + 2C/k$, ...
+so that the members of all groups lie in $k$ contiguous slices and one vector instruction compares
+many groups. Networks are the same up to a permutation of channels, which the next layer absorbs.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from taut.errors import ArgumentError, check_count
+
+__all__ = ["full_sort", "group_sort", "householder", "max_min", "maxout"]
+
+_LARGEST_NETWORK = 16
+
+
+def max_min(x: Tensor, dim: int = -1) -> Tensor:
+    r"""The larger of each pair in the first half, the smaller in the second.
+
+    $$y_i = \max(x_i, x_{i + C/2}), \qquad y_{i + C/2} = \min(x_i, x_{i + C/2})$$
+
+    The Jacobian is a permutation: every $p$-norm of every gradient is kept.
+
+    Args:
+        x: any shape, an even number `C` of channels along `dim`.
+        dim: where the channels are.
+
+    Returns:
+        The shape of `x`.
+
+    Example:
+        >>> max_min(torch.tensor([1.0, -2.0, 3.0, -4.0]))
+        tensor([ 3., -2.,  1., -4.])
+    """
+    _check_groups("MaxMin", x, 2, dim)
+    return _MaxMin.apply(x, dim)  # type: ignore[return-value]
+
+
+def group_sort(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
+    r"""Sorts each group of channels in ascending order.
+
+    Slice $j$ of the $k$ slices of the output holds the $j$-th smallest member of every group. The
+    Jacobian is a permutation. Up to 16 members go through a network of compare-and-swap steps,
+    larger groups through `torch.sort`.
+
+    Args:
+        x: any shape; `group_size` divides the number of channels along `dim`.
+        group_size: `k >= 1`.
+        dim: where the channels are.
+
+    Returns:
+        The shape of `x`.
+
+    Example:
+        >>> group_sort(torch.tensor([4.0, 3.0, 2.0, 1.0]), 2)
+        tensor([2., 1., 4., 3.])
+    """
+    _check_groups("GroupSort", x, group_size, dim)
+    if group_size == 1:
+        return x
+    if group_size > _LARGEST_NETWORK:
+        size = x.shape[dim] // group_size
+        groups = x.unflatten(dim, (group_size, size))
+        at = dim if dim >= 0 else dim - 1
+        return groups.sort(at).values.flatten(at, at + 1)
+    lanes = list(x.chunk(group_size, dim))
+    for low, high in _sorting_network(group_size):
+        lanes[low], lanes[high] = _CompareSwap.apply(lanes[low], lanes[high])  # type: ignore[misc]
+    return torch.cat(lanes, dim)
+
+
+def full_sort(x: Tensor, dim: int = -1) -> Tensor:
+    r"""Sorts all channels in ascending order: one group.
+
+    Example:
+        >>> full_sort(torch.tensor([3.0, 1.0, 2.0]))
+        tensor([1., 2., 3.])
+    """
+    return x.sort(dim).values
+
+
+def maxout(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
+    r"""The largest member of each group; `C` channels become `C / group_size`.
+
+    1-Lipschitz in every $p$-norm, but not norm-preserving: the other members are lost.
+
+    Example:
+        >>> maxout(torch.tensor([1.0, -2.0, 3.0, -4.0]), 2)
+        tensor([ 3., -2.])
+    """
+    _check_groups("Maxout", x, group_size, dim)
+    largest, *others = x.chunk(group_size, dim)
+    for other in others:
+        _, largest = _CompareSwap.apply(largest, other)  # type: ignore[misc]
+    return largest
+
+
+def householder(x: Tensor, angle: Tensor, dim: int = -1) -> Tensor:
+    r"""Reflects each pair $(a, b)$ that lies on the far side of a line through the origin.
+
+    With $t = \theta / 2$: unchanged where $a \sin t - b \cos t > 0$, else multiplied by the reflection
+    $\begin{pmatrix}\cos\theta & \sin\theta\\ \sin\theta & -\cos\theta\end{pmatrix}$. The Jacobian is
+    orthogonal, so Euclidean norms of gradients are kept; other $p$-norms are not. At
+    $\theta = \pi/2$ this is `max_min`.
+
+    Args:
+        x: any shape, an even number `C` of channels along `dim`.
+        angle: scalar, or `(C / 2,)`, one angle a pair.
+        dim: where the channels are.
+
+    Returns:
+        The shape of `x`.
+
+    Example:
+        >>> householder(torch.tensor([1.0, 3.0]), torch.tensor(torch.pi / 2)).round(decimals=4)
+        tensor([3., 1.])
+    """
+    _check_groups("Householder", x, 2, dim)
+    if angle.ndim == 1:
+        angle = angle.view([-1] + [1] * (x.ndim - 1 - dim % x.ndim))
+    a, b = x.chunk(2, dim)
+    near = a * torch.sin(angle / 2) - b * torch.cos(angle / 2) > 0
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    first = torch.where(near, a, cos * a + sin * b)
+    second = torch.where(near, b, sin * a - cos * b)
+    return torch.cat([first, second], dim)
+
+
+def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
+    check_count(subject, "group_size", group_size)
+    channels = x.shape[dim]
+    if channels % group_size:
+        divisors = [k for k in range(2, min(channels, 64) + 1) if channels % k == 0][:4]
+        remedy = f"Use {_either(divisors)}." if divisors else "Use another number of channels."
+        if subject in ("MaxMin", "Householder"):
+            remedy = "Use an even number of channels."
+        raise ArgumentError(
+            f"{subject}: `group_size` must divide the channel count; "
+            f"got group_size={group_size}, channels={channels}. {remedy}"
+        )
+
+
+def _either(numbers: list[int]) -> str:
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _swap_gradients(g_low: Tensor, g_high: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of (a, b) from those of (min, max): a swap where a > b, nothing elsewhere."""
+    moved = torch.ops.aten.threshold_backward(g_high - g_low, a - b, 0)
+    return g_low + moved, g_high - moved
+
+
+class _MaxMin(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, dim: int) -> Tensor:
+        a, b = x.chunk(2, dim)
+        y = torch.empty_like(x)
+        high, low = y.chunk(2, dim)
+        torch.maximum(a, b, out=high)
+        torch.minimum(a, b, out=low)
+        return y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
+        x, ctx.dim = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        a, b = x.chunk(2, ctx.dim)
+        g_high, g_low = grad.chunk(2, ctx.dim)
+        return torch.cat(_swap_gradients(g_low, g_high, a, b), ctx.dim), None
+
+
+class _CompareSwap(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.minimum(a, b), torch.maximum(a, b)
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]
+    ) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g_low: Tensor, g_high: Tensor) -> tuple[Tensor, Tensor]:
+        return _swap_gradients(g_low, g_high, *ctx.saved_tensors)
+
+
+@cache
+def _sorting_network(size: int) -> tuple[tuple[int, int], ...]:
+    """Batcher's odd-even merge sort, cut down to `size` lanes: pairs (low, high) to compare."""
+    pairs: list[tuple[int, int]] = []
+    span = 1
+    while span < size:
+        gap = span
+        while gap >= 1:
+            for start in range(gap % span, size - gap, 2 * gap):
+                for lane in range(start, min(start + gap, size - gap)):
+                    if lane // (2 * span) == (lane + gap) // (2 * span):
+                        pairs.append((lane, lane + gap))
+            gap //= 2
+        span *= 2
+    return tuple(pairs)
