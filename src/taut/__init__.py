@@ -5,15 +5,7 @@ The public names live here. Each is imported when it is first touched, so that `
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from taut import bounds, errors, functional, linalg, nn, norms, optim, wasserstein
-    from taut.bounds import Bound, Estimate, Interval
-    from taut.errors import TautError, TautWarning
-    from taut.norms import L1, L2, LINF, Norm
-
-    __version__: str
+from typing import TYPE_CHECKING
 
 __all__ = [
     "L1",
@@ -36,32 +28,38 @@ __all__ = [
     "wasserstein",
 ]
 
-_MODULES = {"bounds", "errors", "functional", "linalg", "nn", "norms", "optim", "wasserstein"}
-_HOMES = {
-    "Bound": "bounds",
-    "Estimate": "bounds",
-    "Interval": "bounds",
-    "L1": "norms",
-    "L2": "norms",
-    "LINF": "norms",
-    "Norm": "norms",
-    "TautError": "errors",
-    "TautWarning": "errors",
-}
+if TYPE_CHECKING:
+    from taut import bounds, errors, functional, linalg, nn, norms, optim, wasserstein
+    from taut.bounds import Bound, Estimate, Interval
+    from taut.errors import TautError, TautWarning
+    from taut.norms import L1, L2, LINF, Norm
 
+    __version__: str
+else:
+    # The module of each name that is not itself a module.
+    _HOMES = {
+        "L1": "norms",
+        "L2": "norms",
+        "LINF": "norms",
+        "Bound": "bounds",
+        "Estimate": "bounds",
+        "Interval": "bounds",
+        "Norm": "norms",
+        "TautError": "errors",
+        "TautWarning": "errors",
+    }
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"taut.{name}")
-    if name in _HOMES:
-        value = getattr(import_module(f"taut.{_HOMES[name]}"), name)
-    elif name == "__version__":
-        value = import_module("importlib.metadata").version("taut")
-    else:
-        raise AttributeError(f"module 'taut' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'taut' has no attribute {name!r}")
+        if name == "__version__":
+            value = import_module("importlib.metadata").version("taut")
+        else:
+            value = import_module(f"taut.{_HOMES.get(name, name)}")
+            if name in _HOMES:
+                value = getattr(value, name)
+        globals()[name] = value
+        return value
 
-
-def __dir__() -> list[str]:
-    return __all__
+    def __dir__() -> list[str]:
+        return __all__
