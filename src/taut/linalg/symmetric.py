@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["estimate_extreme_eigenvalues", "gram", "symmetric_product"]
+__all__ = ["even_vector", "estimate_extreme_eigenvalues", "gram", "symmetric_product"]
 
 # Below this many columns one product is as fast as several smaller ones.
 _BLOCK = 128
@@ -60,6 +60,21 @@ def symmetric_product(a: Tensor, b: Tensor) -> Tensor:
     return product
 
 
+def even_vector(n: int, like: Tensor) -> Tensor:
+    """A fixed unit vector of `n` entries to start iterations from.
+
+    The fractional parts of multiples of the golden ratio are spread evenly and follow no pattern
+    that a weight matrix would have.
+
+    Example:
+        >>> even_vector(2, torch.empty(0))
+        tensor([ 0.4472, -0.8944])
+    """
+    ramp = torch.arange(1, n + 1, dtype=torch.float64, device=like.device)
+    vector = torch.frac(ramp * 0.6180339887498949).sub_(0.5)
+    return (vector / vector.norm()).to(like.dtype)
+
+
 def estimate_extreme_eigenvalues(symmetric: Tensor, num_steps: int = 8) -> tuple[float, float]:
     r"""Estimates the smallest and largest eigenvalue by a short Lanczos run.
 
@@ -85,12 +100,9 @@ def estimate_extreme_eigenvalues(symmetric: Tensor, num_steps: int = 8) -> tuple
             return float("nan"), float("nan")
         values = torch.linalg.eigvalsh(symmetric)
         return values[0].item(), values[-1].item()
-    # The fractional parts of multiples of the golden ratio are spread evenly and follow no
-    # pattern that a weight matrix would have.
-    ramp = torch.arange(1, n + 1, dtype=torch.float64, device=symmetric.device)
-    vector = torch.frac(ramp * 0.6180339887498949).sub_(0.5).to(symmetric.dtype)
+    vector = even_vector(n, symmetric)
     basis = symmetric.new_empty(num_steps, n)
-    basis[0] = vector / vector.norm()
+    basis[0] = vector
     image = symmetric.new_empty(num_steps, n)
     for step in range(num_steps):
         image[step] = symmetric @ basis[step]

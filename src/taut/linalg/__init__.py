@@ -1,0 +1,56 @@
+"""Pure tensor mathematics; each docstring states the theorem it implements.
+
+What is named `project_*` is an exact map, `bound_*` is proven, `estimate_*` is neither.
+"""
+
+from taut.linalg.balls import (
+    project_l1_ball,
+    project_l1_ball_by_sorting,
+    project_l2_ball,
+    project_linf_ball,
+    project_simplex,
+)
+from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
+from taut.linalg.orthonormal import polar, project_tangent, retract
+from taut.linalg.rounding import gamma, round_down, round_up, unit_roundoff
+from taut.linalg.spectral import (
+    bound_gram_iteration,
+    bound_operator_norm,
+    bound_spectral_norm,
+    estimate_spectral_norm,
+    power_iteration,
+)
+from taut.linalg.symmetric import (
+    estimate_extreme_eigenvalues,
+    even_vector,
+    gram,
+    symmetric_product,
+)
+
+__all__ = [
+    "SCALINGS",
+    "apply_bjorck",
+    "bjorck",
+    "bound_by_scaling",
+    "bound_gram_iteration",
+    "bound_operator_norm",
+    "bound_spectral_norm",
+    "estimate_extreme_eigenvalues",
+    "estimate_spectral_norm",
+    "even_vector",
+    "gamma",
+    "gram",
+    "polar",
+    "power_iteration",
+    "project_l1_ball",
+    "project_l1_ball_by_sorting",
+    "project_l2_ball",
+    "project_linf_ball",
+    "project_simplex",
+    "project_tangent",
+    "retract",
+    "round_down",
+    "round_up",
+    "symmetric_product",
+    "unit_roundoff",
+]

@@ -1,0 +1,280 @@
+r"""Nearest points of balls and of the simplex, row by row or column by column.
+
+Every projection is computed in float64, which holds narrower types exactly, and returned in the
+dtype of its argument. Entries of rows that are already inside come back bit for bit, and what
+comes back is inside: projecting twice is projecting once, to the last bit.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_positive
+from taut.linalg.rounding import gamma, sum_up, unit_roundoff
+
+__all__ = [
+    "project_l1_ball",
+    "project_l1_ball_by_sorting",
+    "project_l2_ball",
+    "project_linf_ball",
+    "project_simplex",
+]
+
+# Entries per block of rows: a block with its working copies stays in the processor's cache, which
+# makes the passes over it several times faster than passes over a whole large matrix.
+_BLOCK = 2**20
+
+
+def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
+    r"""The nearest point of the l1 ball, row by row.
+
+    $$\arg\min_v \|v - w\|_2 \quad\text{subject to}\quad \|v\|_1 \le r$$
+
+    The solution is $v_i = \mathrm{sign}(w_i) \max(|w_i| - \tau, 0)$, where $\tau$ is the root of a
+    convex, decreasing, piecewise linear function. Newton's method from the left finds it in
+    finitely many passes, for all rows at once: each pass drops entries from the active set, and
+    the method ends with the first pass that drops none.
+
+    Used for $\|W\|_\infty \le r$, the largest l1 norm of a row, and with `dim=-2` for
+    $\|W\|_1 \le r$, that of a column.
+
+    Args:
+        w: `(..., n)`, finite.
+        radius: $r > 0$.
+        dim: the dimension that holds the vectors: -1 for rows, -2 for columns.
+
+    Returns:
+        The shape and dtype of `w`. The l1 norm of what comes back, as a sum of real numbers, is at
+        most `radius`; `bound_operator_norm` proves it. Rows already inside are unchanged. The
+        derivative is exact almost everywhere, to every order:
+        $dv_i = dw_i - \mathrm{sign}(w_i) \sum_j \mathrm{sign}(w_j)\,dw_j / k$ over the `k` active
+        entries.
+
+    Example:
+        >>> project_l1_ball(torch.tensor([3.0, -1.0]))
+        tensor([1., 0.])
+    """
+    _check("project_l1_ball", w, radius)
+    return _Threshold.apply(w.movedim(dim, -1), radius, True).movedim(-1, dim)
+
+
+def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
+    r"""The nearest point of the simplex, row by row.
+
+    $$\arg\min_v \|v - w\|_2 \quad\text{subject to}\quad v \ge 0,\ \sum_i v_i = r$$
+
+    by the threshold of `project_l1_ball`.
+
+    Args:
+        w: `(..., n)`, finite, with $n \ge 1$.
+        radius: $r > 0$.
+        dim: the dimension that holds the vectors.
+
+    Returns:
+        The shape and dtype of `w`; non-negative, with a sum equal to `radius` up to rounding (2u
+        in the dtype of `w`). Rows that have this already are unchanged.
+
+    Example:
+        >>> project_simplex(torch.tensor([1.0, 0.5, -2.0]))
+        tensor([0.7500, 0.2500, 0.0000])
+    """
+    _check("project_simplex", w, radius)
+    if w.shape[dim] == 0:
+        raise ArgumentError(
+            f"project_simplex: `w` must have entries along dim={dim}; got shape {tuple(w.shape)}. "
+            "No vector of length 0 has a positive sum."
+        )
+    return _Threshold.apply(w.movedim(dim, -1), radius, False).movedim(-1, dim)
+
+
+def project_l1_ball_by_sorting(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
+    r"""`project_l1_ball` by sorting: the textbook method, as the reference (Condat 2016, Algorithm 1).
+
+    With magnitudes in descending order $a_1 \ge a_2 \ge \dots$, the active set is the longest
+    prefix for which $(\sum_{i \le k} a_i - r)/k < a_k$, and $\tau$ is that ratio. Differentiable by
+    plain autograd; feasible up to rounding only.
+
+    Args:
+        w: `(..., n)`, finite.
+        radius: $r > 0$.
+        dim: the dimension that holds the vectors.
+
+    Example:
+        >>> project_l1_ball_by_sorting(torch.tensor([3.0, -1.0]))
+        tensor([1., 0.])
+    """
+    _check("project_l1_ball_by_sorting", w, radius)
+    if w.numel() == 0:
+        return w.clone()
+    rows = w.movedim(dim, -1)
+    magnitude = rows.double().abs()
+    descending = magnitude.sort(-1, descending=True).values
+    counts = torch.arange(1, rows.shape[-1] + 1, dtype=torch.float64, device=w.device)
+    thresholds = (descending.cumsum(-1) - radius) / counts
+    last = (thresholds < descending).sum(-1, keepdim=True).clamp(min=1) - 1
+    shrunk = (magnitude - thresholds.gather(-1, last)).clamp(min=0) * rows.sign()
+    inside = magnitude.sum(-1, keepdim=True) <= radius
+    return torch.where(inside, rows, shrunk.to(w.dtype)).movedim(-1, dim)
+
+
+def project_l2_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
+    r"""The nearest point of the l2 ball, row by row: $v = w \min(1, r/\|w\|_2)$.
+
+    Used for $\|W\|_{2,\infty} \le r$, the longest row.
+
+    Args:
+        w: `(..., n)`, finite.
+        radius: $r > 0$.
+        dim: the dimension that holds the vectors.
+
+    Returns:
+        The shape and dtype of `w`. Rows whose norm, computed in float64, is at most `radius` are
+        unchanged; the others end at most `radius` long, less a few roundings.
+
+    Example:
+        >>> project_l2_ball(torch.tensor([[3.0, 4.0], [0.1, 0.0]]), radius=5.0)
+        tensor([[3.0000, 4.0000],
+                [0.1000, 0.0000]])
+    """
+    _check("project_l2_ball", w, radius)
+    if w.numel() == 0:
+        return w.clone()
+    rows = w.double()
+    # Dividing by the largest entry keeps squares in range; as a constant it has no derivative.
+    largest = rows.detach().abs().amax(dim, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    relative = torch.linalg.vector_norm(rows / largest, dim=dim, keepdim=True)
+    inside = relative.detach() <= radius / largest
+    safety = 1 - 2 * unit_roundoff(w.dtype) - 2 * gamma(w.shape[dim] + 4)
+    shrunk = rows / largest * (safety * radius / relative.masked_fill(inside, 1.0))
+    return torch.where(inside, w, shrunk.to(w.dtype))
+
+
+def project_linf_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
+    r"""The nearest point of the cube: every entry clamped to $[-r, r]$.
+
+    Args:
+        w: any shape, finite.
+        radius: $r > 0$; rounded down to the dtype of `w` where that cannot hold it.
+        dim: without effect, for the signature of the other balls: the cube is the same along all.
+
+    Example:
+        >>> project_linf_ball(torch.tensor([3.0, -0.5]))
+        tensor([ 1.0000, -0.5000])
+    """
+    _check("project_linf_ball", w, radius)
+    limit = torch.tensor(radius, dtype=torch.float64).to(w.dtype)
+    if float(limit) > radius:
+        limit = torch.nextafter(limit, torch.zeros_like(limit))
+    return w.clamp(-float(limit), float(limit))
+
+
+class _Threshold(torch.autograd.Function):
+    """Projection of rows by a threshold, onto the l1 ball (`signed`) or the simplex."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, radius: float, signed: bool) -> Tensor:
+        rows = w.reshape(-1, w.shape[-1])
+        projected = rows.clone(memory_format=torch.contiguous_format)
+        moved = torch.zeros(len(rows), dtype=torch.bool, device=w.device)
+        if rows.numel():
+            size = max(1, _BLOCK // rows.shape[-1])
+            for block, outside in zip(projected.split(size), moved.split(size), strict=True):
+                outside.copy_(_project_block(block, radius, signed))
+        ctx.save_for_backward(projected, moved.nonzero().squeeze(-1))
+        return projected.view(w.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        projected, moved = ctx.saved_tensors
+        grad = grads[0].reshape(projected.shape)
+        face = projected[moved].sign()
+        count = face.abs().sum(-1, keepdim=True).clamp(min=1)
+        on_face = grad[moved]
+        shared = (face * on_face).sum(-1, keepdim=True) / count
+        tangent = face * (face * on_face - shared)
+        return grad.index_copy(0, moved, tangent).view(grads[0].shape), None, None
+
+
+def _project_block(block: Tensor, radius: float, signed: bool) -> Tensor:
+    """Projects the rows of `block` in place and says which have moved."""
+    exact = block.double() if block.dtype != torch.float64 else block.clone()
+    if signed:
+        exact.abs_()
+        outside = _l1_norm_up(exact, radius) > radius
+    else:
+        tol = radius * (2 * unit_roundoff(block.dtype) + 2 * gamma(block.shape[-1] + 4))
+        outside = ((exact.sum(-1) - radius).abs() > tol) | (exact < 0).any(-1)
+    if outside.all():
+        moved, exact = slice(None), exact
+    elif outside.any():
+        moved = outside.nonzero().squeeze(-1)
+        exact = exact[moved]
+    else:
+        return outside
+    shrunk = _shrink(exact, radius)
+    if signed:
+        block[moved] = _round_inside(shrunk, block.dtype, radius).copysign_(block[moved])
+    else:
+        block[moved] = shrunk.to(block.dtype)
+    return outside
+
+
+def _shrink(a: Tensor, radius: float) -> Tensor:
+    """`max(a - tau, 0)` with sum `radius` in each row, up to rounding; overwrites `a`.
+
+    Entries are taken relative to the largest of the row. Only those within `radius` of it can be
+    active, so the numbers at work are of the size of `radius` even if the entries are huge.
+    """
+    below = a.sub_(a.amax(-1, keepdim=True))
+    tau = ((below.sum(-1, keepdim=True) - radius) / below.shape[-1]).clamp(min=-radius)
+    count = torch.full_like(tau, below.shape[-1] + 1)
+    work = torch.empty_like(below)
+    while True:
+        torch.sub(below, tau, out=work).relu_()
+        excess = work.sum(-1, keepdim=True).sub_(radius)
+        active = work.sign_().sum(-1, keepdim=True)
+        # Each pass drops an entry in some row or is the last, whatever rounding does.
+        if bool((active >= count).all()):
+            return torch.sub(below, tau, out=work).relu_()
+        count = torch.minimum(active, count)
+        tau.add_(excess.div_(active.clamp_(min=1)))
+
+
+def _l1_norm_up(magnitude: Tensor, radius: float) -> Tensor:
+    """Row sums that are never below the truth, and as sharp as can be where `radius` is near."""
+    slack = 2 * gamma(magnitude.shape[-1] + 2)
+    total = magnitude.sum(-1)
+    near = ((total - radius).abs() <= slack * radius).nonzero().squeeze(-1)
+    total *= 1 + slack
+    if len(near):
+        total[near] = sum_up(magnitude[near])
+    return total
+
+
+def _round_inside(v: Tensor, dtype: torch.dtype, radius: float) -> Tensor:
+    """Non-negative rows `v` in `dtype`, shrunk by a few roundings where their sum is over `radius`."""
+    slack = 2 * unit_roundoff(dtype)
+    rounded = v.to(dtype, copy=True)
+    while True:
+        norm = _l1_norm_up(v.copy_(rounded), radius)
+        outside = norm > radius
+        if not outside.any():
+            return rounded
+        factor = torch.where(outside, radius / norm * (1 - slack), 1.0).clamp_(min=0)
+        rounded.copy_(v.mul_(factor.unsqueeze(-1)))
+        slack *= 2
+
+
+def _check(subject: str, w: Tensor, radius: float) -> None:
+    check_positive(subject, "radius", radius)
+    if not w.dtype.is_floating_point:
+        raise DtypeError(
+            f"{subject}: `w` must be a real floating-point tensor; got dtype={w.dtype}. "
+            "Convert it with .float()."
+        )
+    if w.numel() and not all(bool(end.isfinite()) for end in torch.aminmax(w.detach())):
+        raise NonFiniteError(
+            f"{subject}: `w` must be finite; got NaN or infinity. "
+            "Lower the learning rate, or look for the step that broke the weight."
+        )

@@ -1,0 +1,107 @@
+"""Whole networks in one line."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from torch import nn
+
+from taut.errors import ArgumentError, check_choice, check_positive
+from taut.nn.activations import Abs, FullSort, GroupSort, Householder, Maxout, MaxMin
+from taut.nn.orthonormal import OrthonormalLinear
+from taut.nn.rows import L1Linear, LinfLinear
+from taut.nn.scale import Scale
+from taut.nn.spectral import ParsevalLinear, SpectralLinear
+
+__all__ = ["mlp"]
+
+LayerFactory = Callable[[int, int], nn.Module]
+ActivationFactory = Callable[[int], nn.Module]
+
+_CONSTRAINTS: dict[str, LayerFactory] = {
+    "orthonormal": OrthonormalLinear,
+    "bjorck": partial(OrthonormalLinear, method="bjorck"),
+    "spectral": SpectralLinear,
+    "parseval": ParsevalLinear,
+    "linf": LinfLinear,
+    "l1": L1Linear,
+    "none": nn.Linear,
+}
+_ACTIVATIONS: dict[str, ActivationFactory] = {
+    "maxmin": lambda width: MaxMin(),
+    "fullsort": lambda width: FullSort(),
+    "maxout": lambda width: Maxout(2),
+    "abs": lambda width: Abs(),
+    "relu": lambda width: nn.ReLU(),
+    "householder": Householder,
+    "identity": lambda width: nn.Identity(),
+}
+
+
+def mlp(
+    sizes: Sequence[int],
+    activation: str | ActivationFactory = "maxmin",
+    constraint: str | LayerFactory = "orthonormal",
+    lipschitz: float = 1.0,
+) -> nn.Sequential:
+    r"""A fully connected network with Lipschitz constant at most `lipschitz`.
+
+    Layers of norm at most 1 with 1-Lipschitz activations between them. A constant $K \ne 1$ is
+    spread evenly: a `Scale` of $K^{1/L}$ behind each of the $L$ layers (what the activations cannot
+    see, for all the named ones are homogeneous).
+
+    Args:
+        sizes: `[in, hidden, ..., out]`, at least two.
+        activation: `"maxmin"`, `"groupsort4"` (any group size), `"fullsort"`, `"maxout"`, `"abs"`,
+            `"relu"`, `"householder"`, `"identity"`, or a function from the width to a module.
+            Maxout halves the width that the next layer sees.
+        constraint: `"orthonormal"`, `"bjorck"`, `"spectral"`, `"parseval"` (constant in L2),
+            `"linf"` (in L-inf), `"l1"` (in L1), `"none"` (no constant at all), or a function
+            `(in, out) -> module`.
+        lipschitz: the constant `K`, in the norm of the constraint.
+
+    Returns:
+        A plain `torch.nn.Sequential`.
+
+    Example:
+        >>> mlp([2, 64, 1], lipschitz=4.0)
+        Sequential(
+          (0): OrthonormalLinear(in_features=2, out_features=64, bias=True, method='retract')
+          (1): Scale(factor=2.0)
+          (2): MaxMin(dim=-1)
+          (3): OrthonormalLinear(in_features=64, out_features=1, bias=True, method='retract')
+          (4): Scale(factor=2.0)
+        )
+    """
+    if len(sizes) < 2:
+        raise ArgumentError(
+            f"mlp: `sizes` must name the input and the output at least; got sizes={list(sizes)}. "
+            "Use [in, hidden, ..., out]."
+        )
+    check_positive("mlp", "lipschitz", lipschitz)
+    make_activation = _activation_factory(activation)
+    if isinstance(constraint, str):
+        check_choice("mlp", "constraint", constraint, tuple(_CONSTRAINTS))
+        constraint = _CONSTRAINTS[constraint]
+    share = lipschitz ** (1 / (len(sizes) - 1))
+    modules: list[nn.Module] = []
+    width = sizes[0]
+    for following in sizes[1:]:
+        if modules:
+            modules.append(make_activation(width))
+            if isinstance(modules[-1], Maxout):
+                width //= modules[-1].group_size
+        modules.append(constraint(width, following))
+        if lipschitz != 1:
+            modules.append(Scale(share))
+        width = following
+    return nn.Sequential(*modules)
+
+
+def _activation_factory(activation: str | ActivationFactory) -> ActivationFactory:
+    if not isinstance(activation, str):
+        return activation
+    if grouped := re.fullmatch(r"groupsort(\d+)", activation):
+        return lambda width: GroupSort(int(grouped[1]))
+    check_choice("mlp", "activation", activation, (*_ACTIVATIONS, "groupsort4"))
+    return _ACTIVATIONS[activation]

@@ -1,0 +1,185 @@
+r"""What all constrained dense layers share.
+
+A constrained layer computes $y = x C(W)^\top + b$, where $W$ is the parameter and $C$ maps any
+finite matrix to a feasible one. There are two ways to train it:
+
+- *kept*: the parameter itself is feasible. Whenever its numbers have changed, the next forward in
+  training mode replaces them by $C(W)$; the optimiser may do what it likes in between.
+- *mapped*: the parameter is free and $C$ is part of the graph.
+
+In evaluation nothing is written: $C(W)$ is computed once and remembered until $W$ changes.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from taut.errors import DtypeError, NonFiniteError, check_count
+from taut.nn.memory import Memory
+from taut.norms import Norm
+
+__all__ = ["ConstrainedLinear"]
+
+
+class ConstrainedLinear(nn.Module, ABC):
+    r"""A dense layer whose weight is feasible in every forward, whatever was done to it.
+
+    To write a new one, give `input_norm`, `output_norm`, `_constrain` and, if the parameter is to
+    be kept feasible rather than mapped, set `_kept`.
+
+    Half precision: a weight rounded to 16 bits leaves its constraint by up to a percent, so the
+    parameters must be float32 or float64, and under `torch.autocast` the layer computes in the
+    dtype of its weight.
+    """
+
+    input_norm: Norm
+    output_norm: Norm
+    _kept: bool = False
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_count(type(self).__name__, "in_features", in_features)
+        check_count(type(self).__name__, "out_features", out_features)
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = nn.Parameter(
+            torch.empty(out_features, in_features, device=device, dtype=dtype)
+        )
+        self._check_dtype()
+        self.register_parameter(
+            "bias",
+            nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None,
+        )
+        self._memory = Memory()
+
+    def reset_parameters(self) -> None:
+        """Draws a random orthonormal weight and the bias of `torch.nn.Linear`."""
+        nn.init.orthogonal_(self.weight)
+        if self.bias is not None:
+            reach = 1 / math.sqrt(self.in_features)
+            nn.init.uniform_(self.bias, -reach, reach)
+        with torch.no_grad():
+            self.weight.copy_(self._constrain(self.weight))
+
+    @abstractmethod
+    def _constrain(self, weight: Tensor) -> Tensor:
+        """A feasible weight made from any finite one; differentiable unless the layer is kept."""
+
+    @abstractmethod
+    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The same map in plain tensor operations without looking at values, for `torch.export`."""
+
+    def effective_weight(self) -> Tensor:
+        """The weight that a forward pass uses now, `(out_features, in_features)`.
+
+        Feasible, made from the parameter's present numbers, and part of the autograd graph.
+        """
+        if torch.compiler.is_exporting():
+            return self._constrain_traceable(self.weight)
+        if self.training and not self._kept:
+            return self._mapped()
+        value = self._settled()
+        if self.training:
+            return self.weight
+        return _Recomputed.apply(self.weight, value, self._constrain)  # type: ignore[return-value]
+
+    @torch.compiler.disable
+    def _settled(self) -> Tensor:
+        """The feasible weight as plain numbers; written into the parameter when that is kept."""
+        writes = self.training and self._kept
+        value = self._memory.recall(self.weight, unchanged=writes)
+        if value is None:
+            self._check_weight()
+            with torch.no_grad():
+                source = self.weight.detach()
+                value = self._constrain_in_training(source) if writes else self._constrain(source)
+                if writes:
+                    if value is not source:
+                        self.weight.copy_(value)
+                    source = value = self.weight
+                self._memory.keep(source, value)
+        return value.detach()
+
+    def _mapped(self) -> Tensor:
+        self._check_weight()
+        return self._constrain_in_training(self.weight)
+
+    def _constrain_in_training(self, weight: Tensor) -> Tensor:
+        """The map of training mode: the same, unless another feasible one is cheaper or wanted."""
+        return self._constrain(weight)
+
+    @torch.compiler.disable
+    def _check_weight(self) -> None:
+        self._check_dtype()
+        if not math.isfinite(self.weight.detach().abs().amax()):
+            raise NonFiniteError(
+                f"{self}: the weight must be finite; got NaN or infinity, so a gradient or a step "
+                "overflowed. Lower the learning rate, clip gradients, or restore a checkpoint."
+            )
+
+    def _check_dtype(self) -> None:
+        if self.weight.dtype not in (torch.float32, torch.float64):
+            raise DtypeError(
+                f"{type(self).__name__}: the weight must be float32 or float64; got "
+                f"{self.weight.dtype}, in which the constraint cannot hold. Keep the module in "
+                "float32 and use torch.autocast, or fold it first."
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., in_features)` to `(..., out_features)`."""
+        with _without_autocast(x):
+            return self._affine(x.to(self.weight.dtype) if _autocast_is_on(x) else x)
+
+    def _affine(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.effective_weight(), self.bias)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class _Recomputed(torch.autograd.Function):
+    """A remembered value in the graph; its derivative is worked out only if someone asks for it."""
+
+    @staticmethod
+    def forward(weight: Tensor, value: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        weight, _, ctx.function = inputs
+        ctx.save_for_backward(weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (weight,) = ctx.saved_tensors
+        twice = torch.is_grad_enabled()
+        with torch.enable_grad():
+            source = weight if twice else weight.detach().requires_grad_()
+            made = ctx.function(source)
+            (result,) = torch.autograd.grad(made, source, grad, create_graph=twice)
+        return result, None, None
+
+
+def _autocast_is_on(x: Tensor) -> bool:
+    return torch.is_autocast_enabled(x.device.type)
+
+
+def _without_autocast(x: Tensor) -> torch.autocast:
+    return torch.autocast(x.device.type, enabled=False)

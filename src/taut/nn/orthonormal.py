@@ -1,0 +1,157 @@
+r"""`OrthonormalLinear`: all singular values 1, so that gradients keep their length.
+
+The default keeps the parameter on the Stiefel manifold. There the derivative of the nearest
+orthonormal matrix is the tangent projection, and that projection comes almost for free from the
+products of backpropagation: with $y = x Q^\top$, $D = \partial L / \partial y$ and
+$\partial L / \partial x = D Q$, the tangent part of the Euclidean gradient $G = D^\top x$ is
+
+- square: $\tfrac12 (D^\top x - y^\top\, \partial x)$,
+- tall: $D^\top x - \tfrac12 (\partial x\, Q^\top)^\top x - \tfrac12 y^\top\, \partial x$,
+- wide: $D^\top x - \tfrac12 D^\top (y Q) - \tfrac12 y^\top\, \partial x$,
+
+since $Q G^\top Q = y^\top \partial x$. No product of three weight-sized matrices is ever formed.
+"""
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from taut.errors import check_choice, check_count
+from taut.linalg import SCALINGS, bjorck, polar, retract
+from taut.nn.constrained import ConstrainedLinear
+from taut.norms import L2
+
+__all__ = ["OrthonormalLinear"]
+
+
+@final
+class OrthonormalLinear(ConstrainedLinear):
+    r"""$y = x Q^\top + b$ with $Q$ orthonormal: 1-Lipschitz in L2 and, if not narrowing, an isometry.
+
+    Two methods:
+
+    - `"retract"` (default): the parameter itself is orthonormal. Gradients are tangent, and after
+      each optimiser step the next forward pulls the weight back. Singular values lie within
+      `[0.999, 1)` at any learning rate, with any optimiser.
+    - `"bjorck"` (the paper's): the parameter is free and Björck's iteration is part of the graph:
+      `num_steps` steps in training (norm at most 1, small singular values may still be on their
+      way), the converged matrix in evaluation.
+
+    Second derivatives through the input (gradient penalties, Jacobian norms) are exact for both.
+
+    Args:
+        in_features: size of each input.
+        out_features: size of each output.
+        bias: whether to add a learned offset.
+        method: `"retract"` or `"bjorck"`.
+        order: degree of the Björck series; only for `"bjorck"`.
+        num_steps: Björck steps in training; only for `"bjorck"`.
+        scaling: what Björck divides by first (see `taut.linalg.bound_by_scaling`); only for
+            `"bjorck"`.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = OrthonormalLinear(3, 8)
+        >>> x = torch.randn(5, 3)
+        >>> torch.allclose((layer(x) - layer.bias).norm(dim=1), x.norm(dim=1), rtol=1e-3)
+        True
+    """
+
+    input_norm = L2
+    output_norm = L2
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        method: str = "retract",
+        *,
+        order: int = 1,
+        num_steps: int = 3,
+        scaling: str = "gram",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        check_choice("OrthonormalLinear", "method", method, ("retract", "bjorck"))
+        check_count("OrthonormalLinear", "order", order)
+        check_count("OrthonormalLinear", "num_steps", num_steps)
+        check_choice("OrthonormalLinear", "scaling", scaling, SCALINGS)
+        self.method = method
+        self.order = order
+        self.num_steps = num_steps
+        self.scaling = scaling
+        self._kept = method == "retract"
+        self.reset_parameters()
+
+    def _constrain(self, weight: Tensor) -> Tensor:
+        return retract(weight) if self._kept else _below_one(polar(weight))
+
+    def _constrain_in_training(self, weight: Tensor) -> Tensor:
+        if self._kept:
+            return self._constrain(weight)
+        made = bjorck(weight, order=self.order, num_steps=self.num_steps, scaling=self.scaling)
+        return _below_one(made)
+
+    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+        u, _, vh = torch.linalg.svd(weight, full_matrices=False)
+        return _below_one(u @ vh)
+
+    def _affine(self, x: Tensor) -> Tensor:
+        if self.method == "bjorck" or torch.compiler.is_exporting():
+            return super()._affine(x)
+        y = _OnManifold.apply(x, self.weight, self._settled())
+        return y if self.bias is None else y + self.bias  # type: ignore[operator]
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"{super().extra_repr()}, method={self.method!r}"
+
+
+class _OnManifold(torch.autograd.Function):
+    """`x @ point.T` with the tangent gradient at `point` for `weight`.
+
+    `point` is what `weight` was pulled back to: the same numbers, except in evaluation of a weight
+    that was changed since. The derivative is made of the same function, so it can be derived again.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, point: Tensor) -> Tensor:
+        return x @ point.mT
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        x, weight, point, y = ctx.saved_tensors
+
+        def times(a: Tensor, transposed: bool) -> Tensor:
+            w, p = (weight.mT, point.mT) if transposed else (weight, point)
+            return _OnManifold.apply(a, w, p) if torch.is_grad_enabled() else a @ p.mT  # type: ignore[return-value]
+
+        dx = times(grad, True)
+        if not ctx.needs_input_grad[1]:
+            return dx, None, None
+        rows, columns = point.shape
+        if rows == columns:
+            tangent = 0.5 * (_outer(grad, x) - _outer(y, dx))
+        elif rows > columns:
+            tangent = _outer(grad - 0.5 * times(dx, False), x) - 0.5 * _outer(y, dx)
+        else:
+            tangent = _outer(grad, x - 0.5 * times(y, True)) - 0.5 * _outer(y, dx)
+        return dx, tangent, None
+
+
+def _below_one(weight: Tensor) -> Tensor:
+    """The same matrix less a few units of rounding, so that its norm is at most 1 as stored."""
+    return weight * (1 - 8 * torch.finfo(weight.dtype).eps)
+
+
+def _outer(a: Tensor, b: Tensor) -> Tensor:
+    """The sum over all leading dimensions of the outer products of rows."""
+    return a.flatten(0, -2).mT @ b.flatten(0, -2) if a.ndim > 1 else torch.outer(a, b)

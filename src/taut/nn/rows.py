@@ -1,0 +1,147 @@
+r"""Dense layers constrained row by row or column by column: L-inf, L1 and mixed norms."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from taut.errors import check_choice
+from taut.linalg import (
+    project_l1_ball,
+    project_l1_ball_by_sorting,
+    project_l2_ball,
+    project_linf_ball,
+)
+from taut.nn.constrained import ConstrainedLinear
+from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
+
+__all__ = ["L1Linear", "LinfLinear", "MixedLinear"]
+
+
+class _BallLinear(ConstrainedLinear):
+    """Rows or columns (`dim`) kept in, or mapped to, the unit ball of one norm."""
+
+    _ball: Norm
+    _dim = -1
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        method: str = "project",
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        check_choice(type(self).__name__, "method", method, ("project", "forward"))
+        self.method = method
+        self._kept = method == "project"
+        self.reset_parameters()
+
+    def _constrain(self, weight: Tensor) -> Tensor:
+        return _PROJECTIONS[self._ball](weight, dim=self._dim)
+
+    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+        if self._ball != L1:
+            return self._constrain(weight)
+        inside = 1 - 8 * torch.finfo(weight.dtype).eps
+        return inside * project_l1_ball_by_sorting(weight, dim=self._dim)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"{super().extra_repr()}, method={self.method!r}"
+
+
+_PROJECTIONS = {L1: project_l1_ball, L2: project_l2_ball, LINF: project_linf_ball}
+
+
+@final
+class LinfLinear(_BallLinear):
+    r"""$y = x W^\top + b$ with $\|W\|_\infty \le 1$: every row has l1 norm at most 1.
+
+    1-Lipschitz in L-inf. The weight is the nearest feasible one, and its norm as stored, summed as
+    real numbers, is at most 1.
+
+    Args:
+        in_features: size of each input.
+        out_features: size of each output.
+        bias: whether to add a learned offset.
+        method: `"project"` keeps the parameter feasible, pulling it back after each step (the
+            paper's way); `"forward"` leaves it free and puts the projection in the graph.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = LinfLinear(3, 2)
+        >>> bool((layer.effective_weight().double().abs().sum(1) <= 1).all())
+        True
+    """
+
+    input_norm = LINF
+    output_norm = LINF
+    _ball = L1
+
+
+@final
+class L1Linear(_BallLinear):
+    r"""$y = x W^\top + b$ with $\|W\|_1 \le 1$: every column has l1 norm at most 1.
+
+    1-Lipschitz in L1; the mirror image of `LinfLinear`, with the same arguments.
+
+    Example:
+        >>> layer = L1Linear(3, 2)
+        >>> bool((layer.effective_weight().double().abs().sum(0) <= 1).all())
+        True
+    """
+
+    input_norm = L1
+    output_norm = L1
+    _ball = L1
+    _dim = -2
+
+
+@final
+class MixedLinear(_BallLinear):
+    r"""$y = x W^\top + b$ with $\|W\|_{p,\infty} = \sup_{\|x\|_p \le 1} \|W x\|_\infty \le 1$.
+
+    Every row has dual norm $\|w_i\|_q \le 1$, $1/p + 1/q = 1$. The first layer of the paper's
+    universal networks (Theorem 3): it takes inputs measured in the p-norm to outputs measured in
+    L-inf, and `LinfLinear` layers carry on from there.
+
+    Args:
+        in_features: size of each input.
+        out_features: size of each output.
+        p: the norm of the input: `L1`, `L2`, `LINF` or their names.
+        bias: whether to add a learned offset.
+        method: `"project"` or `"forward"`, as in `LinfLinear`.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = MixedLinear(3, 2, p="l2")
+        >>> bool((layer.effective_weight().double().norm(dim=1) <= 1).all())
+        True
+    """
+
+    output_norm = LINF
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        p: NormLike,
+        bias: bool = True,
+        method: str = "project",
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.input_norm = as_norm(p, "MixedLinear")
+        self._ball = self.input_norm.dual
+        super().__init__(in_features, out_features, bias, method, device=device, dtype=dtype)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"{super().extra_repr()}, p={str(self.input_norm)!r}"

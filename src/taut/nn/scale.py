@@ -1,0 +1,37 @@
+"""`Scale`: the layer that says how steep a network may be."""
+
+import math
+from typing import final
+
+from torch import Tensor, nn
+
+from taut.errors import ArgumentError
+
+__all__ = ["Scale"]
+
+
+@final
+class Scale(nn.Module):
+    """Multiplies by a constant: Lipschitz with exactly `|factor|` in every norm.
+
+    Args:
+        factor: any finite number.
+
+    Example:
+        >>> Scale(3.0)(torch.tensor([1.0, -2.0]))
+        tensor([ 3., -6.])
+    """
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        if not math.isfinite(factor):
+            raise ArgumentError(f"Scale: `factor` must be finite; got factor={factor}.")
+        self.factor = float(factor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `x` to the same shape."""
+        return x * self.factor
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"factor={self.factor}"

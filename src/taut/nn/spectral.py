@@ -1,0 +1,142 @@
+r"""Dense layers with $\|W\|_2 \le 1$ that leave the smaller singular values alone."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from taut.errors import ArgumentError
+from taut.linalg import bound_spectral_norm, even_vector, gram, power_iteration
+from taut.nn.constrained import ConstrainedLinear
+from taut.norms import L2
+
+__all__ = ["ParsevalLinear", "SpectralLinear"]
+
+
+@final
+class SpectralLinear(ConstrainedLinear):
+    r"""$y = x (W / \bar\sigma)^\top + b$ where $\bar\sigma \ge \|W\|_2$ is proven, not iterated.
+
+    1-Lipschitz in L2, really: power iteration approaches the norm from below, so dividing by its
+    result leaves a norm above 1. Here the divisor is the Cholesky-proven bound, rounding included;
+    power iteration only points the gradient of the divisor.
+
+    Args:
+        in_features: size of each input.
+        out_features: size of each output.
+        bias: whether to add a learned offset.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = SpectralLinear(3, 2)
+        >>> bool(torch.linalg.matrix_norm(layer.effective_weight().double(), 2) <= 1)
+        True
+    """
+
+    input_norm = L2
+    output_norm = L2
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    @torch.compiler.disable
+    def _constrain(self, weight: Tensor) -> Tensor:
+        bound = bound_spectral_norm(weight.detach()).value
+        if bound == 0:
+            return weight
+        bound *= 1 + _rounding_of_division(weight)
+        largest = weight.detach().abs().amax()
+        scaled, bound = weight / largest, bound / largest.double().item()
+        sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
+        # The value is that of the proven bound, the derivative that of the norm.
+        return scaled / (sigma * (bound / sigma.detach().double()).to(sigma.dtype))
+
+    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+        norm = torch.linalg.matrix_norm(weight, 2)
+        return weight / (norm * (1 + 2 * _rounding_of_division(weight)))
+
+
+@final
+class ParsevalLinear(ConstrainedLinear):
+    r"""A dense layer with $\|W\|_2 \le 1$, drawn towards orthonormality by Parseval steps.
+
+    After each change of the weight, the next forward in training scales it to norm at most 1 if
+    it exceeds that, then takes one step $W \leftarrow (1 + \beta) W - \beta W W^\top W$, which maps
+    singular values of $[0, 1]$ into $[0, 1]$ and lifts them. Published Parseval networks omit the
+    scaling, so their norm may pass 1; with it the layer is 1-Lipschitz in L2 at any learning rate.
+
+    Args:
+        in_features: size of each input.
+        out_features: size of each output.
+        bias: whether to add a learned offset.
+        beta: the step, in (0, 0.5]; 0.5 is one Björck step.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = ParsevalLinear(3, 2, beta=0.01)
+        >>> bool(torch.linalg.matrix_norm(layer.effective_weight().double(), 2) <= 1)
+        True
+    """
+
+    input_norm = L2
+    output_norm = L2
+    _kept = True
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        beta: float = 0.01,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        if not 0 < beta <= 0.5:
+            raise ArgumentError(
+                f"ParsevalLinear: `beta` must lie in (0, 0.5]; got beta={beta}. "
+                "Published networks use 0.0003 to 0.5."
+            )
+        self.beta = beta
+        self.reset_parameters()
+
+    def _constrain(self, weight: Tensor) -> Tensor:
+        bound = bound_spectral_norm(weight).value
+        return weight if bound <= 1 else weight / (bound * (1 + _rounding_of_division(weight)))
+
+    def _constrain_in_training(self, weight: Tensor) -> Tensor:
+        feasible = self._constrain(weight)
+        wide = self.out_features < self.in_features
+        square = gram(feasible.mT if wide else feasible)
+        cube = square @ feasible if wide else feasible @ square
+        step = (1 + self.beta) * feasible - self.beta * cube
+        return step * (1 - 8 * torch.finfo(weight.dtype).eps)
+
+    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+        norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
+        return weight / norm.clamp_min(1)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"{super().extra_repr()}, beta={self.beta}"
+
+
+def _rounding_of_division(weight: Tensor) -> float:
+    """How much of the norm rounding may give back when a matrix is divided by its norm.
+
+    Each entry is off by a few units of rounding of itself, and the matrix of magnitudes has at
+    most sqrt(n) times the norm of the matrix.
+    """
+    return 4 * torch.finfo(weight.dtype).eps * min(weight.shape) ** 0.5
