@@ -23,7 +23,7 @@ __all__ = [
 
 # Entries per block of rows: a block with its working copies stays in the processor's cache, which
 # makes the passes over it several times faster than passes over a whole large matrix.
-_BLOCK = 2**20
+_BLOCK = 2**18
 
 
 def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
@@ -34,7 +34,7 @@ def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
     The solution is $v_i = \mathrm{sign}(w_i) \max(|w_i| - \tau, 0)$, where $\tau$ is the root of a
     convex, decreasing, piecewise linear function. Newton's method from the left finds it in
     finitely many passes, for all rows at once: each pass drops entries from the active set, and
-    the method ends with the first pass that drops none.
+    the method ends at the latest with the first pass that drops none.
 
     Used for $\|W\|_\infty \le r$, the largest l1 norm of a row, and with `dim=-2` for
     $\|W\|_1 \le r$, that of a column.
@@ -89,7 +89,7 @@ def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
 
 
 def project_l1_ball_by_sorting(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
-    r"""`project_l1_ball` by sorting: the textbook method, as the reference (Condat 2016, Algorithm 1).
+    r"""`project_l1_ball` by sorting, as the reference (Condat 2016, Algorithm 1).
 
     With magnitudes in descending order $a_1 \ge a_2 \ge \dots$, the active set is the longest
     prefix for which $(\sum_{i \le k} a_i - r)/k < a_k$, and $\tau$ is that ratio. Differentiable by
@@ -113,7 +113,7 @@ def project_l1_ball_by_sorting(w: Tensor, radius: float = 1.0, dim: int = -1) ->
     counts = torch.arange(1, rows.shape[-1] + 1, dtype=torch.float64, device=w.device)
     thresholds = (descending.cumsum(-1) - radius) / counts
     last = (thresholds < descending).sum(-1, keepdim=True).clamp(min=1) - 1
-    shrunk = (magnitude - thresholds.gather(-1, last)).clamp(min=0) * rows.sign()
+    shrunk = (magnitude - thresholds.gather(-1, last)).clamp(min=0) * rows.sign() + 0.0
     inside = magnitude.sum(-1, keepdim=True) <= radius
     return torch.where(inside, rows, shrunk.to(w.dtype)).movedim(-1, dim)
 
@@ -206,7 +206,7 @@ def _project_block(block: Tensor, radius: float, signed: bool) -> Tensor:
         tol = radius * (2 * unit_roundoff(block.dtype) + 2 * gamma(block.shape[-1] + 4))
         outside = ((exact.sum(-1) - radius).abs() > tol) | (exact < 0).any(-1)
     if outside.all():
-        moved, exact = slice(None), exact
+        moved = slice(None)
     elif outside.any():
         moved = outside.nonzero().squeeze(-1)
         exact = exact[moved]
@@ -214,7 +214,8 @@ def _project_block(block: Tensor, radius: float, signed: bool) -> Tensor:
         return outside
     shrunk = _shrink(exact, radius)
     if signed:
-        block[moved] = _round_inside(shrunk, block.dtype, radius).copysign_(block[moved])
+        inside = _round_inside(shrunk, block.dtype, radius).copysign_(block[moved])
+        block[moved] = inside.add_(0.0)  # turns -0 into 0
     else:
         block[moved] = shrunk.to(block.dtype)
     return outside
@@ -230,9 +231,12 @@ def _shrink(a: Tensor, radius: float) -> Tensor:
     tau = ((below.sum(-1, keepdim=True) - radius) / below.shape[-1]).clamp(min=-radius)
     count = torch.full_like(tau, below.shape[-1] + 1)
     work = torch.empty_like(below)
+    tol = radius * gamma(below.shape[-1])
     while True:
         torch.sub(below, tau, out=work).relu_()
         excess = work.sum(-1, keepdim=True).sub_(radius)
+        if bool((excess.abs() <= tol).all()):
+            return work
         active = work.sign_().sum(-1, keepdim=True)
         # Each pass drops an entry in some row or is the last, whatever rounding does.
         if bool((active >= count).all()):
@@ -253,7 +257,7 @@ def _l1_norm_up(magnitude: Tensor, radius: float) -> Tensor:
 
 
 def _round_inside(v: Tensor, dtype: torch.dtype, radius: float) -> Tensor:
-    """Non-negative rows `v` in `dtype`, shrunk by a few roundings where their sum is over `radius`."""
+    """The rows `v >= 0` in `dtype`, a few roundings smaller where the sum is over `radius`."""
     slack = 2 * unit_roundoff(dtype)
     rounded = v.to(dtype, copy=True)
     while True:

@@ -1,8 +1,9 @@
-r"""Arithmetic that errs on a known side: unit roundoffs, $\gamma_k$, outward rounding, exact scaling.
+r"""Arithmetic that errs on a known side: $\gamma_k$, outward rounding, exact scaling.
 
 The model is the standard one. Each operation returns the exact result times $1 + \delta$ with
 $|\delta| \le u$, plus an error of at most the smallest normal number when it underflows (which
-also covers hardware that flushes to zero). A sum of products of `k` terms is then off by at most
+also covers hardware that flushes to zero; with `torch.set_flush_denormal(True)`, denormal *inputs*
+are read as zeros here as everywhere). A sum of products of `k` terms is then off by at most
 $\gamma_k = ku/(1 - ku)$ times the sum of magnitudes, in any order of summation, with or without
 fused multiply-add (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
 """
@@ -69,7 +70,7 @@ def round_up(x: float) -> float: ...
 @overload
 def round_up(x: Tensor) -> Tensor: ...
 def round_up(x: float | Tensor) -> float | Tensor:
-    """The next number above `x` in its own arithmetic: above the truth when `x` is rounded to nearest.
+    """The next number above `x` in its dtype: above the truth that `x` is the nearest to.
 
     Example:
         >>> round_up(1.0) - 1.0 == 2.0**-52
@@ -83,7 +84,7 @@ def round_down(x: float) -> float: ...
 @overload
 def round_down(x: Tensor) -> Tensor: ...
 def round_down(x: float | Tensor) -> float | Tensor:
-    """The next number below `x` in its own arithmetic: below the truth when `x` is rounded to nearest.
+    """The next number below `x` in its dtype: below the truth that `x` is the nearest to.
 
     Example:
         >>> 1.0 - round_down(1.0) == 2.0**-53
@@ -129,7 +130,7 @@ def sqrt_up(x: Fraction) -> float:
 
 
 def exact_double(subject: str, tensor: Tensor) -> Tensor:
-    """`tensor` in float64 on the CPU, detached: every narrower floating-point type converts exactly.
+    """`tensor` in float64 on the CPU, detached: narrower floating-point types convert exactly.
 
     Raises:
         DtypeError: for integers and complex numbers.
@@ -150,7 +151,7 @@ def exact_double(subject: str, tensor: Tensor) -> Tensor:
 
 
 def _largest_magnitude(x: Tensor) -> float:
-    """The largest magnitude, 0 when empty and NaN where there is one, in one pass without a copy."""
+    """The largest magnitude, 0 when empty, NaN where there is one; one pass, no copy."""
     if x.numel() == 0:
         return 0.0
     lowest, highest = torch.aminmax(x)
@@ -168,12 +169,12 @@ def multiply_by_power_of_two(x: Tensor, exponent: int) -> Tensor:
 
 
 def scale_to_unit(x: Tensor) -> tuple[Tensor, int, bool]:
-    r"""A tensor $y$ with largest magnitude in $[1/2, 1)$, an exponent with $x = 2^e y$, and its truth.
+    r"""The tensor $y = 2^{-e} x$ with largest magnitude in $[1/2, 1)$, `e`, and if it is exact.
 
     Squares and products of $y$ neither overflow nor lose the largest entries to underflow, however
     large or small `x` is. An entry more than $2^{1021}$ times below the largest one may underflow:
-    then $|x - 2^e y| \le 2^e 2^{-1022}$ there, and the third result is False. Otherwise the scaling
-    is exact and it is True. Zeros (and an empty tensor) come back as they are with exponent 0.
+    then $|x - 2^e y| \le 2^e 2^{-1022}$ there, and the third result is False. Zeros and an
+    empty tensor come back as they are, with exponent 0.
 
     Example:
         >>> scale_to_unit(torch.tensor([3.0, -8.0], dtype=torch.float64))
@@ -201,9 +202,8 @@ def sum_up(x: Tensor) -> Tensor:
         x: `(..., n)`, float64, finite and non-negative.
 
     Returns:
-        `(...)`: at most two units in the last place above the exact sum for $n \le 2^{16}$ (unless the
-        row lies within `n` of the ends of the range of float64) and, where no rest is left, as
-        for short fractions, the exact sum itself.
+        `(...)`: at most two units in the last place above the exact sum for $n \le 2^{16}$ and
+        rows between 1e-250 and 1e250; where no rest is left, as for short fractions, the exact sum.
 
     Example:
         >>> sum_up(torch.full((4,), 0.25, dtype=torch.float64))

@@ -4,7 +4,6 @@ Power iteration approaches the largest singular value from below and is never a 
 The bounds hold for the stored matrix as a matrix of real numbers, every rounding included.
 """
 
-import math
 from fractions import Fraction
 
 import torch
