@@ -67,9 +67,10 @@ def test_every_extra_is_watched():
 
 def test_the_core_needs_no_extra():
     touch_every_name = "import taut\nfor name in taut.__all__: getattr(taut, name)"
-    loaded = newly_imported("import torch", touch_every_name)
+    # What torch loads for its own compiler (sympy, and mpmath with it) is no extra of ours.
+    loaded = newly_imported("import torch._dynamo", touch_every_name)
     assert "taut" in loaded
-    assert loaded.isdisjoint(IMPORT_NAMES.values())
+    assert loaded & set(IMPORT_NAMES.values()) == set()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_the_core_needs_no_extra():
 def test_no_torch_before_it_is_needed(code):
     loaded = newly_imported("", code)
     assert "taut" in loaded
-    assert loaded.isdisjoint({"torch", "numpy", "rich", *IMPORT_NAMES.values()})
+    assert loaded & {"torch", "numpy", "rich", *IMPORT_NAMES.values()} == set()
 
 
 def test_every_public_name_is_there():

@@ -11,7 +11,7 @@ import taut
 
 ROOMS = (
     "errors norms bounds linalg functional nn losses regularizers optim audit certify export "
-    "lattice attacks wasserstein sklearn data training report lab bench cli"
+    "lattice attacks wasserstein sklearn data training lab report bench cli"
 ).split()
 
 
