@@ -26,8 +26,8 @@ check: .venv/.has-dev ## check format, lint and types; change nothing
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-format: .venv/.has-dev ## put the code in its one format and sort its imports
-	$(BIN)/ruff check --select I --fix .
+format: .venv/.has-dev ## put the code in its one format, and mend what can be mended safely
+	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 bench: .venv/.has-bench ## measure the layers against peers on this machine
