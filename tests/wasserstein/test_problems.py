@@ -103,5 +103,5 @@ def test_wrong_arguments_teach() -> None:
         three_cones().potential(torch.zeros(5, 3))
     with pytest.raises(ArgumentError, match="cone: `dim` must be a whole number >= 1"):
         cone(0)
-    with pytest.raises(ArgumentError, match="Problem.sample: `n` must be"):
+    with pytest.raises(ArgumentError, match=r"Problem\.sample: `n` must be"):
         cone(2).sample(0, seeded())

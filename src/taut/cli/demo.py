@@ -1,0 +1,101 @@
+"""`taut demo`: a page of pictures in a minute or two."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from taut.lab.demo import DemoRun
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo"),
+    show_default=True,
+    help="The folder to write index.html to.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides every draw.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="CPU threads. The networks are small: more threads rarely help.",
+)
+@click.option("--quick", is_flag=True, hidden=True, help="Tiny networks, to try the page.")
+def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
+    """See what an activation does to a Lipschitz network.
+
+    Trains ReLU, MaxMin and FullSort critics to measure a Wasserstein distance that is known to be
+    1, prints what each finds, and writes a page that shows why.
+    """
+    import torch
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from taut.lab.demo import ACTIVATIONS, demo_tasks, run_demo
+    from taut.report import check_extras
+    from taut.report.demo import LABELS, demo_page
+
+    check_extras()
+    torch.set_num_threads(threads)
+    console = Console()
+    tasks = demo_tasks(quick=quick)
+    columns = (
+        TextColumn("{task.description:<26}"),
+        BarColumn(),
+        TextColumn("W1 {task.fields[dual]:.3f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bars = {
+            (task.problem.name, activation): progress.add_task(
+                f"{task.problem.name}, {LABELS[activation]}",
+                total=task.num_steps,
+                start=False,
+                dual=0.0,
+            )
+            for task in tasks
+            for activation in ACTIVATIONS
+        }
+
+        def on_step(problem: str, activation: str, dual: float) -> None:
+            progress.start_task(bars[problem, activation])
+            progress.update(bars[problem, activation], advance=1, dual=dual)
+
+        run = run_demo(seed=seed, tasks=tasks, on_step=on_step)
+
+    page = demo_page(run).write(out / "index.html")
+    console.print(_table(run))
+    console.print(f"{run.seconds:.0f} s. The page: {page}", soft_wrap=True)
+
+
+def _table(run: "DemoRun") -> "Table":
+    from rich.table import Table
+
+    from taut.report.demo import LABELS
+
+    table = Table(title="W1 found, and the mean slope where mass travels", title_justify="left")
+    table.add_column("activation")
+    for record in run.tasks:
+        table.add_column(f"{record.task.problem.name}: W1", justify="right")
+        table.add_column("slope", justify="right")
+    for index, critic in enumerate(run.tasks[0].critics):
+        cells = [LABELS[critic.activation]]
+        for record in run.tasks:
+            found = record.critics[index]
+            cells += [f"{found.fit.estimate.value:.3f}", f"{found.mean_slope:.3f}"]
+        table.add_row(*cells)
+    table.add_section()
+    truth = ["truth"]
+    for record in run.tasks:
+        truth += [f"{record.task.problem.distance:.3f}", "1.000"]
+    table.add_row(*truth)
+    return table

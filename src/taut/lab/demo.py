@@ -1,0 +1,170 @@
+"""The demonstration: three activations, two problems of known distance, one record.
+
+The networks differ in their activation alone. All are 1-Lipschitz by construction, so what a
+critic falls short of the distance is slope that its activation threw away.
+"""
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import torch
+from torch import Generator, Tensor
+
+from taut import nn
+from taut.wasserstein import CriticFit, Problem, absolute_value, fit_critic, three_cones
+
+__all__ = ["ACTIVATIONS", "CriticRecord", "DemoRun", "Task", "TaskRecord", "demo_tasks", "run_demo"]
+
+ACTIVATIONS = ("relu", "maxmin", "fullsort")
+
+OnStep = Callable[[str, str, float], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem, how to train its critics, and where to look at them.
+
+    Attributes:
+        problem: the two distributions.
+        hidden: the widths of the hidden layers.
+        num_steps: steps of training.
+        batch_size: points of each distribution per step.
+        lr: the first learning rate.
+        points: where values and slopes are recorded, `(..., dim)`.
+    """
+
+    problem: Problem
+    hidden: tuple[int, ...]
+    num_steps: int
+    batch_size: int
+    lr: float
+    points: Tensor
+
+
+@dataclass(frozen=True)
+class CriticRecord:
+    """What one activation made of one problem.
+
+    Attributes:
+        activation: its name.
+        fit: the history and the final estimate.
+        values: the critic at the task's points, shifted by the constant that brings it nearest
+            to the potential where mass travels: a critic is only known up to a constant.
+        slopes: the norm of its gradient there.
+        mean_slope: the mean of `slopes` where mass travels. The potential has 1.
+        seconds: the time that training took.
+    """
+
+    activation: str
+    fit: CriticFit
+    values: Tensor
+    slopes: Tensor
+    mean_slope: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """A task and its critics, in the order of `ACTIVATIONS`."""
+
+    task: Task
+    critics: tuple[CriticRecord, ...]
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """Everything the demonstration found, and how it was run."""
+
+    seed: int
+    tasks: tuple[TaskRecord, ...]
+    seconds: float
+    threads: int
+    versions: dict[str, str]
+
+
+def demo_tasks(quick: bool = False) -> tuple[Task, ...]:
+    """The two tasks at the paper's widths; `quick` makes them small enough for a test."""
+    line = torch.linspace(-1.5, 1.5, 300).unsqueeze(-1)
+    # Even counts keep the points off the tips of the cones, where no gradient exists.
+    plane = torch.stack(
+        torch.meshgrid(
+            torch.linspace(-3.2, 3.2, 256), torch.linspace(-1.4, 1.4, 112), indexing="xy"
+        ),
+        dim=-1,
+    )
+    if quick:
+        return (
+            Task(absolute_value(), (16, 16), 60, 32, 1e-2, line),
+            Task(three_cones(), (24, 24), 60, 64, 1e-2, plane[::8, ::8]),
+        )
+    return (
+        Task(absolute_value(), (128, 128, 128), 400, 64, 3e-3, line),
+        Task(three_cones(), (312, 312, 312), 1200, 128, 5e-3, plane),
+    )
+
+
+def run_demo(
+    *, seed: int, tasks: tuple[Task, ...] | None = None, on_step: OnStep | None = None
+) -> DemoRun:
+    """Trains every activation on every task.
+
+    Args:
+        seed: decides the first weights and the samples; each critic of a task gets the same.
+        tasks: by default those of `demo_tasks()`.
+        on_step: called after each step with the problem's name, the activation and the dual value.
+    """
+    start = time.perf_counter()
+    records = []
+    for task in tasks or demo_tasks():
+        critics = [_train(task, activation, seed, on_step) for activation in ACTIVATIONS]
+        records.append(TaskRecord(task, tuple(critics)))
+    return DemoRun(
+        seed=seed,
+        tasks=tuple(records),
+        seconds=time.perf_counter() - start,
+        threads=torch.get_num_threads(),
+        versions={
+            "taut": version("taut"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    )
+
+
+def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> CriticRecord:
+    start = time.perf_counter()
+    # Layers draw their first weights from the global generator: borrow it, and give it back.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = nn.mlp([task.problem.dim, *task.hidden, 1], activation=activation, lipschitz=1.0)
+    fit = fit_critic(
+        net,
+        task.problem,
+        num_steps=task.num_steps,
+        batch_size=task.batch_size,
+        lr=task.lr,
+        generator=Generator().manual_seed(seed),
+        on_step=on_step and (lambda _, dual: on_step(task.problem.name, activation, dual)),
+    )
+    seconds = time.perf_counter() - start
+
+    net.eval()
+    values, slopes = _values_and_slopes(net, task.points)
+    truth = task.problem.potential(task.points)
+    # In these problems mass travels between the heights 0 and 1 of the potential.
+    travelled = (truth >= 0) & (truth <= 1)
+    shift = (truth - values)[travelled].mean()
+    mean_slope = slopes[travelled].mean().item()
+    return CriticRecord(activation, fit, values + shift, slopes, mean_slope, seconds)
+
+
+def _values_and_slopes(net: torch.nn.Module, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The critic and the l2 norm of its gradient, both `(...)` for points `(..., dim)`."""
+    flat = points.flatten(0, -2).clone().requires_grad_()
+    values = net(flat).squeeze(-1)
+    (gradient,) = torch.autograd.grad(values.sum(), flat)
+    shape = points.shape[:-1]
+    return values.detach().reshape(shape), gradient.norm(dim=-1).reshape(shape)

@@ -1,0 +1,109 @@
+"""The house style of figures, in one place, and the way they enter a page."""
+
+import base64
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from taut.report.extras import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["COLOURS", "Picture", "draw"]
+
+# Okabe and Ito's palette: told apart with any kind of colour vision, and in greyscale by order.
+COLOURS = {
+    "black": "#000000",
+    "orange": "#e69f00",
+    "sky": "#56b4e9",
+    "green": "#009e73",
+    "yellow": "#f0e442",
+    "blue": "#0072b2",
+    "vermilion": "#d55e00",
+    "purple": "#cc79a7",
+}
+
+_INK = "#333333"
+_STYLE: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#999999",
+    "axes.grid": True,
+    "axes.labelcolor": _INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",  # bundled with matplotlib, so every machine draws the same
+    "font.size": 9,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "savefig.bbox": "tight",
+    "savefig.dpi": 200,
+    "savefig.pad_inches": 0.04,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "taut",  # equal figures give equal bytes
+    "text.color": _INK,
+    "xtick.color": "#666666",
+    "xtick.major.size": 0,
+    "ytick.color": "#666666",
+    "ytick.major.size": 0,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure, whole within its own `source`.
+
+    Attributes:
+        source: a `data:` address that holds the image.
+        alt: what it shows, for who cannot see it.
+        caption: a line below it; may be empty.
+        title: a line above it; may be empty.
+    """
+
+    source: str
+    alt: str
+    caption: str = ""
+    title: str = ""
+
+
+def draw(
+    paint: "Callable[[Axes], None]",
+    *,
+    alt: str,
+    caption: str = "",
+    title: str = "",
+    size: tuple[float, float] = (4.6, 2.9),
+    projection: str | None = None,
+) -> Picture:
+    """Draws one figure in the house style.
+
+    Small multiples are several pictures side by side, not one picture with several axes: the page
+    can then stack them on a narrow screen, and their letters stay legible.
+
+    Args:
+        paint: is handed the axes, and draws on them.
+        alt: what the figure shows, in words.
+        caption: the line below.
+        title: the line above.
+        size: width and height in inches. The text is 9 points high, so a narrow figure has
+            larger letters once it is scaled to the page.
+        projection: "3d" for a surface, which is stored as pixels since it has too many facets.
+    """
+    matplotlib = require("matplotlib")
+    figures = require("matplotlib.figure")
+    form, mime = ("png", "image/png") if projection == "3d" else ("svg", "image/svg+xml")
+    with matplotlib.rc_context(_STYLE):
+        figure = figures.Figure(figsize=size)
+        paint(figure.add_subplot(projection=projection))
+        buffer = io.BytesIO()
+        metadata = {"Date": None} if form == "svg" else None
+        figure.savefig(buffer, format=form, metadata=metadata)
+    content = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return Picture(f"data:{mime};base64,{content}", alt, caption, title)

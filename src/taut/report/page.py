@@ -1,0 +1,111 @@
+"""A page is sections of words, pictures and tables; it renders to one HTML file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from taut.errors import check_positive
+from taut.report.extras import require
+from taut.report.figures import Picture
+
+__all__ = ["Meter", "Page", "Section", "Table"]
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A number beside its truth: the page draws the share that was reached.
+
+    Attributes:
+        value: the number found.
+        truth: what it should be, above zero.
+        digits: digits after the point.
+
+    Example:
+        >>> Meter(0.51, truth=2.0).share
+        0.255
+        >>> Meter(0.51, truth=2.0).text
+        '0.510'
+    """
+
+    value: float
+    truth: float
+    digits: int = 3
+
+    def __post_init__(self) -> None:
+        check_positive("Meter", "truth", self.truth)
+
+    @property
+    def share(self) -> float:
+        """`value / truth`, within [0, 1]."""
+        return min(max(self.value / self.truth, 0.0), 1.0)
+
+    @property
+    def text(self) -> str:
+        """The value in digits."""
+        return f"{self.value:.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words and numbers; the first cell of a row names it."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | Meter]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it, in this order: words, table, pictures, note.
+
+    Attributes:
+        title: the heading.
+        paragraphs: plain text; it is escaped, so it may hold any character.
+        table: a table, or None.
+        pictures: set in a grid, as many abreast as `columns` says where the screen has room.
+        columns: 1 or 2.
+        note: a line in small print.
+    """
+
+    title: str
+    paragraphs: Sequence[str] = ()
+    table: Table | None = None
+    pictures: Sequence[Picture] = ()
+    columns: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One self-contained HTML page.
+
+    Example:
+        >>> page = Page("Slopes", lead="A < B", sections=[Section("First", ["Some words."])])
+        >>> "A &lt; B" in page.render()
+        True
+    """
+
+    title: str
+    lead: str = ""
+    sections: Sequence[Section] = ()
+    facts: Sequence[tuple[str, str]] = field(default=())
+
+    def render(self) -> str:
+        """The page as HTML, its style and pictures within it."""
+        jinja2 = require("jinja2")
+        environment = jinja2.Environment(
+            loader=jinja2.PackageLoader("taut.report"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        environment.tests["meter"] = lambda cell: isinstance(cell, Meter)
+        return environment.get_template("page.html").render(page=self)
+
+    def write(self, path: str | Path) -> Path:
+        """Writes the page, making its folder if need be, and returns where it is."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.render(), encoding="utf-8")
+        return path

@@ -1,0 +1,79 @@
+"""The whole demonstration, small: every number and figure reaches the page."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from taut.cli.demo import demo
+from taut.lab.demo import ACTIVATIONS, DemoRun, demo_tasks, run_demo
+from taut.report.demo import LABELS, demo_page
+
+
+@pytest.fixture(scope="module")
+def run() -> DemoRun:
+    return run_demo(seed=1, tasks=demo_tasks(quick=True))
+
+
+def test_critics_never_pass_the_truth(run: DemoRun) -> None:
+    for record in run.tasks:
+        # In the plane the sample may favour one of the three points: allow for chance alone.
+        chance = 1e-5 if record.task.problem.dim == 1 else 0.1
+        for critic in record.critics:
+            assert critic.fit.estimate.value <= record.task.problem.distance + chance
+            assert critic.slopes.max() <= 1 + 1e-4
+
+
+def test_sorting_beats_relu(run: DemoRun) -> None:
+    for record in run.tasks:
+        relu, maxmin, _ = record.critics
+        assert maxmin.fit.estimate.value > relu.fit.estimate.value + 0.1
+        assert maxmin.mean_slope > relu.mean_slope + 0.1
+
+
+def test_points_avoid_the_tips(run: DemoRun) -> None:
+    for record in run.tasks:
+        height = record.task.problem.potential(record.task.points)
+        assert record.critics[0].values.shape == height.shape
+        tip = 0.0 if record.task.problem.dim == 1 else 1.0
+        assert (height != tip).all()
+
+
+def test_the_seed_decides_and_others_draws_are_left_alone(run: DemoRun) -> None:
+    tasks = demo_tasks(quick=True)[:1]
+    state = torch.random.get_rng_state()
+    again = run_demo(seed=1, tasks=tasks)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    other = run_demo(seed=2, tasks=tasks)
+    fits = [[critic.fit for critic in some.tasks[0].critics] for some in (run, again, other)]
+    assert fits[0] == fits[1] != fits[2]
+
+
+def test_page_shows_every_critic(run: DemoRun) -> None:
+    html = demo_page(run).render()
+    assert html.count("<img ") == 1 + 4 + 4 + 2
+    assert "http" not in re.sub(r'src="data:[^"]*"', "", html)
+    for record in run.tasks:
+        for critic in record.critics:
+            assert f"<td>{critic.fit.estimate.value:.3f}<" in html
+            assert f"<td>{critic.mean_slope:.3f}<" in html
+    for name in (*LABELS.values(), "Truth", "taut demo --seed 1", torch.__version__):
+        assert name in html
+
+
+def test_command_prints_a_table_and_writes_the_page(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    try:
+        result = CliRunner().invoke(
+            demo, ["--quick", "--seed", "1", "--out", str(tmp_path / "out")]
+        )
+    finally:
+        torch.set_num_threads(threads)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out" / "index.html").is_file()
+    for activation in ACTIVATIONS:
+        assert LABELS[activation] in result.output
+    assert "truth" in result.output
+    assert "index.html" in result.output
