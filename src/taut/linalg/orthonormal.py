@@ -158,7 +158,9 @@ def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
         low, high = estimate_extreme_eigenvalues(e)
         if not -0.99 < low:  # also when NaN: an overflow, or a weight that is not finite
             break
-        if -2 * tol <= low and high <= -4 * rounding:
+        # The estimate from inside the spectrum may miss its top; a Cholesky factor cannot.
+        near = -2 * tol <= low and high <= -4 * rounding
+        if near and _is_definite(-e, 4 * rounding):
             return a
         if high > 0.5:
             shrink = 1 / (1 + 1.1 * high)
@@ -169,6 +171,13 @@ def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
         if remainder <= tol:
             return a
     return polar(weight) * (1 - 8 * rounding)
+
+
+def _is_definite(symmetric: Tensor, margin: float) -> bool:
+    """Whether all eigenvalues lie above `margin`, up to rounding."""
+    shifted = symmetric.clone()
+    shifted.diagonal().sub_(margin)
+    return not torch.linalg.cholesky_ex(shifted).info
 
 
 def _inverse_root(e: Tensor, spread: float, tol: float) -> tuple[Tensor, float]:
