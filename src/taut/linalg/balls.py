@@ -5,6 +5,7 @@ dtype of its argument. Entries of rows that are already inside come back bit for
 comes back is inside: projecting twice is projecting once, to the last bit.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -174,7 +175,7 @@ class _Threshold(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, radius: float, signed: bool) -> Tensor:
-        rows = w.reshape(-1, w.shape[-1])
+        rows = w.reshape(math.prod(w.shape[:-1]), w.shape[-1])
         projected = rows.clone(memory_format=torch.contiguous_format)
         moved = torch.zeros(len(rows), dtype=torch.bool, device=w.device)
         if rows.numel():
