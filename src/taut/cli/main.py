@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
 
 
 SUBCOMMANDS = {
-    "demo": Subcommand("taut.cli.demo:demo", "See what taut does, as one page, in a minute."),
+    "demo": Subcommand("taut.cli.demo:demo", "See what taut does: train critics, write one page."),
     "bench": Subcommand("taut.cli.bench:bench", "Measure speed against peers on this machine."),
 }
 
