@@ -306,3 +306,12 @@ def test_wrong_arguments_are_explained(project):
 def test_simplex_of_nothing_is_refused():
     with pytest.raises(ArgumentError, match="No vector of length 0"):
         project_simplex(torch.zeros(3, 0))
+
+
+def test_simplex_refuses_a_radius_beyond_the_dtype():
+    with pytest.raises(ArgumentError, match="got radius=100000.0 in torch.float16"):
+        project_simplex(torch.zeros(3, dtype=torch.float16), 1e5)
+    # The balls only ever shrink, so they need no such limit.
+    w = torch.full((3,), 6e4, dtype=torch.float16)
+    for project in BALLS:
+        assert torch.equal(project(w, 1e6), w)

@@ -86,6 +86,11 @@ def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
             f"project_simplex: `w` must have entries along dim={dim}; got shape {tuple(w.shape)}. "
             "No vector of length 0 has a positive sum."
         )
+    if radius > torch.finfo(w.dtype).max:
+        raise ArgumentError(
+            f"project_simplex: `radius` must be a number of the dtype of `w`; got radius={radius} "
+            f"in {w.dtype}. Use a wider dtype."
+        )
     return _Threshold.apply(w.movedim(dim, -1), radius, False).movedim(-1, dim)
 
 

@@ -226,7 +226,7 @@ def bound_operator_norm(weight: Tensor, norm: NormLike, output: NormLike | None 
     - $p = 1$: the largest q-norm of a column;
     - $p = q = 2$: `bound_spectral_norm`.
 
-    Sums of magnitudes are within two units in the last place of the truth (`sum_up`), so a weight
+    Sums of magnitudes are within one unit in the last place of the truth (`sum_up`), so a weight
     of `project_l1_ball` with radius `r` is proven to have norm at most `r`, not `r (1 + 1e-13)`.
     Sums of `n` squares are divided by $1 - \gamma_n$.
 
