@@ -1,0 +1,283 @@
+"""`taut bench`: speed on this machine, side by side with peers."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from taut.bench import Entry, LayerSettings, Race, Record, Timing
+
+__all__ = ["bench"]
+
+
+@click.group()
+def bench() -> None:
+    """Measure speed on this machine."""
+
+
+@bench.command()
+@click.option(
+    "--width",
+    "widths",
+    type=click.IntRange(min=2),
+    multiple=True,
+    default=(256, 512, 1024),
+    show_default=True,
+    help="Width of the dense layers; repeatable.",
+)
+@click.option(
+    "--batch",
+    "batches",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=(128, 512),
+    show_default=True,
+    help="Rows of each input of the dense layers; repeatable.",
+)
+@click.option(
+    "--peers/--no-peers",
+    default=True,
+    show_default=True,
+    help="Whether deel-torchlip, orthogonium and torch's parametrisations take part.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    help="Turns of each contestant; slow ones get fewer.",
+)
+@click.option(
+    "--clock",
+    type=click.Choice(["cpu", "wall"]),
+    default="cpu",
+    show_default=True,
+    help="Time this process had the processor, or time on the wall.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides data and weights.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the record to this JSON file.",
+)
+@click.option(
+    "--show",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Measure nothing; print the tables of a record written before.",
+)
+@click.option("--quick", is_flag=True, hidden=True, help="Tiny sizes, to try the machinery.")
+def layers(
+    widths: tuple[int, ...],
+    batches: tuple[int, ...],
+    peers: bool,
+    rounds: int,
+    clock: str,
+    seed: int,
+    out: Path | None,
+    show: Path | None,
+    quick: bool,
+) -> None:
+    """Time dense layers, activations and Björck's iteration.
+
+    Contestants take turns in one process, on one thread; figures are medians, and ratios to the
+    plain layer. All of it takes about ten minutes; one width and one batch, a quarter of that.
+
+    \b
+    Example:
+      taut bench layers --width 1024 --batch 128 --out record.json
+      taut bench layers --show record.json
+    """
+    from rich.console import Console
+
+    from taut.bench import LayerSettings, Record
+
+    console = Console()
+    if show is not None:
+        _print_record(console, Record.read(show))
+        return
+    settings = LayerSettings(widths, batches, peers=peers, rounds=rounds, clock=clock, seed=seed)
+    if quick:
+        settings = replace(
+            settings,
+            widths=(8,),
+            batches=(4,),
+            activation_size=8,
+            bjorck_size=8,
+            bjorck_iterations=(1, 2),
+            rounds=2,
+            least_rounds=1,
+            warmup=1,
+        )
+    record = _measure(console, settings)
+    if out is not None:
+        record.write(out)
+    _print_record(console, record)
+    if out is not None:
+        console.print(f"The record: {out}", soft_wrap=True)
+
+
+def _measure(console: "Console", settings: "LayerSettings") -> "Record":
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from taut.bench import run_layers
+
+    columns = (
+        BarColumn(20),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("starting", total=1.0)
+
+        def on_turn(race: str, name: str, done: float) -> None:
+            progress.update(bar, completed=done, description=f"{race}: {name}")
+
+        return run_layers(settings, on_turn)
+
+
+def _print_record(console: "Console", record: "Record") -> None:
+    versions = ", ".join(
+        f"{name} {version}" for name, version in record.versions.items() if version
+    )
+    machine = record.machine
+    console.print(versions, soft_wrap=True, highlight=False)
+    console.print(
+        f"{machine['processor']}, {machine['cores']} cores, one thread used; {record.date}; "
+        f"{record.settings['clock']} time; the run took {record.seconds:.0f} s",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for line in record.missing:
+        console.print(line, soft_wrap=True, highlight=False, style="yellow")
+    console.print(
+        "x plain: ratio of medians. spread: the middle half of the turns over the median. "
+        "error: max |σ-1| of the weight after the last step. excess: max σ-1 (above 0: not "
+        "1-Lipschitz).",
+        highlight=False,
+    )
+    for race in record.races:
+        console.print()
+        console.print(_bjorck_table(race) if race.kind == "bjorck" else _race_table(race))
+
+
+def _race_table(race: "Race") -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    dense = race.kind == "dense"
+    sizes = race.sizes
+    title = (
+        f"Dense layers, training step: width {sizes['width']}, batch {sizes['batch']}"
+        if dense
+        else f"Activations, forward and backward: {sizes['batch']} x {sizes['width']}"
+    )
+    turns = [entry.timing.rounds for entry in race.entries]
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption=f"medians of {max(turns)} turns, {min(turns)} of the slowest",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
+    table.add_column("", no_wrap=True)
+    for name in ("x plain", "ms", "spread"):
+        table.add_column(name, justify="right")
+    if dense:
+        table.add_column("error", justify="right", no_wrap=True)
+        table.add_column("excess", justify="right", no_wrap=True)
+    rivals = [e for e in race.entries if e.timing.name != race.baseline and e.timing.median]
+    fastest = min(rivals, key=lambda e: e.timing.median or 0.0, default=None)
+    truest = min(
+        (e for e in rivals if e.error is not None), key=lambda e: e.error or 0.0, default=None
+    )
+    for entry in race.entries:
+        table.add_row(*_cells(race, entry, dense, entry is fastest, entry is truest))
+    return table
+
+
+def _cells(race: "Race", entry: "Entry", dense: bool, fastest: bool, truest: bool) -> list[str]:
+    timing = entry.timing
+    if timing.median is None or timing.lower_quartile is None or timing.upper_quartile is None:
+        return [timing.name, timing.failure or "-"]
+    ratio = race.ratio(timing.name)
+    cells = [
+        timing.name,
+        _bold("-" if ratio is None else f"{ratio:.2f}", fastest),
+        _bold(_milliseconds(timing.median), fastest),
+        f"{(timing.upper_quartile - timing.lower_quartile) / timing.median:.0%}",
+    ]
+    if dense and timing.failure is not None:
+        cells += ["failed", timing.failure]
+    elif dense:
+        cells += [
+            _bold("not finite" if entry.error is None else f"{entry.error:.1e}", truest),
+            "not finite" if entry.excess is None else f"{entry.excess:+.1e}",
+        ]
+    return cells
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.2f}" if seconds < 0.1 else f"{1e3 * seconds:.0f}"
+
+
+def _bold(text: str, best: bool) -> str:
+    return f"[bold]{text}[/bold]" if best else text
+
+
+def _bjorck_table(race: "Race") -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from taut.bench.bjorck import PAPER_SECONDS, full_name, product_name
+
+    size = race.sizes["size"]
+    timings = {entry.timing.name: entry.timing for entry in race.entries}
+    table = Table(
+        title=f"Björck, {size} x {size}, one vector: mean milliseconds",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
+    columns = (
+        "steps",
+        "full",
+        "products",
+        "speed-up",
+        "runs",
+        "paper: full",
+        "products",
+        "speed-up",
+    )
+    for name in columns:
+        table.add_column(name, justify="right")
+    for k, (paper_full, paper_products) in PAPER_SECONDS.items():
+        if full_name(k) in timings:
+            table.add_row(
+                str(k),
+                *_bjorck_cells(timings[full_name(k)], timings[product_name(k)]),
+                f"{1e3 * paper_full:.1f}",
+                f"{1e3 * paper_products:.1f}",
+                f"{paper_full / paper_products:.2f}x",
+            )
+    return table
+
+
+def _bjorck_cells(full: "Timing", products: "Timing") -> list[str]:
+    if not full.mean or not products.mean:
+        return ["-", "-", "-", "-"]
+    better = full.mean < products.mean
+    return [
+        _bold(_milliseconds(full.mean), better),
+        _bold(_milliseconds(products.mean), not better),
+        f"{full.mean / products.mean:.2f}x",
+        f"{full.rounds}, {products.rounds}",
+    ]
