@@ -53,7 +53,7 @@ def test_the_seed_decides_and_others_draws_are_left_alone(run: DemoRun) -> None:
 
 def test_page_shows_every_critic(run: DemoRun) -> None:
     html = demo_page(run).render()
-    assert html.count("<img ") == 1 + 4 + 4 + 2
+    assert html.count("<img ") == 2 + 4 + 4 + 2
     assert "http" not in re.sub(r'src="data:[^"]*"', "", html)
     for record in run.tasks:
         for critic in record.critics:

@@ -86,7 +86,7 @@ class DemoRun:
 
 
 def demo_tasks(quick: bool = False) -> tuple[Task, ...]:
-    """The two tasks at the paper's widths; `quick` makes them small enough for a test."""
+    """The two tasks, three hidden layers as in the paper; `quick` makes them fit for a test."""
     line = torch.linspace(-1.5, 1.5, 300).unsqueeze(-1)
     # Even counts keep the points off the tips of the cones, where no gradient exists.
     plane = torch.stack(
@@ -102,7 +102,7 @@ def demo_tasks(quick: bool = False) -> tuple[Task, ...]:
         )
     return (
         Task(absolute_value(), (128, 128, 128), 400, 64, 3e-3, line),
-        Task(three_cones(), (312, 312, 312), 1200, 128, 5e-3, plane),
+        Task(three_cones(), (128, 128, 128), 1500, 256, 5e-3, plane),
     )
 
 
@@ -139,7 +139,7 @@ def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> Cr
     # Layers draw their first weights from the global generator: borrow it, and give it back.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        net = nn.mlp([task.problem.dim, *task.hidden, 1], activation=activation, lipschitz=1.0)
+        net = _critic([task.problem.dim, *task.hidden, 1], activation)
     fit = fit_critic(
         net,
         task.problem,
@@ -159,6 +159,20 @@ def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> Cr
     shift = (truth - values)[travelled].mean()
     mean_slope = slopes[travelled].mean().item()
     return CriticRecord(activation, fit, values + shift, slopes, mean_slope, seconds)
+
+
+def _critic(sizes: list[int], activation: str) -> torch.nn.Sequential:
+    """A 1-Lipschitz network whose first biases are no larger than what they are added to.
+
+    The first layer spreads a point of length 1 over many channels, `1 / sqrt(out)` on each. Biases
+    of the usual `1 / sqrt(in)` would drown that, and decide alone which channel is the larger.
+    """
+    net = nn.mlp(sizes, activation=activation, lipschitz=1.0)
+    for layer in net:
+        if isinstance(layer, nn.OrthonormalLinear) and isinstance(layer.bias, Tensor):
+            reach = max(layer.in_features, layer.out_features) ** -0.5
+            torch.nn.init.uniform_(layer.bias, -reach, reach)
+    return net
 
 
 def _values_and_slopes(net: torch.nn.Module, points: Tensor) -> tuple[Tensor, Tensor]:

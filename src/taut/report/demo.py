@@ -18,6 +18,7 @@ _LINES: dict[str, dict[str, Any]] = {
     # Dashed, since it lies on MaxMin wherever both are right.
     "fullsort": {"color": COLOURS["orange"], "linestyle": (0, (4, 3))},
 }
+_COMPACT: dict[str, Any] = {"columnspacing": 1.0, "handlelength": 1.6, "handletextpad": 0.5}
 _TRUTH = {"color": "#c8ccd1", "linewidth": 6, "solid_capstyle": "butt"}
 
 
@@ -61,7 +62,10 @@ def _result(run: DemoRun) -> Section:
             lambda critic: critic.fit.estimate.value,
             [record.task.problem.distance for record in run.tasks],
         ),
-        note="W₁ found on fresh samples; the bar is the share of the truth.",
+        note=(
+            "W₁ as found on fresh samples, so its last digits are chance. The bar is the share "
+            "of the truth."
+        ),
     )
 
 
@@ -77,16 +81,23 @@ def _table(run: DemoRun, find: Callable[[CriticRecord], float], truth: list[floa
 
 def _curves(record: TaskRecord) -> Section:
     points = record.task.points.squeeze(-1).numpy()
-    truth = record.task.problem.potential(record.task.points).numpy()
+    height = record.task.problem.potential(record.task.points).numpy()
 
-    def paint(axes: Any) -> None:
-        axes.plot(points, truth, label="truth, |x|", **_TRUTH)
+    def paint(axes: Any, truth: np.ndarray, field: str, label: str) -> None:
+        axes.plot(points, truth, label="truth", **_TRUTH)
         for critic in record.critics:
-            label = LABELS[critic.activation]
-            axes.plot(points, critic.values.numpy(), label=label, **_LINES[critic.activation])
-        axes.set(xlabel="x", ylabel="critic", xlim=(-1.5, 1.5))
-        axes.set_aspect("equal")
-        axes.legend(loc="upper center", ncols=2, bbox_to_anchor=(0.5, 1.24))
+            values = getattr(critic, field).numpy()
+            axes.plot(points, values, label=LABELS[critic.activation], **_LINES[critic.activation])
+        axes.set(xlabel="x", ylabel=label, xlim=(-1.5, 1.5), xticks=[-1, 0, 1])
+        axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), **_COMPACT)
+
+    def paint_values(axes: Any) -> None:
+        paint(axes, height, "values", "height")
+        axes.set(ylim=(-0.1, 1.6), yticks=[0, 0.5, 1, 1.5])
+
+    def paint_slopes(axes: Any) -> None:
+        paint(axes, np.ones_like(height), "slopes", "slope")
+        axes.set(ylim=(0, 1.1), yticks=[0, 0.25, 0.5, 0.75, 1])
 
     found = ", ".join(
         f"{LABELS[critic.activation]} {critic.fit.estimate.value:.3f}" for critic in record.critics
@@ -98,16 +109,15 @@ def _curves(record: TaskRecord) -> Section:
             "The best critic is |x|, straight down and straight up again at full slope."
         ],
         pictures=[
-            draw(
-                paint,
-                alt=f"Learned critics over |x|. W1: {found}.",
-                size=(4.8, 3.0),
-                caption=(
-                    "Learned critics over the truth in grey. A critic is known up to a constant, "
-                    "so each is shifted to lie nearest to |x| on [-1, 1]."
-                ),
-            )
+            draw(paint_values, title="Critics", alt=f"Learned critics over |x|. W1: {found}."),
+            draw(paint_slopes, title="Their slope", alt="Slope of each critic along the line."),
         ],
+        columns=2,
+        note=(
+            "A critic is known up to a constant, so each is shifted to lie nearest to |x| between "
+            "-1 and 1, where the mass travels. MaxMin and FullSort cover each other where both "
+            "are right."
+        ),
     )
 
 
@@ -122,7 +132,11 @@ def _surfaces(record: TaskRecord) -> Section:
         [
             "Mass at three points must spread to the unit circles around them: again the work is "
             "1. The best critic is three cones of slope 1, with tips at height 1 above the points "
-            "and feet at height 0 on the circles. ReLU smooths them into a low ridge."
+            "and feet at height 0 on the circles. ReLU smooths them into a low ridge.",
+            "MaxMin sorts its channels in pairs, so three layers of it draw cones with few facets, "
+            "and off its middle line a facet falls less steeply than the round cone. More layers "
+            "or larger groups have more facets; FullSort, one group of all channels, comes out "
+            "round.",
         ],
         pictures=pictures,
         columns=2,
@@ -135,7 +149,7 @@ def _surfaces(record: TaskRecord) -> Section:
 
 
 def _slopes(run: DemoRun, record: TaskRecord) -> Section:
-    options: dict[str, Any] = {"low": 0.0, "colours": "cividis", "label": "slope"}
+    options: dict[str, Any] = {"low": 0.0, "colours": "cividis", "label": "slope", "ink": "black"}
     flat = np.ones(record.task.points.shape[:-1])
     pictures = [_map("Truth: slope 1", flat, record, alt="Slope 1 everywhere.", **options)]
     for critic in record.critics:
@@ -169,8 +183,10 @@ def _training(run: DemoRun) -> Section:
                 steps, values = _smooth(critic.fit.history)
                 label = LABELS[critic.activation]
                 axes.plot(steps, values, label=label, **_LINES[critic.activation])
-            axes.set(xlabel="step", ylabel="W₁ claimed", ylim=(0, 1.1), xlim=(0, None))
-            axes.legend(loc="lower right", ncols=2)
+            axes.set(
+                xlabel="step", ylabel="W₁ claimed", ylim=(0, 1.1), xlim=(0, record.task.num_steps)
+            )
+            axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), **_COMPACT)
 
         pictures.append(
             draw(
@@ -200,6 +216,7 @@ def _map(
     colours: str,
     label: str,
     alt: str,
+    ink: str = "white",
     lines: bool = False,
 ) -> Picture:
     """One map over the plane, from `low` to 1, with the supports of both distributions on it."""
@@ -216,16 +233,16 @@ def _map(
             axes.contour(x, y, field, levels=levels, colors="white", linewidths=0.5, alpha=0.7)
         for centre in (-2, 0, 2):
             axes.plot(
-                centre + np.cos(angle), np.sin(angle), color="white", linestyle="--", linewidth=0.9
+                centre + np.cos(angle), np.sin(angle), color=ink, linestyle="--", linewidth=0.9
             )
-            axes.plot(centre, 0, "o", color="white", markersize=2.5)
+            axes.plot(centre, 0, "o", color=ink, markersize=2.5)
         axes.grid(False)
         axes.set(xticks=[-2, 0, 2], yticks=[-1, 0, 1])
         axes.spines[:].set_visible(False)
         bar = axes.figure.colorbar(image, ax=axes, fraction=0.022, pad=0.02, label=label)
         bar.outline.set_visible(False)
 
-    return draw(paint, title=title, alt=alt, size=(4.6, 2.2))
+    return draw(paint, title=title, alt=alt, size=(4.6, 1.95))
 
 
 def _smooth(history: tuple[float, ...], window: int = 25) -> tuple[np.ndarray, np.ndarray]:

@@ -43,9 +43,7 @@ _STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
-    "savefig.bbox": "tight",
-    "savefig.dpi": 200,
-    "savefig.pad_inches": 0.04,
+    "savefig.dpi": 144,
     "svg.fonttype": "path",
     "svg.hashsalt": "taut",  # equal figures give equal bytes
     "text.color": _INK,
@@ -80,7 +78,6 @@ def draw(
     caption: str = "",
     title: str = "",
     size: tuple[float, float] = (4.6, 2.9),
-    projection: str | None = None,
 ) -> Picture:
     """Draws one figure in the house style.
 
@@ -94,16 +91,13 @@ def draw(
         title: the line above.
         size: width and height in inches. The text is 9 points high, so a narrow figure has
             larger letters once it is scaled to the page.
-        projection: "3d" for a surface, which is stored as pixels since it has too many facets.
     """
     matplotlib = require("matplotlib")
     figures = require("matplotlib.figure")
-    form, mime = ("png", "image/png") if projection == "3d" else ("svg", "image/svg+xml")
     with matplotlib.rc_context(_STYLE):
-        figure = figures.Figure(figsize=size)
-        paint(figure.add_subplot(projection=projection))
+        figure = figures.Figure(figsize=size, layout="constrained")
+        paint(figure.add_subplot())
         buffer = io.BytesIO()
-        metadata = {"Date": None} if form == "svg" else None
-        figure.savefig(buffer, format=form, metadata=metadata)
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     content = base64.b64encode(buffer.getvalue()).decode("ascii")
-    return Picture(f"data:{mime};base64,{content}", alt, caption, title)
+    return Picture(f"data:image/svg+xml;base64,{content}", alt, caption, title)
