@@ -29,8 +29,10 @@ def activation_makers(peers: bool = True) -> dict[str, Activation]:
     deel = import_peer(PEERS["deel-torchlip"][1]) if peers else None
     if deel is not None:
         found |= {
-            f"deel-torchlip {name}": getattr(deel, name)()
-            for name in ("MaxMin", "GroupSort2", "FullSort")
+            # Not the function of that name elsewhere: positive and negative parts of each channel.
+            "deel-torchlip MaxMin, doubling": deel.MaxMin(),
+            "deel-torchlip GroupSort2": deel.GroupSort2(),
+            "deel-torchlip FullSort": deel.FullSort(),
         }
     orthogonium = import_peer(PEERS["orthogonium"][1]) if peers else None
     if orthogonium is not None:

@@ -154,7 +154,7 @@ def _print_record(console: "Console", record: "Record") -> None:
         highlight=False,
     )
     for line in record.missing:
-        console.print(line, soft_wrap=True, highlight=False, style="yellow")
+        console.print(line, soft_wrap=True, highlight=False, markup=False, style="yellow")
     console.print(
         "x plain: ratio of medians. spread: the middle half of the turns over the median. "
         "error: max |σ-1| of the weight after the last step. excess: max σ-1 (above 0: not "
@@ -164,6 +164,10 @@ def _print_record(console: "Console", record: "Record") -> None:
     for race in record.races:
         console.print()
         console.print(_bjorck_table(race) if race.kind == "bjorck" else _race_table(race))
+        for entry in race.entries:
+            if entry.timing.failure is not None:
+                line = f"{entry.timing.name}: {entry.timing.failure}"
+                console.print(line, soft_wrap=True, highlight=False, markup=False, style="yellow")
 
 
 def _race_table(race: "Race") -> "Table":
@@ -206,7 +210,7 @@ def _race_table(race: "Race") -> "Table":
 def _cells(race: "Race", entry: "Entry", dense: bool, fastest: bool, truest: bool) -> list[str]:
     timing = entry.timing
     if timing.median is None or timing.lower_quartile is None or timing.upper_quartile is None:
-        return [timing.name, timing.failure or "-"]
+        return [timing.name, "failed"]
     ratio = race.ratio(timing.name)
     cells = [
         timing.name,
@@ -215,7 +219,7 @@ def _cells(race: "Race", entry: "Entry", dense: bool, fastest: bool, truest: boo
         f"{(timing.upper_quartile - timing.lower_quartile) / timing.median:.0%}",
     ]
     if dense and timing.failure is not None:
-        cells += ["failed", timing.failure]
+        cells += ["failed"]
     elif dense:
         cells += [
             _bold("not finite" if entry.error is None else f"{entry.error:.1e}", truest),

@@ -1,0 +1,136 @@
+"""What is timed is what the name says: the same task, the right function, the weight in use."""
+
+import numpy as np
+import pytest
+import torch
+
+from taut.bench import peers
+from taut.bench.activations import RELU, activation_contestants, activation_makers
+from taut.bench.bjorck import PAPER_SECONDS, bjorck_contestants
+from taut.bench.dense import PLAIN, dense_makers, dense_trainees, weight_errors
+
+X = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+
+
+def sorted_in_groups(x, groups):
+    """Each group, given as a list of channels, in ascending order."""
+    made = x.detach().double().numpy().copy()
+    for group in groups:
+        made[:, group] = np.sort(made[:, group], axis=1)
+    return made
+
+
+@pytest.mark.parametrize("name", dense_makers(peers=False))
+def test_a_turn_trains_the_layer(name):
+    trainees = dense_trainees(8, 4, peers=False)
+    (trainee,) = (one for one in trainees if one.contestant.name == name)
+    before = trainee.weight().clone()
+    trainee.contestant.run()
+    after = trainee.weight()
+    assert after.shape == (8, 8) and not after.requires_grad
+    assert not torch.equal(before, after)
+
+
+def test_the_weight_is_the_one_in_use():
+    for trainee in dense_trainees(8, 4, peers=False):
+        trainee.contestant.run()
+        with torch.no_grad():
+            images = trainee.module(torch.eye(8)) - trainee.module(torch.zeros(1, 8))
+        torch.testing.assert_close(images.mT, trainee.weight(), atol=1e-6, rtol=0)
+
+
+def test_every_layer_of_the_peers_trains_too():
+    pytest.importorskip("deel.torchlip")
+    trainees = dense_trainees(8, 4)
+    names = [trainee.contestant.name for trainee in trainees]
+    assert names[0] == PLAIN and len(set(names)) == len(names)
+    for way in ("cayley", "matrix_exp", "householder"):
+        assert f"torch orthogonal, {way}" in names
+    for trainee in trainees:
+        trainee.contestant.run()
+        error, excess = weight_errors(trainee.weight())
+        assert error is not None and excess is not None
+        if "rthogonal" in trainee.contestant.name:
+            assert error < 1e-2
+
+
+def test_errors_are_those_of_the_singular_values():
+    u, _, v = np.linalg.svd(np.random.default_rng(0).normal(size=(5, 5)))
+    weight = torch.tensor(u @ np.diag([1.25, 1.1, 1.0, 0.9, 0.5]) @ v)
+    error, excess = weight_errors(weight)
+    assert error == pytest.approx(0.5, abs=1e-12) and excess == pytest.approx(0.25, abs=1e-12)
+    assert weight_errors(0.5 * torch.eye(3)) == (0.5, -0.5)
+    assert weight_errors(torch.full((2, 2), torch.nan)) == (None, None)
+
+
+def test_activations_are_what_they_are_called():
+    made = activation_makers(peers=False)
+    halves = [[i, i + 4] for i in range(4)]
+    ascending = sorted_in_groups(X, halves)
+    max_min = np.concatenate([ascending[:, 4:], ascending[:, :4]], axis=1)
+    expected = {
+        RELU: np.maximum(X.double().numpy(), 0),
+        "taut MaxMin": max_min,
+        "torch maximum and minimum": max_min,
+        "taut GroupSort(4)": sorted_in_groups(X, [[0, 2, 4, 6], [1, 3, 5, 7]]),
+        "taut FullSort": np.sort(X.double().numpy(), axis=1),
+        "taut Maxout(2)": ascending[:, 4:],
+    }
+    assert next(iter(made)) == RELU and set(made) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(made[name](X).double().numpy(), values, err_msg=name)
+
+
+def test_activations_of_peers_permute_each_row_unless_said_otherwise():
+    pytest.importorskip("deel.torchlip")
+    made = activation_makers()
+    theirs = [name for name in made if name.startswith(("deel", "orthogonium"))]
+    assert theirs
+    for name in theirs:
+        row = torch.cat([X.relu(), (-X).relu()], 1) if name.endswith("doubling") else X
+        np.testing.assert_array_equal(np.sort(made[name](X).numpy(), 1), np.sort(row.numpy(), 1))
+
+
+def test_activation_turns_run():
+    for contestant in activation_contestants(6, 8):
+        (grad,) = contestant.run()  # type: ignore[misc]
+        assert grad.shape == (6, 8) and torch.isfinite(grad).all()
+
+
+def test_both_forms_of_bjorck_meet_the_same_matrix_and_vector():
+    turns = {contestant.name: contestant.run() for contestant in bjorck_contestants(6, (1, 3))}
+    vectors = []
+    for k in (1, 3):
+        full, product = turns[f"full, {k}"], turns[f"products, {k}"]
+        assert isinstance(full, torch.Tensor) and isinstance(product, torch.Tensor)
+        assert np.linalg.norm(full.double().numpy(), 2) <= 1 + 1e-6
+        vectors.append(np.linalg.solve(full.double().numpy(), product.double().numpy()))
+    np.testing.assert_allclose(vectors[0], vectors[1], rtol=1e-3, atol=1e-4)
+
+
+def test_the_paper_names_its_iterations():
+    assert list(PAPER_SECONDS) == [1, 2, 3, 5, 10]
+
+
+def test_a_missing_peer_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setattr(peers, "PEERS", {"deel-torchlip": ("no.such.module", "torch")})
+    assert peers.explain_missing() == ["deel-torchlip: not installed (pip install 'taut[bench]')"]
+    assert peers.import_peer("no.such.module") is None
+
+
+def test_without_peers_the_rest_takes_part(monkeypatch):
+    monkeypatch.setattr("taut.bench.dense.import_peer", lambda module: None)
+    monkeypatch.setattr("taut.bench.activations.import_peer", lambda module: None)
+    names = [*dense_makers(), *activation_makers()]
+    assert PLAIN in names and RELU in names
+    assert all(name.startswith(("taut", "torch")) for name in names)
+
+
+def test_peers_are_imported_in_silence(tmp_path, monkeypatch, capfd):
+    (tmp_path / "noisy_peer.py").write_text(
+        "import sys, warnings\nprint('hello')\nprint('hello', file=sys.stderr)\n"
+        "warnings.warn('hello')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert peers.import_peer("noisy_peer") is not None
+    assert capfd.readouterr() == ("", "")
