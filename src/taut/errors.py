@@ -57,8 +57,7 @@ def check_count(subject: str, argument: str, value: int, least: int = 1) -> None
     """Raises unless `value` is a whole number of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ArgumentError(
-            f"{subject}: `{argument}` must be a whole number >= {least}; "
-            f"got {argument}={value!r}."
+            f"{subject}: `{argument}` must be a whole number >= {least}; got {argument}={value!r}."
         )
 
 

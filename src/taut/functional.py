@@ -37,6 +37,9 @@ def max_min(x: Tensor, dim: int = -1) -> Tensor:
         tensor([ 3., -2.,  1., -4.])
     """
     _check_groups("MaxMin", x, 2, dim)
+    if torch.compiler.is_exporting():  # plain operations, for any runtime to know
+        a, b = x.chunk(2, dim)
+        return torch.cat([torch.maximum(a, b), torch.minimum(a, b)], dim)
     return _MaxMin.apply(x, dim)  # type: ignore[return-value]
 
 

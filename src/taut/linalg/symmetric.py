@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["even_vector", "estimate_extreme_eigenvalues", "gram", "symmetric_product"]
+__all__ = ["estimate_extreme_eigenvalues", "even_vector", "gram", "symmetric_product"]
 
 # Below this many columns one product is as fast as several smaller ones.
 _BLOCK = 128

@@ -1,6 +1,6 @@
 """Torch modules that are 1-Lipschitz by construction, and stay so in training."""
 
-from taut.nn.activations import Abs, FullSort, GroupSort, Householder, Maxout, MaxMin
+from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.builders import mlp
 from taut.nn.constrained import ConstrainedLinear
 from taut.nn.orthonormal import OrthonormalLinear

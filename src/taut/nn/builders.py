@@ -7,7 +7,7 @@ from functools import partial
 from torch import nn
 
 from taut.errors import ArgumentError, check_choice, check_positive
-from taut.nn.activations import Abs, FullSort, GroupSort, Householder, Maxout, MaxMin
+from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.rows import L1Linear, LinfLinear
 from taut.nn.scale import Scale

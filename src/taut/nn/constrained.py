@@ -13,7 +13,7 @@ In evaluation nothing is written: $C(W)$ is computed once and remembered until $
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,9 @@ from taut.errors import DtypeError, NonFiniteError, check_count
 from taut.nn.memory import Memory
 from taut.norms import Norm
 
-__all__ = ["ConstrainedLinear"]
+__all__ = ["ConstrainedLinear", "outside_graphs"]
+
+_T = TypeVar("_T")
 
 
 class ConstrainedLinear(nn.Module, ABC):
@@ -39,6 +41,7 @@ class ConstrainedLinear(nn.Module, ABC):
 
     input_norm: Norm
     output_norm: Norm
+    bias: nn.Parameter | None
     _kept: bool = False
 
     def __init__(
@@ -96,9 +99,11 @@ class ConstrainedLinear(nn.Module, ABC):
             return self.weight
         return _Recomputed.apply(self.weight, value, self._constrain)  # type: ignore[return-value]
 
-    @torch.compiler.disable
     def _settled(self) -> Tensor:
         """The feasible weight as plain numbers; written into the parameter when that is kept."""
+        return outside_graphs(self._settle)
+
+    def _settle(self) -> Tensor:
         writes = self.training and self._kept
         value = self._memory.recall(self.weight, unchanged=writes)
         if value is None:
@@ -114,14 +119,13 @@ class ConstrainedLinear(nn.Module, ABC):
         return value.detach()
 
     def _mapped(self) -> Tensor:
-        self._check_weight()
+        outside_graphs(self._check_weight)
         return self._constrain_in_training(self.weight)
 
     def _constrain_in_training(self, weight: Tensor) -> Tensor:
         """The map of training mode: the same, unless another feasible one is cheaper or wanted."""
         return self._constrain(weight)
 
-    @torch.compiler.disable
     def _check_weight(self) -> None:
         self._check_dtype()
         if not math.isfinite(self.weight.detach().abs().amax()):
@@ -175,6 +179,14 @@ class _Recomputed(torch.autograd.Function):
             made = ctx.function(source)
             (result,) = torch.autograd.grad(made, source, grad, create_graph=twice)
         return result, None, None
+
+
+def outside_graphs(look: Callable[[], _T]) -> _T:
+    """Calls what must see real numbers; a compiler breaks its graph here."""
+    # Decorating with torch.compiler.disable would load the compiler with every `import taut`.
+    if torch.compiler.is_dynamo_compiling():
+        look = torch.compiler.disable(look)  # type: ignore[assignment]
+    return look()
 
 
 def _autocast_is_on(x: Tensor) -> bool:

@@ -1,5 +1,6 @@
 r"""Dense layers with $\|W\|_2 \le 1$ that leave the smaller singular values alone."""
 
+from functools import partial
 from typing import final
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from taut.errors import ArgumentError
 from taut.linalg import bound_spectral_norm, even_vector, gram, power_iteration
-from taut.nn.constrained import ConstrainedLinear
+from taut.nn.constrained import ConstrainedLinear, outside_graphs
 from taut.norms import L2
 
 __all__ = ["ParsevalLinear", "SpectralLinear"]
@@ -49,17 +50,8 @@ class SpectralLinear(ConstrainedLinear):
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.reset_parameters()
 
-    @torch.compiler.disable
     def _constrain(self, weight: Tensor) -> Tensor:
-        bound = bound_spectral_norm(weight.detach()).value
-        if bound == 0:
-            return weight
-        bound *= 1 + _rounding_of_division(weight)
-        largest = weight.detach().abs().amax()
-        scaled, bound = weight / largest, bound / largest.double().item()
-        sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
-        # The value is that of the proven bound, the derivative that of the norm.
-        return scaled / (sigma * (bound / sigma.detach().double()).to(sigma.dtype))
+        return outside_graphs(partial(_divide_by_norm, weight))
 
     def _constrain_traceable(self, weight: Tensor) -> Tensor:
         norm = torch.linalg.matrix_norm(weight, 2)
@@ -140,3 +132,15 @@ def _rounding_of_division(weight: Tensor) -> float:
     most sqrt(n) times the norm of the matrix.
     """
     return 4 * torch.finfo(weight.dtype).eps * min(weight.shape) ** 0.5
+
+
+def _divide_by_norm(weight: Tensor) -> Tensor:
+    bound = bound_spectral_norm(weight.detach()).value
+    if bound == 0:
+        return weight
+    bound *= 1 + _rounding_of_division(weight)
+    largest = weight.detach().abs().amax()
+    scaled, bound = weight / largest, bound / largest.double().item()
+    sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
+    # The value is that of the proven bound, the derivative that of the norm.
+    return scaled / (sigma * (bound / sigma.detach().double()).to(sigma.dtype))
