@@ -227,6 +227,22 @@ def test_retraction_sees_a_direction_that_the_start_vector_does_not(dtype, value
     check_retracted((weight * (1 - 1e-5)).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [0.3, 0.9, 1.1, 3.0, 100.0])
+@pytest.mark.parametrize("width", [1e-4, 1e-2, 0.05])
+def test_retraction_sees_a_direction_outside_every_krylov_space(dtype, value, width):
+    # The bulk fills the complement of one vector that is orthogonal to the start of Lanczos, so
+    # no power of the Gram matrix leads from the start to that vector.
+    n = 40
+    start = even_vector(n, torch.empty(0, dtype=torch.float64))
+    basis = torch.linalg.qr(torch.cat([start[:, None], randn(n, n - 1)], 1)).Q
+    unseen, rest = basis[:, 1:2], basis[:, [0, *range(2, n)]]
+    rest = rest @ orthonormal(n - 1, n - 1)
+    values = 1 + width * torch.linspace(-1, 1, n - 1, dtype=torch.float64)
+    weight = (rest * values) @ rest.mT + value * unseen @ unseen.mT
+    check_retracted((orthonormal(n, n) @ weight).to(dtype))
+
+
 @pytest.mark.parametrize("shape", [(5, 5), (9, 4), (4, 9), (64, 64), (256, 256), (100, 256)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0])
