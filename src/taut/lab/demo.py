@@ -139,7 +139,7 @@ def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> Cr
     # Layers draw their first weights from the global generator: borrow it, and give it back.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        net = _critic([task.problem.dim, *task.hidden, 1], activation)
+        net = nn.mlp([task.problem.dim, *task.hidden, 1], activation=activation)
     fit = fit_critic(
         net,
         task.problem,
@@ -159,20 +159,6 @@ def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> Cr
     shift = (truth - values)[travelled].mean()
     mean_slope = slopes[travelled].mean().item()
     return CriticRecord(activation, fit, values + shift, slopes, mean_slope, seconds)
-
-
-def _critic(sizes: list[int], activation: str) -> torch.nn.Sequential:
-    """A 1-Lipschitz network whose first biases are no larger than what they are added to.
-
-    The first layer spreads a point of length 1 over many channels, `1 / sqrt(out)` on each. Biases
-    of the usual `1 / sqrt(in)` would drown that, and decide alone which channel is the larger.
-    """
-    net = nn.mlp(sizes, activation=activation, lipschitz=1.0)
-    for layer in net:
-        if isinstance(layer, nn.OrthonormalLinear) and isinstance(layer.bias, Tensor):
-            reach = max(layer.in_features, layer.out_features) ** -0.5
-            torch.nn.init.uniform_(layer.bias, -reach, reach)
-    return net
 
 
 def _values_and_slopes(net: torch.nn.Module, points: Tensor) -> tuple[Tensor, Tensor]:

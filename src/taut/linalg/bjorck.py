@@ -27,11 +27,16 @@ def _amax(x: Tensor) -> Tensor:
     return x.amax((-2, -1), keepdim=True)
 
 
+def _or_one(x: Tensor) -> Tensor:
+    """`x`, with 1 in place of 0: a zero matrix stays zero, and its derivative finite."""
+    return torch.where(x > 0, x, 1.0)
+
+
 _SCALES: dict[str, Callable[[Tensor], Tensor]] = {
     "max": lambda w: math.sqrt(w.shape[-2] * w.shape[-1]) * _amax(w.abs()),
     "one": lambda w: math.sqrt(w.shape[-1]) * _amax(w.abs().sum(-2, keepdim=True)),
     "inf": lambda w: math.sqrt(w.shape[-2]) * _amax(w.abs().sum(-1, keepdim=True)),
-    "gram": lambda w: _amax((w.mT @ w).abs().sum(-1, keepdim=True)).sqrt(),
+    "gram": lambda w: _or_one(_amax((w.mT @ w).abs().sum(-1, keepdim=True))).sqrt(),
     "spectral": lambda w: torch.linalg.matrix_norm(w, 2, keepdim=True),
 }
 SCALINGS = tuple(_SCALES)
@@ -135,9 +140,8 @@ def bjorck(
 def _scale_below_one(a: Tensor, scaling: str) -> Tensor:
     # Dividing by the largest entry first keeps the squares inside from overflow and underflow;
     # the bounds are homogeneous, so it cancels out of the derivative.
-    tiny = torch.finfo(a.dtype).tiny
-    a = a / a.detach().abs().amax((-2, -1), keepdim=True).clamp_min(tiny)
-    return a / bound_by_scaling(a, scaling).clamp_min(tiny)
+    a = a / _or_one(_amax(a.detach().abs()))
+    return a / _or_one(bound_by_scaling(a, scaling))
 
 
 def _transposed_scaling(scaling: str) -> str:

@@ -41,8 +41,8 @@ def polar(weight: Tensor) -> Tensor:
 
     Example:
         >>> polar(torch.tensor([[0.0, -3.0], [5.0, 0.0]]))
-        tensor([[0., -1.],
-                [1., 0.]])
+        tensor([[ 0., -1.],
+                [ 1.,  0.]])
     """
     return _Polar.apply(weight)[0]  # type: ignore[index]
 

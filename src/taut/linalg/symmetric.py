@@ -68,7 +68,7 @@ def even_vector(n: int, like: Tensor) -> Tensor:
 
     Example:
         >>> even_vector(2, torch.empty(0))
-        tensor([ 0.4472, -0.8944])
+        tensor([ 0.4082, -0.9129])
     """
     ramp = torch.arange(1, n + 1, dtype=torch.float64, device=like.device)
     vector = torch.frac(ramp * 0.6180339887498949).sub_(0.5)

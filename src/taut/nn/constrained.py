@@ -69,10 +69,12 @@ class ConstrainedLinear(nn.Module, ABC):
         self._memory = Memory()
 
     def reset_parameters(self) -> None:
-        """Draws a random orthonormal weight and the bias of `torch.nn.Linear`."""
+        """Draws a random orthonormal weight, made feasible, and a small uniform bias."""
         nn.init.orthogonal_(self.weight)
         if self.bias is not None:
-            reach = 1 / math.sqrt(self.in_features)
+            # An orthonormal weight spreads the length of its input over all outputs: offsets as
+            # large as those of torch.nn.Linear would drown the rest behind a widening layer.
+            reach = 1 / math.sqrt(max(self.in_features, self.out_features))
             nn.init.uniform_(self.bias, -reach, reach)
         with torch.no_grad():
             self.weight.copy_(self._constrain(self.weight))
@@ -90,11 +92,15 @@ class ConstrainedLinear(nn.Module, ABC):
 
         Feasible, made from the parameter's present numbers, and part of the autograd graph.
         """
-        if torch.compiler.is_exporting():
-            return self._constrain_traceable(self.weight)
-        if self.training and not self._kept:
-            return self._mapped()
-        value = self._settled()
+        with self._without_autocast():
+            if torch.compiler.is_exporting():
+                return self._constrain_traceable(self.weight)
+            if self.training and not self._kept:
+                return self._mapped()
+            return self._linked(self._settled())
+
+    def _linked(self, value: Tensor) -> Tensor:
+        """The settled weight `value` as a function of the parameter, for autograd."""
         if self.training:
             return self.weight
         return _Recomputed.apply(self.weight, value, self._constrain)  # type: ignore[return-value]
@@ -108,7 +114,8 @@ class ConstrainedLinear(nn.Module, ABC):
         value = self._memory.recall(self.weight, unchanged=writes)
         if value is None:
             self._check_weight()
-            with torch.no_grad():
+            # What is remembered must serve training too, wherever it was first needed.
+            with torch.inference_mode(False), torch.no_grad():
                 source = self.weight.detach()
                 value = self._constrain_in_training(source) if writes else self._constrain(source)
                 if writes:
@@ -144,11 +151,16 @@ class ConstrainedLinear(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(..., in_features)` to `(..., out_features)`."""
-        with _without_autocast(x):
-            return self._affine(x.to(self.weight.dtype) if _autocast_is_on(x) else x)
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(self.weight.dtype)
+        with self._without_autocast():
+            return self._affine(x)
 
     def _affine(self, x: Tensor) -> Tensor:
         return F.linear(x, self.effective_weight(), self.bias)
+
+    def _without_autocast(self) -> torch.autocast:
+        return torch.autocast(self.weight.device.type, enabled=False)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -187,11 +199,3 @@ def outside_graphs(look: Callable[[], _T]) -> _T:
     if torch.compiler.is_dynamo_compiling():
         look = torch.compiler.disable(look)  # type: ignore[assignment]
     return look()
-
-
-def _autocast_is_on(x: Tensor) -> bool:
-    return torch.is_autocast_enabled(x.device.type)
-
-
-def _without_autocast(x: Tensor) -> torch.autocast:
-    return torch.autocast(x.device.type, enabled=False)

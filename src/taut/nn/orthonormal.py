@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from taut.errors import check_choice, check_count
-from taut.linalg import SCALINGS, bjorck, polar, retract
+from taut.linalg import SCALINGS, bjorck, polar, project_tangent, retract
 from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 
@@ -100,6 +100,9 @@ class OrthonormalLinear(ConstrainedLinear):
         u, _, vh = torch.linalg.svd(weight, full_matrices=False)
         return _below_one(u @ vh)
 
+    def _linked(self, value: Tensor) -> Tensor:
+        return _Tangent.apply(self.weight, value) if self._kept else super()._linked(value)  # type: ignore[return-value]
+
     def _affine(self, x: Tensor) -> Tensor:
         if self.method == "bjorck" or torch.compiler.is_exporting():
             return super()._affine(x)
@@ -109,6 +112,22 @@ class OrthonormalLinear(ConstrainedLinear):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"{super().extra_repr()}, method={self.method!r}"
+
+
+class _Tangent(torch.autograd.Function):
+    """`point` itself, with the tangent gradient at `point` for `weight`."""
+
+    @staticmethod
+    def forward(weight: Tensor, point: Tensor) -> Tensor:
+        return point.view_as(point)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return project_tangent(ctx.saved_tensors[0], grad), None
 
 
 class _OnManifold(torch.autograd.Function):

@@ -143,4 +143,4 @@ def _divide_by_norm(weight: Tensor) -> Tensor:
     scaled, bound = weight / largest, bound / largest.double().item()
     sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
     # The value is that of the proven bound, the derivative that of the norm.
-    return scaled / (sigma * (bound / sigma.detach().double()).to(sigma.dtype))
+    return scaled / (bound + (sigma - sigma.detach()))
