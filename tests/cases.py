@@ -105,7 +105,6 @@ class DenseCase:
         trained: the same for training mode.
         orthonormal: in these modes ("eval", "train") all singular values are 1.
         kept: training writes the feasible weight into the parameter.
-        smooth: the map is smooth at a generic weight, so finite differences see its derivative.
         twice: second derivatives by the weight are exact, too.
     """
 
@@ -201,17 +200,17 @@ DENSE = [
 
 
 def sort_groups(x: np.ndarray, group_size: int) -> np.ndarray:
-    groups = x.reshape(*x.shape[:-1], group_size, -1)
+    groups = x.reshape(*x.shape[:-1], group_size, x.shape[-1] // group_size)
     return np.sort(groups, axis=-2).reshape(x.shape)
 
 
 def sort_pairs_descending(x: np.ndarray) -> np.ndarray:
-    groups = x.reshape(*x.shape[:-1], 2, -1)
+    groups = x.reshape(*x.shape[:-1], 2, x.shape[-1] // 2)
     return -np.sort(-groups, axis=-2).reshape(x.shape)
 
 
 def largest_of_groups(x: np.ndarray, group_size: int) -> np.ndarray:
-    return x.reshape(*x.shape[:-1], group_size, -1).max(-2)
+    return x.reshape(*x.shape[:-1], group_size, x.shape[-1] // group_size).max(-2)
 
 
 def reflect_pairs(x: np.ndarray, angle: float) -> np.ndarray:

@@ -105,7 +105,9 @@ def test_feasible_for_weights_near_the_largest_double(case, mode):
 
 @dense
 @modes
-@pytest.mark.parametrize("weight", [[[2.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 3.0]]])
+@pytest.mark.parametrize(
+    "weight", [[[2.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 3.0]]]
+)
 def test_feasible_for_awkward_weights(case, mode, weight):
     weight = torch.tensor(weight)
     layer = case.make(2, len(weight), bias=False).train(mode == "train")
@@ -174,10 +176,14 @@ def test_sampled_slopes_of_a_network_never_pass_one(case, mode):
         return case.make(width, out, dtype=torch.float64)
 
     # After a mixed layer, further layers measure in L-inf.
-    inner = block if case.input_norm == case.output_norm else partial(
-        taut.nn.LinfLinear, dtype=torch.float64
+    inner = (
+        block
+        if case.input_norm == case.output_norm
+        else partial(taut.nn.LinfLinear, dtype=torch.float64)
     )
-    net = nn.Sequential(block(6, 8), taut.nn.MaxMin(), inner(8, 8), taut.nn.GroupSort(4), inner(8, 3))
+    net = nn.Sequential(
+        block(6, 8), taut.nn.MaxMin(), inner(8, 8), taut.nn.GroupSort(4), inner(8, 3)
+    )
     for layer in net:
         if hasattr(layer, "weight"):
             set_weight(layer, 3 * torch.randn_like(layer.weight))
@@ -256,7 +262,9 @@ def test_feasible_at_any_learning_rate(case, optimiser):
     check_training(case, net, optimiser(net.parameters()), steps=6)
 
 
-@pytest.mark.parametrize("optimiser", ["adam-1e-3", "adam-1e-2", "adam-3e-2", "adam-0.1", "sgd-100"])
+@pytest.mark.parametrize(
+    "optimiser", ["adam-1e-3", "adam-1e-2", "adam-3e-2", "adam-0.1", "sgd-100"]
+)
 def test_feasible_at_any_learning_rate_for_a_network_of_width_256(optimiser):
     net = taut.nn.mlp([64, 256, 256, 10], constraint=partial(taut.nn.OrthonormalLinear, bias=False))
     check_training(DENSE[0], net, OPTIMISERS[optimiser](net.parameters()), steps=4)
@@ -422,7 +430,9 @@ def test_a_weight_that_is_not_finite_raises_and_names_the_layer(case, mode, valu
     layer.weight.data[1, 2] = value
     name = type(layer).__name__
     for _ in range(2):
-        with pytest.raises(NonFiniteError, match=rf"{name}\(in_features=5.*must be finite; got NaN"):
+        with pytest.raises(
+            NonFiniteError, match=rf"{name}\(in_features=5.*must be finite; got NaN"
+        ):
             layer(torch.randn(2, 5))
 
 

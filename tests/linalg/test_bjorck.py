@@ -201,5 +201,7 @@ def test_arguments_are_checked(arguments, text):
 
 
 def test_matrix_vector_arguments_are_checked():
-    with pytest.raises(ArgumentError, match="apply_bjorck: `num_steps` must be a whole number >= 0"):
+    with pytest.raises(
+        ArgumentError, match="apply_bjorck: `num_steps` must be a whole number >= 0"
+    ):
         apply_bjorck(torch.eye(2), torch.ones(2), -1)

@@ -21,7 +21,9 @@ def randn(*shape):
 
 def orthonormal(rows, columns, generator=None):
     wide = rows < columns
-    a = torch.randn(max(rows, columns), min(rows, columns), dtype=torch.float64, generator=generator)
+    a = torch.randn(
+        max(rows, columns), min(rows, columns), dtype=torch.float64, generator=generator
+    )
     q = torch.linalg.qr(a).Q
     return q.mT.contiguous() if wide else q
 
@@ -92,7 +94,9 @@ def test_polar_of_a_batch_is_polar_one_by_one(shape):
     weight = randn(*shape)
     batch = polar(weight)
     assert batch.shape == shape
-    for one, many in zip(weight.reshape(-1, *shape[-2:]), batch.reshape(-1, *shape[-2:]), strict=True):
+    for one, many in zip(
+        weight.reshape(-1, *shape[-2:]), batch.reshape(-1, *shape[-2:]), strict=True
+    ):
         torch.testing.assert_close(polar(one), many, rtol=0, atol=1e-13)
 
 
@@ -243,7 +247,9 @@ def test_retraction_sees_a_direction_outside_every_krylov_space(dtype, value, wi
     check_retracted((orthonormal(n, n) @ weight).to(dtype))
 
 
-@pytest.mark.parametrize("shape", [(5, 5), (9, 4), (4, 9), (64, 64), (256, 256), (100, 256)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(5, 5), (9, 4), (4, 9), (64, 64), (256, 256), (100, 256)], ids=str
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0])
 def test_retraction_is_idempotent_and_gives_the_same_object_back(shape, dtype, scale):

@@ -107,7 +107,8 @@ def test_slopes_never_pass_the_constant(case, seed, distance):
         difference = module(x) - module(moved)
     for norm in case.norms:
         size = norm.vector(x - moved)
-        assert (norm.vector(difference) <= case.constant * size + 1e-14 * width).all()
+        rounding = 1e-12 * size + 1e-14 * width
+        assert (norm.vector(difference) <= case.constant * size + rounding).all()
 
 
 @cases
@@ -122,7 +123,7 @@ def test_gradcheck_twice(case):
 
 
 @sorting
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(st.integers(0, 10**6))
 def test_ties_get_a_permutation_for_a_gradient(case, seed):
     width = width_of(case)
@@ -136,7 +137,7 @@ def test_ties_get_a_permutation_for_a_gradient(case, seed):
 
 
 @cases
-def test_second_use_of_a_graph_and_half_precision(case):
+def test_half_precision_is_kept(case):
     width = width_of(case)
     x = torch.randn(3, width, dtype=torch.bfloat16)
     if case.layer is not taut.nn.Householder:

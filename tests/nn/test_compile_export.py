@@ -7,6 +7,8 @@ from torch import nn
 
 import taut.nn
 
+# The tracer of torch instantiates autograd functions itself and is warned of it by torch.
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 dense = pytest.mark.parametrize("case", DENSE, ids=str)
 
 

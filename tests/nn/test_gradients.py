@@ -15,7 +15,7 @@ def randn(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def orthonormal_layer(shape, tol=0.0):
+def orthonormal_layer(shape):
     """A layer whose weight is orthonormal to the last bits, which it accepts as it is."""
     layer = taut.nn.OrthonormalLinear(*shape, dtype=torch.float64)
     layer.weight.data = polar(layer.weight.data) * (1 - 1e-14)
@@ -96,14 +96,12 @@ def test_gradient_penalties_differentiate_exactly(sizes, mode):
         taut.nn.MaxMin(),
         PolarLinear(net[2].effective_weight(), net[2].bias),
     )
-    stretches = []
     for ours, theirs in ((net[0], oracle[0]), (net[2], oracle[2])):
         least = min(ours.weight.shape)
         stretch = torch.diag(1 + 1e-4 * torch.arange(least, dtype=torch.float64))
         wide = ours.weight.shape[0] < ours.weight.shape[1]
         with torch.no_grad():
             theirs.weight.copy_(stretch @ theirs.weight if wide else theirs.weight @ stretch)
-        stretches.append(stretch)
 
     def penalty(model):
         x = torch.linspace(-2, 2, 5 * sizes[0], dtype=torch.float64).view(5, -1).sin()
