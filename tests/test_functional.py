@@ -94,8 +94,8 @@ def test_the_input_is_left_alone():
 def test_householder_is_continuous_across_its_line(angle):
     # Points of the line itself are fixed; both sides agree there.
     t = angle / 2
-    line = randn(50, 1) * torch.tensor([[math.cos(t), math.sin(t)]]).double()
-    normal = torch.tensor([[math.sin(t), -math.cos(t)]]).double()
+    line = randn(50, 1) * torch.tensor([[math.cos(t), math.sin(t)]], dtype=torch.float64)
+    normal = torch.tensor([[math.sin(t), -math.cos(t)]], dtype=torch.float64)
     given_angle = torch.tensor(angle, dtype=torch.float64)
     for offset in (1e-9, 0.0, -1e-9):
         y = functional.householder(line + offset * normal, given_angle)

@@ -14,7 +14,7 @@ from taut.norms import L1, L2, LINF, as_norm
 NORMS = [L1, L2, LINF]
 norms = pytest.mark.parametrize("norm", NORMS, ids=str)
 ORDER = {L1: 1, L2: 2, LINF: np.inf}
-vectors = hnp.arrays(np.float64, (2, 6), elements=st.floats(-10, 10))
+vectors = hnp.arrays(np.float64, (2, 6), elements=st.floats(-10, 10, width=16))
 # The pairs with a closed form, input to output.
 PAIRS = [(L1, L1), (L1, L2), (L1, LINF), (L2, L2), (L2, LINF), (LINF, LINF)]
 HARD = [(L2, L1), (LINF, L1), (LINF, L2)]
@@ -75,7 +75,7 @@ def test_operator_norms_of_batches():
 
 @pytest.mark.parametrize(("p", "q"), HARD, ids=str)
 def test_hard_pairs_are_refused(p, q):
-    with pytest.raises(ArgumentError, match=f"closed form; got {p!r} -> {q!r}.*Use equal norms"):
+    with pytest.raises(ArgumentError, match=f"closed form; got {p} -> {q}.*Use equal norms"):
         p.operator(torch.eye(2), q)
 
 
