@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from cases import ACTIVATIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import taut.nn
+from cases import ACTIVATIONS
 from taut.errors import ArgumentError
 from taut.norms import L2
 
@@ -41,7 +41,7 @@ def test_equals_numpy(case, leading):
 
 
 @sorting
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_sorting_equals_numpy_to_the_bit_with_ties_and_infinities(case, data):
     groups = data.draw(st.integers(1, 3))
@@ -95,7 +95,7 @@ def test_jacobian_norm_is_the_constant_in_every_norm_claimed(case):
 
 
 @cases
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.integers(0, 10**6), st.sampled_from([1e-9, 1e-3, 1.0, 1e3]))
 def test_slopes_never_pass_the_constant(case, seed, distance):
     width = width_of(case)

@@ -3,10 +3,10 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from cases import operator_norm
 from torch import nn
 
 import taut.nn
+from cases import operator_norm
 from taut.errors import ArgumentError
 from taut.norms import L1, L2, LINF
 

@@ -2,10 +2,10 @@ import copy
 
 import pytest
 import torch
-from cases import ACTIVATIONS, DENSE
 from torch import nn
 
 import taut.nn
+from cases import ACTIVATIONS, DENSE
 
 # The tracer of torch instantiates autograd functions and looks at the gradient of every tensor of
 # a frame; torch warns of both.

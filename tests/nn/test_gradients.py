@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from cases import DENSE, SHAPES
 
 import taut.nn
+from cases import DENSE, SHAPES
 from taut.linalg import polar, project_tangent
 
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
