@@ -11,7 +11,7 @@ from typing import Literal
 from taut.errors import ArgumentError, check_choice
 from taut.norms import Norm
 
-__all__ = ["Bound", "Estimate", "Interval", "LayerBound"]
+__all__ = ["Bound", "Estimate", "Interval", "LayerBound", "LayerTable"]
 
 
 def _round_outward(value: float, side: str, digits: int = 6) -> str:
@@ -38,6 +38,22 @@ class LayerBound:
     output_norm: Norm
 
 
+class LayerTable(tuple[LayerBound, ...]):
+    """The layers of a bound; prints as a table."""
+
+    def __str__(self) -> str:
+        head = ("layer", "kind", "factor", "proven by")
+        rows = [
+            (row.name, row.kind, _round_outward(row.value, "upper"), row.method) for row in self
+        ]
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = [head, tuple("-" * width for width in widths), *rows]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        )
+
+
 @dataclass(frozen=True)
 class Bound:
     """A proven bound: the truth lies on the stated side of `value`, rounding included.
@@ -61,7 +77,7 @@ class Bound:
     side: Literal["upper", "lower"] = "upper"
     method: str = ""
     confidence: float = 1.0
-    layers: tuple[LayerBound, ...] = field(default=(), repr=False)
+    layers: LayerTable = field(default_factory=LayerTable, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("Bound", "side", self.side, ("upper", "lower"))

@@ -10,6 +10,7 @@ __all__ = [
     "ArgumentError",
     "DtypeError",
     "MissingExtraError",
+    "NoRuleError",
     "NonFiniteError",
     "NotConvergedError",
     "TautError",
@@ -27,6 +28,10 @@ class ArgumentError(TautError, ValueError):
 
 class DtypeError(TautError, TypeError):
     """A tensor has a dtype in which the promise of the callee cannot be kept."""
+
+
+class NoRuleError(TautError, NotImplementedError):
+    """A network does something for which no Lipschitz constant is proven."""
 
 
 class NonFiniteError(TautError, ArithmeticError):

@@ -13,6 +13,7 @@ In evaluation nothing is written: $C(W)$ is computed once and remembered until $
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -105,12 +106,15 @@ class ConstrainedLinear(nn.Module, ABC):
             return self.weight
         return _Recomputed.apply(self.weight, value, self._constrain)  # type: ignore[return-value]
 
+    def evaluation_weight(self) -> Tensor:
+        """The weight that evaluation uses now, in whatever mode the layer is; plain numbers."""
+        return self._settle(writes=False)
+
     def _settled(self) -> Tensor:
         """The feasible weight as plain numbers; written into the parameter when that is kept."""
-        return outside_graphs(self._settle)
+        return outside_graphs(partial(self._settle, writes=self.training and self._kept))
 
-    def _settle(self) -> Tensor:
-        writes = self.training and self._kept
+    def _settle(self, writes: bool) -> Tensor:
         value = self._memory.recall(self.weight, unchanged=writes)
         if value is None:
             self._check_weight()
