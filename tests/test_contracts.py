@@ -6,6 +6,7 @@ import io
 import pickle
 import re
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_every_method_has_a_row():
     seen = {(case.layer, getattr(case.make(4, 4), "method", None)) for case in DENSE}
     for layer in {layer for layer, method in seen if method is not None}:
         # A wrong method is answered with the list of the right ones.
-        extra = {"p": "l2"} if layer is taut.nn.MixedLinear else {}
+        extra: dict[str, Any] = {"p": "l2"} if layer is taut.nn.MixedLinear else {}
         with pytest.raises(ArgumentError, match="`method` must be one of (.*); got") as caught:
             layer(2, 2, method="?", **extra)
         for method in re.findall(r"'(\w+)'", str(caught.value)):
@@ -181,7 +182,7 @@ def test_sampled_slopes_of_a_network_never_pass_one(case, mode):
         if case.input_norm == case.output_norm
         else partial(taut.nn.LinfLinear, dtype=torch.float64)
     )
-    net = nn.Sequential(
+    net: Any = nn.Sequential(
         block(6, 8), taut.nn.MaxMin(), inner(8, 8), taut.nn.GroupSort(4), inner(8, 3)
     )
     for layer in net:
@@ -198,7 +199,8 @@ def test_sampled_slopes_of_a_network_never_pass_one(case, mode):
     for size in (1.0, 1e-4):
         a, b = x[:32].clone(), (x + size * steps.sign())[:32].clone()
         for _ in range(25):
-            a.requires_grad_(), b.requires_grad_()
+            for end in (a, b):
+                end.requires_grad_()
             slope = slopes(net, a, b, p, q)
             assert slope.detach().max() <= 1 + 1e-9
             ga, gb = torch.autograd.grad(slope.sum(), (a, b))

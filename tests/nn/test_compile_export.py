@@ -1,4 +1,5 @@
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ pytestmark = [
 dense = pytest.mark.parametrize("case", DENSE, ids=str)
 
 
-def network(case):
+def network(case) -> Any:
     return nn.Sequential(case.make(6, 8), taut.nn.MaxMin(), case.make(8, 4))
 
 
@@ -31,7 +32,8 @@ def test_compiled_training_and_evaluation_equal_eager(case, backend):
     x = torch.randn(5, 6)
     optimisers = [torch.optim.Adam(model.parameters(), lr=0.05) for model in (net, twin)]
     for mode in ("train", "train", "eval"):
-        net.train(mode == "train"), twin.train(mode == "train")
+        for model in (net, twin):
+            model.train(mode == "train")
         outputs = [net(x), compiled(x)]
         torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-5, atol=1e-5)
         for out, optimiser in zip(outputs, optimisers, strict=True):

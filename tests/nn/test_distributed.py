@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import torch
 import torch.distributed
@@ -12,7 +14,7 @@ def _train(rank, folder):
         "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2
     )
     torch.manual_seed(rank)
-    net = taut.nn.mlp([6, 16, 16, 3])
+    net: Any = taut.nn.mlp([6, 16, 16, 3])
     replica = torch.nn.parallel.DistributedDataParallel(net)
     optimiser = torch.optim.Adam(replica.parameters(), lr=0.05)
     for _ in range(5):

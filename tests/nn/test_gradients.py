@@ -1,5 +1,7 @@
 """Derivatives of the dense layers: against finite differences, polar, and the tangent projection."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -15,7 +17,7 @@ def randn(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def orthonormal_layer(shape):
+def orthonormal_layer(shape) -> Any:
     """A layer whose weight is orthonormal to the last bits, which it accepts as it is."""
     layer = taut.nn.OrthonormalLinear(*shape, dtype=torch.float64)
     layer.weight.data = polar(layer.weight.data) * (1 - 1e-14)
@@ -86,12 +88,12 @@ class PolarLinear(torch.nn.Module):
 @pytest.mark.parametrize("mode", ["train", "eval"])
 @pytest.mark.parametrize("sizes", [(6, 6, 6), (4, 10, 6), (10, 6, 3)], ids=str)
 def test_gradient_penalties_differentiate_exactly(sizes, mode):
-    net = torch.nn.Sequential(
+    net: Any = torch.nn.Sequential(
         orthonormal_layer(sizes[:2]), taut.nn.MaxMin(), orthonormal_layer(sizes[1:])
     ).train(mode == "train")
     # The same function with each weight a polar factor; equal eigenvalues bar eigh from deriving,
     # so the weights are the same points off the manifold, W = Q S with S near the identity.
-    oracle = torch.nn.Sequential(
+    oracle: Any = torch.nn.Sequential(
         PolarLinear(net[0].effective_weight(), net[0].bias),
         taut.nn.MaxMin(),
         PolarLinear(net[2].effective_weight(), net[2].bias),
@@ -142,7 +144,7 @@ def test_mapped_layers_pass_gradcheck(case, mode, shape):
 @pytest.mark.parametrize("case", DENSE, ids=str)
 @pytest.mark.parametrize("mode", ["train", "eval"])
 def test_input_gradients_can_be_penalised(case, mode):
-    net = torch.nn.Sequential(
+    net: Any = torch.nn.Sequential(
         case.make(5, 6, dtype=torch.float64),
         taut.nn.MaxMin(),
         case.make(6, 1, dtype=torch.float64),
