@@ -48,7 +48,8 @@ def symmetric_product(a: Tensor, b: Tensor) -> Tensor:
                 [4., 5.]])
     """
     n = a.shape[-2]
-    if a.ndim > 2 or torch.is_grad_enabled() or n < 2 * _BLOCK:
+    in_graph = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    if a.ndim > 2 or in_graph or n < 2 * _BLOCK:
         product = a @ b
         return product.triu() + product.triu(1).mT
     product = a.new_empty(n, n)
