@@ -1,0 +1,36 @@
+"""The paper's constructions as working networks: maxima, equivalent activations, interpolation.
+
+Everything here returns plain `torch.nn.Sequential` networks of `torch.nn.Linear` layers and the
+activations of `taut.nn`, made by proofs that build what they say exists.
+"""
+
+from taut.lattice.activations import (
+    abs_from_max_min,
+    concatenated_relu_from_max_min,
+    full_sort_from_max_min,
+    leaky_relu_from_max_min,
+    max_min_from_abs,
+    max_min_from_full_sort,
+    maxout_from_group_sort,
+    relu_from_max_min,
+)
+from taut.lattice.combine import maximum, maximum_of, minimum, minimum_of
+from taut.lattice.interpolate import interpolate
+from taut.lattice.singular import unit_singular_values
+
+__all__ = [
+    "abs_from_max_min",
+    "concatenated_relu_from_max_min",
+    "full_sort_from_max_min",
+    "interpolate",
+    "leaky_relu_from_max_min",
+    "max_min_from_abs",
+    "max_min_from_full_sort",
+    "maximum",
+    "maximum_of",
+    "maxout_from_group_sort",
+    "minimum",
+    "minimum_of",
+    "relu_from_max_min",
+    "unit_singular_values",
+]
