@@ -14,7 +14,7 @@ from taut.norms import Norm
 __all__ = ["Bound", "Estimate", "Interval", "LayerBound", "LayerTable"]
 
 
-def _round_outward(value: float, side: str, digits: int = 6) -> str:
+def _round_outward(value: float, side: str, digits: int = 5) -> str:
     """`value` in at most `digits` significant digits, never on the wrong side of it."""
     if not math.isfinite(value) or value == 0:
         return str(float(value))

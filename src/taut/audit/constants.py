@@ -24,7 +24,7 @@ def product_up(*factors: float) -> float:
         return 0.0
     if math.inf in factors:
         return math.inf
-    return float_up(math.prod(map(Fraction, factors)))
+    return float_up(math.prod(map(Fraction, factors), start=Fraction(1)))
 
 
 def sum_up(terms: Iterable[float]) -> float:

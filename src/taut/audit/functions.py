@@ -197,7 +197,9 @@ def _vector_norm(step: Step) -> Constants:
     order = step.argument(1, "ord", step.kwargs.get("p", 2))
     if order not in (2, 2.0):
         raise NoRuleError(f"of vector norms only the Euclidean is followed; got order {order}.")
-    return _along(2, default=None)(step)
+    constants = _along(2, default=None)(step)
+    # One entry of the result may move by the length of a whole vector, not of an entry.
+    return Constants(constants.l1, constants.l2, constants.l2)
 
 
 def _dropout(step: Step) -> Constants:

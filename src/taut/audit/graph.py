@@ -1,5 +1,6 @@
 """From a module to a proven constant: trace its forward, then carry constants along the graph."""
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.node import map_arg
 
+from taut import functional
 from taut.audit.constants import Constants, Value
 from taut.audit.functions import FUNCTIONS, METHODS, Step
 from taut.audit.rules import find_rule
@@ -119,6 +122,10 @@ def audit(model: nn.Module, norm: Norm, input_shape: Sequence[int] | None = None
 
 class _Tracer(fx.Tracer):
     """Stops at modules that have a rule and at torch's own, so that refusals can name them."""
+
+    def __init__(self) -> None:
+        ours = tuple(getattr(functional, name) for name in functional.__all__)
+        super().__init__(autowrap_modules=(math, functional), autowrap_functions=ours)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if find_rule(m) is not None:
@@ -337,7 +344,7 @@ class _Walk:
         return tuple(example.shape[1:])
 
     def _read(self, table: dict[fx.Node, Any], held: Any) -> Any:
-        return fx.node.map_arg(held, lambda node: table[node])
+        return map_arg(held, lambda node: table[node])
 
 
 def _values_in(held: Any) -> list[Value]:

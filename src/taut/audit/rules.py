@@ -165,7 +165,9 @@ def _dropout(module: nn.Module, incoming: Value) -> Constants:
 
 
 @rule(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, method="largest channel factor")
-def _batch_norm(module: nn.BatchNorm1d, incoming: Value) -> Constants:
+def _batch_norm(
+    module: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d, incoming: Value
+) -> Constants:
     refuse_training(module)
     if module.running_var is None:
         raise NoRuleError(
@@ -180,8 +182,8 @@ def _batch_norm(module: nn.BatchNorm1d, incoming: Value) -> Constants:
     return incoming.constants.scaled(float(factor.amax()) * (1 + 2**-48))
 
 
-# The largest slope of activations that work entry by entry; those without a closed form are
-# rounded up in the sixth decimal.
+# The largest slope of activations that work entry by entry. Those without a closed form are rounded
+# up in the sixth decimal, and so are those whose kernels use constants of single precision.
 _GELU = 0.5 * (1 + math.erf(1)) + math.exp(-1) / math.sqrt(math.pi)
 _SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.ReLU: lambda m: 1.0,
@@ -191,7 +193,7 @@ _SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.PReLU: lambda m: max(1.0, float(exact_double("PReLU", m.weight).abs().amax())),
     nn.RReLU: lambda m: max(1.0, abs(m.lower + m.upper) / 2),
     nn.ELU: lambda m: max(1.0, abs(m.alpha)),
-    nn.CELU: lambda m: 1.0 if m.alpha > 0 else math.inf,
+    nn.CELU: lambda m: 1.000001 if m.alpha > 0 else math.inf,
     nn.SELU: lambda m: 1.758100,
     nn.GELU: lambda m: _GELU * (1 + 1e-15) if m.approximate == "none" else 1.129000,
     nn.SiLU: lambda m: 1.099840,
@@ -201,8 +203,8 @@ _SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.Softplus: lambda m: 1.0 if m.beta > 0 else math.inf,
     nn.Softsign: lambda m: 1.0,
     nn.LogSigmoid: lambda m: 1.0,
-    nn.Hardsigmoid: lambda m: math.nextafter(1 / 6, 1),
-    nn.Hardswish: lambda m: 1.5,
+    nn.Hardsigmoid: lambda m: 0.166667,
+    nn.Hardswish: lambda m: 1.500001,
     nn.Tanhshrink: lambda m: 1.0,
     nn.Softshrink: lambda m: 1.0,
     taut_nn.Abs: lambda m: 1.0,
