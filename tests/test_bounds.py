@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.bounds import Bound, Estimate, Interval, LayerBound
+from taut.bounds import Bound, Estimate, Interval, LayerBound, LayerTable
 from taut.errors import ArgumentError
 from taut.norms import L2
 
@@ -52,7 +52,7 @@ def test_bounds_are_values():
 
 def test_layers_are_kept_and_not_printed():
     layer = LayerBound("0", "OrthonormalLinear", 1.0, "Cholesky", L2, L2)
-    bound = Bound(1.0, L2, layers=(layer,))
+    bound = Bound(1.0, L2, layers=LayerTable((layer,)))
     assert bound.layers == (layer,)
     assert "Orthonormal" not in repr(bound)
 
