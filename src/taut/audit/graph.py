@@ -125,7 +125,7 @@ class _Tracer(fx.Tracer):
 
     def __init__(self) -> None:
         ours = tuple(getattr(functional, name) for name in functional.__all__)
-        super().__init__(autowrap_modules=(math, functional), autowrap_functions=ours)
+        super().__init__((math, functional), ours)  # type: ignore[arg-type]
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if find_rule(m) is not None:
