@@ -27,10 +27,10 @@ def test_what_is_printed_lies_on_the_stated_side(value):
 
 @given(st.floats(1e-300, 1e300), st.sampled_from(["upper", "lower"]), st.sampled_from([1, -1]))
 def test_what_is_printed_is_close(value, side, sign):
-    assert shown(Bound(sign * value, side=side)) == pytest.approx(sign * value, rel=1.01e-5)
+    assert shown(Bound(sign * value, side=side)) == pytest.approx(sign * value, rel=1.01e-4)
 
 
-@pytest.mark.parametrize("value", [1.0, 0.5, 0.0, -2.0, 3.14159, 1e-30, 1e20])
+@pytest.mark.parametrize("value", [1.0, 0.5, 0.0, -2.0, 3.1416, 1e-30, 1e20])
 def test_short_numbers_are_printed_as_they_are(value):
     assert shown(Bound(value)) == value == shown(Bound(value, side="lower"))
 
