@@ -11,7 +11,9 @@ from taut.linalg.balls import (
     project_simplex,
 )
 from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
+from taut.linalg.convolution import bound_convolution
 from taut.linalg.orthonormal import polar, project_tangent, retract
+from taut.linalg.padding import bound_padding
 from taut.linalg.rounding import gamma, round_down, round_up, unit_roundoff
 from taut.linalg.spectral import (
     bound_gram_iteration,
@@ -26,14 +28,19 @@ from taut.linalg.symmetric import (
     gram,
     symmetric_product,
 )
+from taut.linalg.windows import bound_adaptive_pooling, bound_pooling
 
 __all__ = [
     "SCALINGS",
     "apply_bjorck",
     "bjorck",
+    "bound_adaptive_pooling",
     "bound_by_scaling",
+    "bound_convolution",
     "bound_gram_iteration",
     "bound_operator_norm",
+    "bound_padding",
+    "bound_pooling",
     "bound_spectral_norm",
     "estimate_extreme_eigenvalues",
     "estimate_spectral_norm",

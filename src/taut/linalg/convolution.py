@@ -1,0 +1,241 @@
+r"""Operator norms of convolutions, proven.
+
+A strided convolution is a plain one between blocks: with $u = sb + r$ the input becomes blocks `b`
+of `s` phases `r`, the kernel a matrix over the phases per block offset, and the stride 1. All
+bounds below speak of that form, on an infinite lattice or on circles. Groups are blocks on a
+diagonal: the largest counts. A transposed convolution is the adjoint of a plain one: its norm is
+the dual norm of that.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from torch import Tensor
+
+from taut.bounds import Bound
+from taut.errors import ArgumentError, check_choice, check_count
+from taut.linalg.padding import bound_padding
+from taut.linalg.rounding import exact_double, float_up, sqrt_up
+from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm
+from taut.linalg.symbol import bound_symbol, widen_grid
+from taut.linalg.walk import Axis, Walk
+from taut.linalg.windows import per_dimension
+from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
+
+__all__ = ["bound_convolution"]
+
+_MODES = ("zeros", "circular", "reflect", "replicate")
+
+# Multiplications by which a bound over frequencies is chosen: a few seconds on one core, and the
+# most that is spent at all before flattened kernels must do.
+_QUICK, _MOST = 4 * 10**9, 4 * 10**10
+
+
+def bound_convolution(
+    kernel: Tensor,
+    norm: NormLike,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    padding_mode: str = "zeros",
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    transposed: bool = False,
+    output_padding: int | Sequence[int] = 0,
+    input_size: Sequence[int] | None = None,
+) -> Bound:
+    r"""A proven upper bound of the norm of the linear map that torch's convolutions compute.
+
+    - LINF: the largest $\sum |K|$ of an output channel. L1: the largest $\sum |K|$ of an input
+      channel and phase of the stride. Both are attained as soon as one window lies inside the
+      input; for kernels that wrap around a circle they are upper bounds.
+    - L2: the smaller of $\sqrt{\|\cdot\|_1 \|\cdot\|_\infty}$ (Schur) and the largest spectral norm
+      of a transfer matrix (`bound_symbol`). With circular padding of a known size, the frequencies
+      of that circle give the norm itself, within 1e-8. With zero padding the map is a block of the
+      map on a longer circle, on which nothing wraps: its frequencies give an upper bound. For sizes
+      unknown or large, a grid of frequencies bounds the supremum over all (`widen_grid`); dilation
+      does not change that. A kernel too large for any grid is bounded by
+      $\sqrt{|Q|}$ times the spectral norm of the kernel flattened either way, for $|Q|$ taps.
+    - Reflect and replicate padding copy inputs: the norm of the map without padding times
+      `bound_padding`. Circular padding has the smaller of that and the circle's own bound, times
+      $\mu^{1/p}$ if the padding repeats whole outputs $\mu$ times.
+
+    Args:
+        kernel: `(out, in / groups, *sizes)`, transposed `(in, out / groups, *sizes)`, with one to
+            three spatial dimensions, any real floating-point dtype.
+        norm: the norm of input and output.
+        stride: of the windows.
+        padding: per dimension, on both sides; or "same" or "valid".
+        padding_mode: "zeros", "circular", "reflect" or "replicate", as torch's modules have it.
+        dilation: the step between taps.
+        groups: the number of independent blocks of channels.
+        transposed: whether the map is torch's `conv_transpose`.
+        output_padding: of a transposed convolution.
+        input_size: the spatial size of the input; None for a bound that holds for every size.
+
+    Raises:
+        NonFiniteError: when the kernel holds NaN or infinity.
+
+    Example:
+        >>> kernel = torch.tensor([[[1.0, -2.0, 1.0]]])
+        >>> bound_convolution(kernel, "linf", padding=1)
+        Bound(<= 4.0, linf, proven)
+        >>> bound_convolution(kernel, "l2", padding=1, input_size=(4,)).value < 4
+        True
+    """
+    subject = "bound_convolution"
+    p = as_norm(norm, subject)
+    dims = kernel.dim() - 2
+    if not 1 <= dims <= 3:
+        raise ArgumentError(
+            f"{subject}: `kernel` must be (out, in / groups, *sizes) with one to three sizes; "
+            f"got shape {tuple(kernel.shape)}."
+        )
+    check_choice(subject, "padding_mode", padding_mode, _MODES)
+    check_count(subject, "groups", groups)
+    if kernel.shape[0] % groups:
+        raise ArgumentError(
+            f"{subject}: `groups` must divide the first size of `kernel`; got groups={groups}, "
+            f"shape {tuple(kernel.shape)}."
+        )
+    if transposed and padding_mode != "zeros":
+        raise ArgumentError(
+            f"{subject}: `padding_mode` must be 'zeros' for a transposed convolution; "
+            f"got padding_mode={padding_mode!r}. torch has no other."
+        )
+    if kernel.numel() == 0:
+        return Bound(0.0, p, method="empty")
+    blocks = exact_double(subject, kernel).unflatten(0, (groups, -1))
+    strides = per_dimension(subject, "stride", stride, dims)
+    steps = per_dimension(subject, "dilation", dilation, dims)
+    extra = per_dimension(subject, "output_padding", output_padding, dims, least=0)
+    pads = _pads(subject, padding, kernel.shape[2:], strides, steps)
+    sizes: Sequence[int | None] = [None] * dims
+    if input_size is not None:
+        sizes = per_dimension(subject, "input_size", input_size, dims)
+    walked = zip(kernel.shape[2:], strides, steps, pads, sizes, strict=True)
+    walks = [Walk(*each) for each in walked]
+    if transposed:
+        adjoint = [walk.adjoint(more).axis() for walk, more in zip(walks, extra, strict=True)]
+        value, method = _bound_on_lattice(blocks, adjoint, p.dual)
+        return Bound(value, p, method=f"adjoint: {method}")
+    if padding_mode == "zeros":
+        value, method = _bound_on_lattice(blocks, [walk.axis() for walk in walks], p)
+        return Bound(value, p, method=method)
+    outward = [amount for pair in reversed(pads) for amount in pair]
+    copies = bound_padding(outward, padding_mode, p, input_size).value
+    value, method = _bound_on_lattice(blocks, [walk.padded().axis() for walk in walks], p)
+    found = [(_times_up(value, copies), f"padding times {method}")]
+    if padding_mode == "circular":
+        value, method = _bound_on_lattice(blocks, [walk.circle() for walk in walks], p)
+        repeats = math.prod(walk.repeats() for walk in walks)
+        factor = {L1: float(repeats), L2: sqrt_up(Fraction(repeats)), LINF: 1.0}[p]
+        found.append((_times_up(value, factor), f"circle: {method}"))
+    value, method = min(found)
+    return Bound(value, p, method=method)
+
+
+def _bound_on_lattice(blocks: Tensor, axes: list[Axis], norm: Norm) -> tuple[float, str]:
+    """A bound of the map with kernel `(groups, out, in, *taps)`, and its proof in a few words."""
+    taps, offsets = _split_phases(blocks, axes)
+    columns = taps.movedim(1, -1).flatten(3)  # (groups, in, phases, taps * out)
+    per_input = bound_operator_norm(columns.flatten(0, 2).T, L1)
+    if norm == L1:
+        return per_input.value, "sum over an input channel"
+    per_output = bound_operator_norm(taps.flatten(2).flatten(0, 1), LINF)
+    if norm == LINF:
+        return per_output.value, "sum over an output channel"
+    by_symbol = _bound_l2(taps.flatten(2, 3), offsets, axes)
+    if math.isinf(per_input.value) or math.isinf(per_output.value):
+        return by_symbol
+    schur = sqrt_up(Fraction(per_input.value) * Fraction(per_output.value))
+    return min((schur, "Schur"), by_symbol)
+
+
+def _split_phases(blocks: Tensor, axes: list[Axis]) -> tuple[Tensor, list[list[int]]]:
+    """The kernel `(groups, out, in, phases, *offsets)`, and the offsets, each once."""
+    taps, offsets = blocks.unsqueeze(3), []
+    for dim, axis in enumerate(axes):
+        rows = sorted(set(axis.phases))
+        columns = sorted(set(axis.offsets))
+        moved = taps.movedim(4 + dim, -1)
+        split = moved.new_zeros(*moved.shape[:-1], len(rows), len(columns))
+        for j, (phase, offset) in enumerate(zip(axis.phases, axis.offsets, strict=True)):
+            if axis.used[j]:
+                split[..., rows.index(phase), columns.index(offset)] = moved[..., j]
+        taps = split.movedim(-1, 4 + dim).movedim(-1, 4).flatten(3, 4)
+        offsets.append(columns)
+    return taps, offsets
+
+
+def _bound_l2(taps: Tensor, offsets: list[list[int]], axes: list[Axis]) -> tuple[float, str]:
+    small, large = sorted(taps.shape[1:3])
+    price = len(taps) * small**2 * large
+    grids = list(_grids(offsets, [axis.circle for axis in axes]))
+    quick = [grid for grid in grids if price * math.prod(grid.points) <= _QUICK]
+    grid = quick[0] if quick else grids[-1]
+    if price * math.prod(grid.points) > _MOST:
+        return min(_bound_flattened(block) for block in (taps, taps.transpose(1, 2)))
+    value = bound_symbol(taps, grid.offsets, grid.points)
+    frequencies = " x ".join(map(str, grid.points))
+    return _times_up(value, grid.factor), f"{frequencies} frequencies"
+
+
+@dataclass(frozen=True)
+class _Grid:
+    offsets: list[list[int]]
+    points: list[int]
+    factor: Fraction
+
+
+def _grids(offsets: list[list[int]], circles: list[int | None]) -> Iterator[_Grid]:
+    """Grids of frequencies that prove the norm, from the finest to the coarsest."""
+    if not any(circle is None for circle in circles):
+        yield _Grid(offsets, [circle or 1 for circle in circles], Fraction(1))
+    for density in (32, 16, 8, 4):
+        chosen, points, factor = [], [], Fraction(1)
+        for places, circle in zip(offsets, circles, strict=True):
+            # Frequencies that are multiplied, as by dilation, run through the same matrices.
+            step = math.gcd(*(place - places[0] for place in places)) or 1
+            shifted = [(place - places[0]) // step for place in places]
+            wanted = max(1, density * shifted[-1])
+            exact = circle is not None and circle <= wanted
+            chosen.append(places if exact else shifted)
+            points.append(circle if exact else wanted)
+            factor *= 1 if exact else widen_grid(shifted[-1], wanted)
+        yield _Grid(chosen, points, factor)
+
+
+def _bound_flattened(taps: Tensor) -> tuple[float, str]:
+    r"""$\sqrt{|Q|} \|(K_q)_q\|_2$, for every output adds up $|Q|$ images and no input enters more."""
+    largest = max(bound_spectral_norm(block.flatten(1)).value for block in taps)
+    return _times_up(largest, sqrt_up(Fraction(math.prod(taps.shape[3:])))), "flattened kernel"
+
+
+def _times_up(value: float, factor: float | Fraction) -> float:
+    return value if math.isinf(value) else float_up(Fraction(value) * Fraction(factor))
+
+
+def _pads(
+    subject: str,
+    padding: int | str | Sequence[int],
+    taps: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> list[tuple[int, int]]:
+    """Front and back padding per dimension."""
+    if not isinstance(padding, str):
+        amounts = per_dimension(subject, "padding", padding, len(taps), least=0)
+        return [(amount, amount) for amount in amounts]
+    check_choice(subject, "padding", padding, ("same", "valid"))
+    if padding == "valid":
+        return [(0, 0)] * len(taps)
+    if max(strides) > 1:
+        raise ArgumentError(
+            f"{subject}: `padding` must be a number with a stride above 1; got padding='same'. "
+            "torch has no such convolution."
+        )
+    totals = [step * (k - 1) for k, step in zip(taps, dilations, strict=True)]
+    return [(total // 2, total - total // 2) for total in totals]

@@ -1,0 +1,83 @@
+r"""Operator norms of padding: how many outputs copy one input?"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from taut.bounds import Bound
+from taut.errors import ArgumentError, check_choice
+from taut.linalg.rounding import sqrt_up
+from taut.norms import L1, L2, LINF, NormLike, as_norm
+
+__all__ = ["bound_padding"]
+
+
+def bound_padding(
+    pad: Sequence[int], mode: str, norm: NormLike, input_size: Sequence[int] | None = None
+) -> Bound:
+    r"""The operator norm of `torch.nn.functional.pad`: $\mu^{1/p}$, exact for a known size.
+
+    Every output is a copy of one input, or constant, so a unit vector at the input copied most
+    often, $\mu$ times, has the longest image, and no vector has a longer one. Per dimension with
+    `a` entries added in front and `b` behind `n` inputs:
+
+    - constant: 1 (negative amounts, which crop, too);
+    - replicate: $1 + \max(a, b)$, and $1 + a + b$ for $n = 1$, the worst size;
+    - reflect: 2, and 3 where one input is in reach of both sides: of $1 \dots a$ and of
+      $n - 1 - b \dots n - 2$, which the worst size has;
+    - circular: $\lceil (n + a + b)/n \rceil$, at most 1 plus one for each side.
+
+    Args:
+        pad: pairs (front, behind), **last dimension first**, as torch takes them.
+        mode: "constant" (or "zeros"), "replicate", "reflect" or "circular".
+        norm: the norm `p` of input and output.
+        input_size: the sizes of the padded dimensions, in the order of the tensor; None for the
+            worst case over all sizes.
+
+    Example:
+        >>> bound_padding((1, 1, 1, 1), "reflect", "l2", input_size=(8, 8))
+        Bound(<= 2.0, l2, proven)
+        >>> bound_padding((1, 1), "circular", "l1")
+        Bound(<= 3.0, l1, proven)
+    """
+    subject = "bound_padding"
+    p = as_norm(norm, subject)
+    check_choice(subject, "mode", mode, ("constant", "zeros", "replicate", "reflect", "circular"))
+    if len(pad) % 2:
+        raise ArgumentError(
+            f"{subject}: `pad` must hold pairs (front, behind); got {len(pad)} numbers. "
+            "Give two numbers for each padded dimension, the last dimension first."
+        )
+    pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+    sizes = [None] * len(pairs) if input_size is None else list(input_size)
+    if len(sizes) != len(pairs):
+        raise ArgumentError(
+            f"{subject}: `input_size` must have one size per padded dimension; got {len(sizes)} "
+            f"sizes for {len(pairs)} pairs."
+        )
+    copies = math.prod(_copies(mode, a, b, n) for (a, b), n in zip(pairs, sizes, strict=True))
+    value = {L1: float(copies), L2: sqrt_up(Fraction(copies)), LINF: 1.0}[p]
+    return Bound(value, p, method="copies of one input")
+
+
+def _copies(mode: str, front: int, behind: int, size: int | None) -> int:
+    """The largest number of outputs of one padded dimension that copy one input."""
+    if mode in ("constant", "zeros"):
+        return 1
+    sides = (front > 0) + (behind > 0)
+    least = max(front, behind) + 1 if mode == "reflect" else max(front, behind, 1)
+    if min(front, behind) < 0 or (
+        size is not None and size < (1 if mode == "replicate" else least)
+    ):
+        raise ArgumentError(
+            f"bound_padding: `pad` must be non-negative and shorter than the input in mode "
+            f"{mode!r}; got ({front}, {behind}) for size {size}."
+        )
+    if mode == "replicate":
+        return 1 + (front + behind if size in (None, 1) else max(front, behind))
+    if size is None:
+        return 1 + sides
+    if mode == "circular":
+        return -(-(size + front + behind) // size)
+    shared = max(1, size - 1 - behind) <= min(front, size - 2)
+    return 3 if shared else 1 + min(sides, 1)
