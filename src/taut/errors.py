@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 __all__ = [
     "ArgumentError",
+    "DamagedFileError",
     "DtypeError",
     "MissingExtraError",
     "NoRuleError",
@@ -24,6 +25,10 @@ class TautError(Exception):
 
 class ArgumentError(TautError, ValueError):
     """An argument breaks its rule."""
+
+
+class DamagedFileError(TautError, ValueError):
+    """A file is incomplete, altered, or not what its name says."""
 
 
 class DtypeError(TautError, TypeError):

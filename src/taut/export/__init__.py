@@ -1,0 +1,18 @@
+"""Networks leave the house: folded into plain layers, saved, exported, rewritten for verifiers."""
+
+from taut.export.files import SavedModel, load, open_file, save
+from taut.export.fold import fold
+from taut.export.formats import export_onnx, export_pt2, find_input_shape
+from taut.export.relu import rewrite_relu
+
+__all__ = [
+    "SavedModel",
+    "export_onnx",
+    "export_pt2",
+    "find_input_shape",
+    "fold",
+    "load",
+    "open_file",
+    "rewrite_relu",
+    "save",
+]

@@ -1,0 +1,293 @@
+"""Networks as data: which layers a file may name, with which arguments and tensors of which shapes.
+
+A description is made of dictionaries, lists, strings and numbers alone. Building from one runs no
+code but the constructors listed here, and allocates nothing larger than the tensors that came with
+it.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from taut import nn as taut_nn
+from taut.errors import ArgumentError, NonFiniteError
+
+__all__ = ["build", "describe"]
+
+_DEEPEST = 32
+_MOST_LAYERS = 10_000
+_MARK = "same as"
+
+Arguments = dict[str, Any]
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One type of layer that a file may name.
+
+    Attributes:
+        module: the exact type.
+        arguments: what its constructor is given: name -> type.
+        sizes: those arguments that tensors must agree with, each with the least value it can have.
+        shapes: the tensors it must hold, from its arguments.
+        read: how to find an argument that is not an attribute of the same name.
+    """
+
+    module: type[nn.Module]
+    arguments: Mapping[str, type] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    shapes: Callable[[Arguments], Shapes] = lambda arguments: {}
+    read: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+
+
+def _dense_shapes(a: Arguments) -> Shapes:
+    shapes: Shapes = {"weight": (a["out_features"], a["in_features"])}
+    return {**shapes, "bias": (a["out_features"],)} if a["bias"] else shapes
+
+
+def _dense(module: type[nn.Module], **more: type) -> Kind:
+    return Kind(
+        module,
+        {"in_features": int, "out_features": int, "bias": bool, **more},
+        {"in_features": 1, "out_features": 1},
+        _dense_shapes,
+        {"bias": lambda m: m.bias is not None, "p": lambda m: str(m.input_norm)},
+    )
+
+
+_KINDS = {
+    kind.module.__name__: kind
+    for kind in (
+        _dense(nn.Linear),
+        _dense(taut_nn.OrthonormalLinear, method=str, order=int, num_steps=int, scaling=str),
+        _dense(taut_nn.SpectralLinear),
+        _dense(taut_nn.ParsevalLinear, beta=float),
+        _dense(taut_nn.LinfLinear, method=str),
+        _dense(taut_nn.L1Linear, method=str),
+        _dense(taut_nn.MixedLinear, method=str, p=str),
+        Kind(taut_nn.MaxMin, {"dim": int}),
+        Kind(taut_nn.GroupSort, {"group_size": int, "dim": int}),
+        Kind(taut_nn.FullSort, {"dim": int}),
+        Kind(taut_nn.Maxout, {"group_size": int, "dim": int}),
+        Kind(taut_nn.Abs),
+        Kind(taut_nn.Scale, {"factor": float}),
+        Kind(
+            taut_nn.Householder,
+            {"num_channels": int, "learnable": bool, "dim": int},
+            {"num_channels": 2},
+            lambda a: {"angle": (a["num_channels"] // 2,)},
+            {"learnable": lambda m: isinstance(m.angle, nn.Parameter)},
+        ),
+        Kind(nn.Identity),
+        Kind(nn.Flatten, {"start_dim": int, "end_dim": int}),
+        Kind(nn.Dropout, {"p": float}),
+        Kind(nn.ReLU),
+        Kind(nn.LeakyReLU, {"negative_slope": float}),
+        Kind(nn.ELU, {"alpha": float}),
+        Kind(nn.Softplus, {"beta": float, "threshold": float}),
+        Kind(nn.Hardtanh, {"min_val": float, "max_val": float}),
+        Kind(nn.GELU, {"approximate": str}),
+        Kind(nn.SiLU),
+        Kind(nn.Tanh),
+        Kind(nn.Sigmoid),
+    )
+}
+
+
+def describe(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A description of `model` and its tensors by name, ready for `build`.
+
+    Raises:
+        ArgumentError: a module is none of the known kinds; the text names it.
+        NonFiniteError: a tensor holds NaN or infinity.
+    """
+    _refuse_tied(model)
+    description = _describe(model, "", {}, 0)
+    # A layer in several places is stored once, under its first name.
+    held = (*model.named_parameters(), *model.named_buffers())
+    tensors = {name: value.detach().cpu().contiguous() for name, value in held}
+    for name, value in tensors.items():
+        if not value.isfinite().all():
+            raise NonFiniteError(
+                f"save: every number must be finite; `{name}` holds NaN or infinity. "
+                "Restore a checkpoint from before it was lost."
+            )
+    return description, tensors
+
+
+def _describe(
+    module: nn.Module, path: str, seen: dict[nn.Module, str], depth: int
+) -> dict[str, Any]:
+    if module in seen:
+        return {"kind": _MARK, "path": seen[module]}
+    seen[module] = path
+    subject = f"save: `{path or 'model'}` ({type(module).__name__})"
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise ArgumentError(
+            f"{subject} has forward hooks, which are code and no part of a file. "
+            "Remove them, or save model.state_dict()."
+        )
+    if type(module) is nn.Sequential:
+        if depth == _DEEPEST:
+            raise ArgumentError(f"{subject} is nested deeper than {_DEEPEST}. Flatten the model.")
+        children = [
+            [name, _describe(child, f"{path}.{name}" if path else name, seen, depth + 1)]
+            for name, child in module._modules.items()
+            if child is not None
+        ]
+        return {"kind": "Sequential", "children": children}
+    kind = _KINDS.get(type(module).__name__)
+    if kind is None or type(module) is not kind.module:
+        raise ArgumentError(
+            f"{subject} must be one of the layers that a file can name: Sequential, "
+            f"{', '.join(_KINDS)}. Save model.state_dict() beside your code, write the whole "
+            "program with taut.export.export_pt2, or, for parametrised layers, use fold=True."
+        )
+    arguments = {
+        name: kind.read.get(name, lambda m, name=name: getattr(m, name))(module)
+        for name in kind.arguments
+    }
+    arguments = {n: float(v) if kind.arguments[n] is float else v for n, v in arguments.items()}
+    try:
+        _check_arguments(kind, arguments)
+        shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+        if shapes != kind.shapes(arguments):
+            raise ArgumentError(f"it holds {shapes} instead of {kind.shapes(arguments)}.")
+    except ArgumentError as error:
+        raise ArgumentError(f"{subject} cannot be described: {error}") from error
+    return {"kind": kind.module.__name__, "arguments": arguments}
+
+
+def _refuse_tied(model: nn.Module) -> None:
+    """Raises where two layers share one tensor: loading would part them without a word."""
+    owners: dict[int, tuple[nn.Module, str]] = {}
+    for path, module in model.named_modules():
+        for name, value in module.named_parameters(path, recurse=False):
+            other = owners.setdefault(id(value), (module, name))
+            if other[0] is not module:
+                raise ArgumentError(
+                    f"save: `{other[1]}` and `{name}` are one tensor in two layers, which a file "
+                    "cannot say. Use the same layer in both places, or save model.state_dict()."
+                )
+
+
+def build(description: Any, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """The network of a description, holding `tensors`, which must be exactly those it needs.
+
+    Raises:
+        ArgumentError: the description names anything unknown or does not fit the tensors.
+    """
+    builder = _Builder(tensors)
+    model = builder.build(description, "", 0)
+    if left := sorted(tensors.keys() - builder.used):
+        raise ArgumentError(f"tensor `{left[0]}` belongs to no layer.")
+    return model
+
+
+class _Builder:
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.tensors = tensors
+        self.used: set[str] = set()
+        # Each module with the number of steps that running it takes: repeated repetitions could
+        # make a short description run for ever.
+        self.made: dict[str, tuple[nn.Module, int]] = {}
+        self.steps = 0
+
+    def build(self, description: Any, path: str, depth: int) -> nn.Module:
+        before = self.steps
+        self._advance(1, depth)
+        match description:
+            case {"kind": "Sequential", "children": list(children), **rest} if not rest:
+                module = self._sequential(children, path, depth)
+            case {"kind": str(mark), "path": str(other), **rest} if mark == _MARK and not rest:
+                if other not in self.made:
+                    raise ArgumentError(f"`{path}` repeats `{other[:80]}`, which is not there.")
+                module, steps = self.made[other]
+                self._advance(steps, depth)
+            case {"kind": str(name), "arguments": dict(arguments), **rest} if not rest:
+                module = self._layer(name, arguments, path)
+            case _:
+                raise ArgumentError(f"`{path or 'model'}` is described by {_short(description)}.")
+        self.made[path] = module, self.steps - before
+        return module
+
+    def _advance(self, steps: int, depth: int) -> None:
+        self.steps += steps
+        if depth > _DEEPEST or self.steps > _MOST_LAYERS:
+            raise ArgumentError(
+                f"the model must have at most {_MOST_LAYERS} layers, nested at most {_DEEPEST} deep."
+            )
+
+    def _sequential(self, children: list[Any], path: str, depth: int) -> nn.Module:
+        model = nn.Sequential()
+        for child in children:
+            match child:
+                case [str(name), described] if (
+                    name and "." not in name and not hasattr(model, name)
+                ):
+                    inner = f"{path}.{name}" if path else name
+                    model.add_module(name, self.build(described, inner, depth + 1))
+                case _:
+                    raise ArgumentError(f"`{path or 'model'}` has a child {_short(child)}.")
+        return model
+
+    def _layer(self, name: str, arguments: Arguments, path: str) -> nn.Module:
+        kind = _KINDS.get(name)
+        if kind is None:
+            raise ArgumentError(f"`{path or 'model'}` is of the unknown kind {name[:80]!r}.")
+        try:
+            _check_arguments(kind, arguments)
+        except ArgumentError as error:
+            raise ArgumentError(f"`{path or 'model'}` ({name}): {error}") from error
+        held = {}
+        for tensor, shape in kind.shapes(arguments).items():
+            full = f"{path}.{tensor}" if path else tensor
+            value = self.tensors.get(full)
+            if value is None or tuple(value.shape) != shape:
+                found = "is missing" if value is None else f"has shape {tuple(value.shape)}"
+                raise ArgumentError(f"tensor `{full}` {found}; the layer needs shape {shape}.")
+            held[tensor] = value
+            self.used.add(full)
+        if len({value.dtype for value in held.values()}) > 1:
+            raise ArgumentError(f"the tensors of `{path or 'model'}` differ in dtype.")
+        # The least layer of its kind is given the sizes and the numbers of the stored one: nothing
+        # large is drawn at random only to be replaced, and the caller's generator is left alone.
+        with torch.random.fork_rng(devices=[]):
+            module = kind.module(**{**arguments, **kind.sizes})
+        for size in kind.sizes:
+            setattr(module, size, arguments[size])
+        for tensor, value in held.items():
+            if isinstance(getattr(module, tensor), nn.Parameter):
+                value = nn.Parameter(value)
+            setattr(module, tensor, value)
+        return module
+
+
+def _short(value: object) -> str:
+    """What came, cut to a line."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:120]}..."
+
+
+def _check_arguments(kind: Kind, arguments: Arguments) -> None:
+    if arguments.keys() != kind.arguments.keys():
+        raise ArgumentError(
+            f"the arguments must be {sorted(kind.arguments)}; got {_short(sorted(arguments))}."
+        )
+    for name, value in arguments.items():
+        wanted = kind.arguments[name]
+        usual = type(value) is wanted
+        if isinstance(value, (int, float)):
+            usual &= math.isfinite(value) if wanted is float else abs(value) < 2**31
+        if not usual:
+            raise ArgumentError(
+                f"`{name}` must be a usual {wanted.__name__}; got {name}={_short(value)}."
+            )
+    for name, least in kind.sizes.items():
+        if arguments[name] < least:
+            raise ArgumentError(f"`{name}` must be at least {least}; got {arguments[name]}.")

@@ -1,0 +1,129 @@
+"""`fold`: from layers that constrain their weights to plain layers that hold the constrained ones."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from taut.errors import ArgumentError, NoRuleError, NotConvergedError
+from taut.linalg import bound_operator_norm
+from taut.nn import ConstrainedLinear
+from taut.norms import Norm
+
+__all__ = ["copy_for_evaluation", "fold"]
+
+
+def fold(model: nn.Module) -> nn.Module:
+    r"""A copy of the network in which every constrained layer is a plain `torch.nn.Linear`.
+
+    The weight of each is the one that evaluation uses, and its norm, from the layer's input norm to
+    its output norm, is *proven* at most 1 for the numbers as stored. Where rounding left it a hair
+    above, it is multiplied by $(1 - \varepsilon) / \bar\sigma$, $\bar\sigma$ the proven norm and
+    $\varepsilon$ a few units of rounding, and proven again. Parametrised layers of torch
+    (`torch.nn.utils.parametrize`) become plain ones, too. All else is copied as it is: `Scale`
+    keeps its factor apart from the weights, for a merged product would be rounded.
+
+    Args:
+        model: any module, a single layer included; left as it is to the last bit, its mode and
+            what its layers remember included.
+
+    Returns:
+        A module of the same structure, names and shared parts, in evaluation mode, that computes
+        what `model` computes in evaluation. Its parameters ask for no gradients: plain layers
+        would leave their constraint in training.
+
+    Example:
+        >>> fold(taut.nn.mlp([2, 8, 1]))
+        Sequential(
+          (0): Linear(in_features=2, out_features=8, bias=True)
+          (1): MaxMin(dim=-1)
+          (2): Linear(in_features=8, out_features=1, bias=True)
+        )
+    """
+    twin = copy_for_evaluation(model, "fold")
+    made: dict[nn.Module, nn.Module] = {}
+    for name, module in twin.named_modules():
+        plain = _plain(name, module)
+        if plain is not module:
+            made[module] = plain
+    for parent in [*twin.modules(), *made.values()]:
+        # A layer used in several places is one entry here, so it stays shared.
+        for name, child in parent._modules.items():
+            if child in made:
+                parent._modules[name] = made[child]
+    return made.get(twin, twin).eval().requires_grad_(False)
+
+
+def copy_for_evaluation(model: nn.Module, subject: str) -> nn.Module:
+    """A deep copy in evaluation mode, that shares nothing with `model`."""
+    try:
+        # Copied with an empty memory, so that looking at the weights of the copy leaves no trace.
+        return copy.deepcopy(model).eval()
+    except Exception as error:
+        raise ArgumentError(
+            f"{subject}: `model` must be one that copy.deepcopy can copy; got "
+            f"{type(model).__name__}, and copying failed: {error} Keep tensors that are part of a "
+            "graph out of attributes, and use torch.nn.utils.parametrizations instead of hooks."
+        ) from error
+
+
+@torch.no_grad()
+def _plain(name: str, module: nn.Module) -> nn.Module:
+    if isinstance(module, ConstrainedLinear):
+        return _plain_linear(name, module)
+    if parametrize.is_parametrized(module):
+        return _without_parametrizations(module)
+    return module
+
+
+def _plain_linear(name: str, layer: ConstrainedLinear) -> nn.Linear:
+    subject = f"fold: `{name or 'model'}` ({type(layer).__name__})"
+    if layer._forward_hooks or layer._forward_pre_hooks:
+        raise NoRuleError(
+            f"{subject} has forward hooks, which a plain layer would lose. Remove them first."
+        )
+    if type(layer).forward is not ConstrainedLinear.forward:
+        raise NoRuleError(
+            f"{subject} has a forward of its own, which a plain layer cannot follow. Put what it "
+            "adds into a module before or after the layer."
+        )
+    weight = layer.evaluation_weight()
+    plain = nn.Linear(layer.in_features, layer.out_features, bias=False, device="meta")
+    plain.weight = nn.Parameter(_proven(subject, weight, layer.input_norm, layer.output_norm))
+    plain.register_parameter("bias", layer.bias)
+    return plain
+
+
+def _proven(subject: str, weight: Tensor, input_norm: Norm, output_norm: Norm) -> Tensor:
+    """The weight, shrunk as little as it takes to prove a norm of at most 1."""
+    bound = bound_operator_norm(weight, input_norm, output_norm).value
+    if bound <= 1:
+        return weight.clone()
+    margin = 2 * torch.finfo(weight.dtype).eps
+    while margin < 1e-5:
+        shrunk = weight * ((1 - margin) / bound)
+        if bound_operator_norm(shrunk, input_norm, output_norm).value <= 1:
+            return shrunk
+        margin *= 4
+    raise NotConvergedError(
+        f"{subject}: the norm of the weight must be provable; got {bound} and no proof of 1 after "
+        "scaling. Report the weight: this should not happen."
+    )
+
+
+def _without_parametrizations(module: nn.Module) -> nn.Module:
+    """The module with its present tensors in place of what makes them.
+
+    Built beside it: `remove_parametrizations` on a copy would reach, through the class that the two
+    share, into the original.
+    """
+    kind = parametrize.type_before_parametrizations(module)
+    plain: nn.Module = object.__new__(kind)
+    plain.__dict__.update(module.__dict__)
+    plain._parameters = dict(module._parameters)
+    plain._buffers = dict(module._buffers)
+    plain._modules = {k: v for k, v in module._modules.items() if k != "parametrizations"}
+    for name in module.parametrizations:  # type: ignore[union-attr]
+        plain._parameters[name] = nn.Parameter(getattr(module, name).detach().clone())
+    return plain

@@ -1,0 +1,225 @@
+"""Networks for other runtimes, `.pt2` and ONNX, each compared with the network it came from."""
+
+import logging
+import math
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from taut.audit import audit
+from taut.errors import ArgumentError, MissingExtraError, NotConvergedError
+from taut.export.files import write_atomically
+from taut.export.fold import fold
+from taut.export.relu import rewrite_relu
+from taut.nn import Scale
+from taut.norms import L2
+
+__all__ = ["export_onnx", "export_pt2", "find_input_shape"]
+
+_BATCHES = (1, 2, 5, 32)
+# Of the largest output: what another order of summation may change.
+_AGREEMENT = {torch.float32: 1e-6, torch.float64: 1e-13}
+
+
+def export_pt2(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    input_shape: Sequence[int] | None = None,
+) -> None:
+    """Writes the folded network as a `.pt2` program that `torch.export.load` reads without taut.
+
+    The program takes batches of any size. It is read back from the file and compared with `model`
+    before the file gets its name.
+
+    Args:
+        model: any module that `taut.fold` and `torch.export` can follow; not changed.
+        path: the file.
+        input_shape: the shape of one input, without the batch; found by itself when the first layer
+            is dense.
+
+    Raises:
+        NotConvergedError: the program does not compute what the network computes.
+    """
+    folded, example = _prepare("export_pt2", model, input_shape)
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        file = Path(folder) / "program.pt2"
+        batch = torch.export.Dim("batch")
+        program = torch.export.export(
+            _with_tensor_factors(folded), (example,), dynamic_shapes=({0: batch},)
+        )
+        torch.export.save(program, file)
+        _compare("export_pt2", folded, torch.export.load(file).module(), example)
+        write_atomically(Path(path), file.read_bytes())
+
+
+def export_onnx(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    input_shape: Sequence[int] | None = None,
+    *,
+    relu: bool = False,
+) -> None:
+    """Writes the folded network as one ONNX file, input `input`, output `output`.
+
+    Batches may be of any size. The file is run in onnxruntime on random inputs of several batch
+    sizes and compared with `model` before it gets its name: within 1e-6 of the largest output in
+    float32, 1e-13 in float64.
+
+    Args:
+        model: any module that `taut.fold` and `torch.export` can follow; not changed.
+        path: the file.
+        input_shape: the shape of one input, without the batch; found by itself when the first layer
+            is dense.
+        relu: write every activation with ReLU and linear maps alone (see `rewrite_relu`). The
+            additional roundings are allowed for: the comparison is ten times more lenient.
+
+    Raises:
+        NotConvergedError: onnxruntime does not compute what the network computes.
+        MissingExtraError: onnx, onnxscript or onnxruntime are not installed.
+    """
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        _require(package)
+    folded, example = _prepare("export_onnx", model, input_shape)
+    exported = rewrite_relu(folded) if relu else _with_tensor_factors(folded)
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        file = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            exported,
+            (example,),
+            file,
+            dynamo=True,
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            input_names=["input"],
+            output_names=["output"],
+            external_data=False,
+            verbose=False,
+        )
+        data = file.read_bytes()
+    _compare("export_onnx", folded, _onnx_function(data), example, 10.0 if relu else 1.0)
+    write_atomically(Path(path), data)
+
+
+def find_input_shape(model: nn.Module) -> tuple[int, ...] | None:
+    """The shape of one input, when the first layer tells."""
+    return audit(model, L2).input.shape
+
+
+def _onnx_function(data: bytes) -> Callable[[Tensor], Tensor]:
+    runtime = _require("onnxruntime")
+    session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    return lambda x: torch.from_numpy(session.run(["output"], {"input": x.numpy()})[0])
+
+
+def _prepare(
+    subject: str, model: nn.Module, input_shape: Sequence[int] | None
+) -> tuple[nn.Module, Tensor]:
+    """The folded model on the CPU, and a batch of two for the tracer."""
+    folded = fold(model).cpu()
+    shape = tuple(input_shape) if input_shape is not None else find_input_shape(folded)
+    if shape is None:
+        raise ArgumentError(
+            f"{subject}: `input_shape` must be given, since the first layer of the model does not "
+            "tell it. Give the shape of one input without the batch, such as (1, 28, 28)."
+        )
+    dtypes = {value.dtype for value in folded.parameters()} or {torch.get_default_dtype()}
+    if len(dtypes) > 1 or not dtypes <= _AGREEMENT.keys():
+        raise ArgumentError(
+            f"{subject}: `model` must be float32 or float64 throughout; got {dtypes}."
+        )
+    example = torch.zeros(2, *shape, dtype=dtypes.pop())
+    try:
+        folded(example)
+    except Exception as error:
+        raise ArgumentError(
+            f"{subject}: `input_shape` must be one that the model takes; got input_shape={shape}, "
+            f"and the model failed: {error}"
+        ) from error
+    return folded, example
+
+
+@torch.no_grad()
+def _compare(
+    subject: str,
+    model: nn.Module,
+    exported: Callable[[Tensor], Tensor],
+    example: Tensor,
+    leniency: float = 1.0,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    tol = leniency * _AGREEMENT[example.dtype]
+    largest, worst = 0.0, 0.0
+    for batch in _BATCHES:
+        x = torch.randn(batch, *example.shape[1:], dtype=example.dtype, generator=generator)
+        wanted, got = model(x), exported(x)
+        if got.shape != wanted.shape or got.dtype != wanted.dtype:
+            raise NotConvergedError(
+                f"{subject}: for a batch of {batch} the exported network gives shape "
+                f"{tuple(got.shape)} ({got.dtype}) instead of {tuple(wanted.shape)} "
+                f"({wanted.dtype}). Nothing was written."
+            )
+        largest = max(largest, wanted.abs().max().item())
+        worst = max(worst, (got - wanted).abs().max().item())
+        if not math.isfinite(worst):
+            break
+    if not worst <= tol * largest:
+        raise NotConvergedError(
+            f"{subject}: the exported network must compute what the model computes, within {tol:g} "
+            f"of its largest output {largest:g}; it is off by {worst:g}. Nothing was written."
+        )
+
+
+class _Factor(nn.Module):
+    """`Scale` with its factor as a tensor, which exporters do not round to float32."""
+
+    factor: Tensor
+
+    def __init__(self, factor: float, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.tensor(factor, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+def _with_tensor_factors(folded: nn.Module) -> nn.Module:
+    """The same function; a new module, with nothing of the old one written to."""
+    twin = fold(folded)
+    dtype = next((value.dtype for value in twin.parameters()), torch.get_default_dtype())
+    for parent in list(twin.modules()):
+        for name, child in parent._modules.items():
+            if isinstance(child, Scale):
+                parent._modules[name] = _Factor(child.factor, dtype)
+    return _Factor(twin.factor, dtype) if isinstance(twin, Scale) else twin
+
+
+def _require(name: str):
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            "export_onnx: needs onnx, onnxscript and onnxruntime; install with "
+            "pip install 'taut[onnx]'"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps back what the tracer says about itself and about packages that are not needed here."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+            yield
+    finally:
+        logger.setLevel(level)
