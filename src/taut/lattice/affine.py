@@ -72,7 +72,7 @@ def as_linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     rows, columns = weight.shape
     # Without storage first: torch would draw an initial weight, and move its generator.
     layer = nn.Linear(columns, rows, bias is not None, device="meta")
-    layer.weight = nn.Parameter(weight.detach().clone())
+    layer.weight = nn.Parameter(weight.detach().clone(memory_format=torch.contiguous_format))
     if bias is not None:
         layer.bias = nn.Parameter(bias.detach().clone())
     return layer

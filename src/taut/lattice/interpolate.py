@@ -106,12 +106,12 @@ def _cover(serves: Tensor) -> list[int]:
         serves: `(n, n)`, candidate by item.
     """
     serves = serves | torch.eye(len(serves), dtype=torch.bool, device=serves.device)
-    left = torch.ones_like(serves[0])
+    as_numbers = serves.float()  # a product counts faster than a sum of booleans
+    left = torch.ones_like(as_numbers[0])
     chosen: list[int] = []
     while left.any():
-        best = int((serves & left).sum(1).argmax())
-        chosen.append(best)
-        left = left & ~serves[best]
+        chosen.append(int((as_numbers @ left).argmax()))
+        left = left * ~serves[chosen[-1]]
     return chosen
 
 

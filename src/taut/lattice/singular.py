@@ -106,9 +106,10 @@ def _check_parts(subject: str, parts: Parts, points: Tensor) -> None:
                 f"FullSort, Abs or ReLU; got {part}."
             )
     if len(affine[-1].bias) != 1 or not isinstance(parts[-1], Affine):
+        outputs = len(affine[-1].bias)
         raise ArgumentError(
             f"{subject}: `network` must end in a linear layer with one output; got "
-            f"{len(affine[-1].bias)} outputs, last part {parts[-1]}. "
+            f"{f'{outputs} outputs' if isinstance(parts[-1], Affine) else parts[-1]}. "
             "The theorem speaks of scalar functions: treat the outputs one by one."
         )
     if points.dim() != 2 or len(points) == 0 or points.shape[1] != affine[0].weight.shape[1]:
@@ -183,5 +184,5 @@ def _square_change(lengths: Tensor, product: float) -> Tensor:
     $\|v_i W_i\| \ge (1 - \varepsilon)/C$ and
     $(1 - \sigma)^2 \le 1 - \sigma^2 + 2 (C^2 - 1)$ for $\sigma \le C$.
     """
-    c = product**2
-    return (c - (lengths.clamp(max=1) ** 2) / c + 2 * (c - 1) * c).clamp(min=0)
+    c = product**2 * (1 + 1e-13)  # the lengths come with rounding errors
+    return c - lengths.clamp(max=1) ** 2 / c + 2 * (c - 1) * c
