@@ -62,6 +62,8 @@ class LazyGroup(click.Group):
 
 SUBCOMMANDS = {
     "demo": Subcommand("taut.cli.demo:demo", "See what taut does: train critics, write one page."),
+    "audit": Subcommand("taut.cli.audit:audit", "Prove the constant of a saved network."),
+    "export": Subcommand("taut.cli.export:export", "Write a saved network for other runtimes."),
     "bench": Subcommand("taut.cli.bench:bench", "Measure speed against peers on this machine."),
 }
 

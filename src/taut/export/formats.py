@@ -1,5 +1,6 @@
 """Networks for other runtimes, `.pt2` and ONNX, each compared with the network it came from."""
 
+import copy
 import logging
 import math
 import os
@@ -70,7 +71,7 @@ def export_onnx(
 
     Batches may be of any size. The file is run in onnxruntime on random inputs of several batch
     sizes and compared with `model` before it gets its name: within 1e-6 of the largest output in
-    float32, 1e-13 in float64.
+    float32, 1e-13 in float64, or four times what float32 itself costs the network, if that is more.
 
     Args:
         model: any module that `taut.fold` and `torch.export` can follow; not changed.
@@ -154,7 +155,8 @@ def _compare(
 ) -> None:
     generator = torch.Generator().manual_seed(0)
     tol = leniency * _AGREEMENT[example.dtype]
-    largest, worst = 0.0, 0.0
+    exact = copy.deepcopy(model).double()
+    largest, worst, own = 0.0, 0.0, 0.0
     for batch in _BATCHES:
         x = torch.randn(batch, *example.shape[1:], dtype=example.dtype, generator=generator)
         wanted, got = model(x), exported(x)
@@ -166,9 +168,11 @@ def _compare(
             )
         largest = max(largest, wanted.abs().max().item())
         worst = max(worst, (got - wanted).abs().max().item())
+        own = max(own, (exact(x.double()) - wanted).abs().max().item())
         if not math.isfinite(worst):
             break
-    if not worst <= tol * largest:
+    # Very deep networks in float32 are further than that from themselves in float64.
+    if not worst <= max(tol * largest, 4 * leniency * own):
         raise NotConvergedError(
             f"{subject}: the exported network must compute what the model computes, within {tol:g} "
             f"of its largest output {largest:g}; it is off by {worst:g}. Nothing was written."
