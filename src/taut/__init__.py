@@ -20,18 +20,23 @@ __all__ = [
     "__version__",
     "bounds",
     "errors",
+    "export",
+    "fold",
     "functional",
     "linalg",
+    "load",
     "nn",
     "norms",
     "optim",
+    "save",
     "wasserstein",
 ]
 
 if TYPE_CHECKING:
-    from taut import bounds, errors, functional, linalg, nn, norms, optim, wasserstein
+    from taut import bounds, errors, export, functional, linalg, nn, norms, optim, wasserstein
     from taut.bounds import Bound, Estimate, Interval
     from taut.errors import TautError, TautWarning
+    from taut.export import fold, load, save
     from taut.norms import L1, L2, LINF, Norm
 
     __version__: str
@@ -47,6 +52,9 @@ else:
         "Norm": "norms",
         "TautError": "errors",
         "TautWarning": "errors",
+        "fold": "export",
+        "load": "export",
+        "save": "export",
     }
 
     def __getattr__(name: str) -> object:
