@@ -123,11 +123,12 @@ def test_orthonormal_networks_stay_as_they_are():
 
 def counterexample():
     """|x_1| as max(|z_1|, |z_2|) with z = diag(1, 0) x: gradient norm 1 almost everywhere."""
-    network = nn.Sequential(nn.Linear(2, 2), Abs(), MaxMin(), nn.Linear(2, 1)).double()
-    for module, weight in ((network[0], [[1.0, 0.0], [0.0, 0.0]]), (network[3], [[1.0, 0.0]])):
-        module.weight.data = torch.tensor(weight, dtype=DOUBLE)
-        module.bias.data.zero_()
-    return network
+    first, last = (
+        layer(torch.tensor(weight)) for weight in ([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0]])
+    )
+    nn.init.zeros_(first.bias)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(first, Abs(), MaxMin(), last)
 
 
 def test_the_theorem_of_the_paper_needs_the_clause_on_sorting():
@@ -151,12 +152,12 @@ def test_the_change_is_within_the_bound_where_gradients_are_nearly_1(seed, tilt)
     left, right = orthonormal(3, 3, generator), orthonormal(3, 3, generator)
     values = torch.tensor([1.0, 0.3, 0.1], dtype=DOUBLE)
     direction = torch.nn.functional.normalize(left[:, 0] + tilt * left[:, 1], dim=0)
-    network = nn.Sequential(
-        layer(left @ torch.diag(values) @ right, generator), layer(direction[None], generator)
-    )
+    first = layer(left @ torch.diag(values) @ right, generator)
+    last = layer(direction[None], generator)
+    network = nn.Sequential(first, last)
     x = torch.randn(30, 3, generator=generator, dtype=DOUBLE)
     replaced = unit_singular_values(network, x, tol=1e-3)
-    gradient = network[1].weight @ network[0].weight
+    gradient = last.weight @ first.weight
     lost = 1 - torch.linalg.vector_norm(gradient) + 1e-15  # rounding of the norm itself
     received = x.norm(dim=1) + replaced[0](x).norm(dim=1)
     change = (replaced(x) - network(x)).squeeze(1).abs()
@@ -168,7 +169,6 @@ def test_constrained_layers_in_float32():
     first = SpectralLinear(4, 4)
     with torch.no_grad():
         first.weight.copy_(torch.diag(torch.tensor([1.0, 1.0, 0.5, 0.2])))
-        first.bias.zero_()
     last = nn.Linear(4, 1)
     last.weight.data = torch.tensor([[0.6, 0.8, 0.0, 0.0]])
     network = nn.Sequential(first, last).eval()
@@ -206,8 +206,9 @@ def test_conditions_that_fail_are_named(network, points, sentence):
 
 def test_relu_cannot_keep_gradients_where_it_is_off():
     """Theorem 1 at work: a ReLU network of gradient norm 1 on both sides of a kink is refused."""
-    network = nn.Sequential(layer(torch.eye(1, dtype=DOUBLE)), nn.ReLU(), layer(torch.ones(1, 1)))
-    network[0].bias.data.zero_()
+    first = layer(torch.eye(1, dtype=DOUBLE))
+    nn.init.zeros_(first.bias)
+    network = nn.Sequential(first, nn.ReLU(), layer(torch.ones(1, 1)))
     unit_singular_values(network, torch.tensor([[1.0]], dtype=DOUBLE))
     with pytest.raises(ArgumentError, match="got 0 at point 1"):
         unit_singular_values(network, torch.tensor([[1.0], [-1.0]], dtype=DOUBLE))
