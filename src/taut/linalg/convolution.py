@@ -28,9 +28,9 @@ __all__ = ["bound_convolution"]
 
 _MODES = ("zeros", "circular", "reflect", "replicate")
 
-# Multiplications by which a bound over frequencies is chosen: a few seconds on one core, and the
-# most that is spent at all before flattened kernels must do.
-_QUICK, _MOST = 4 * 10**9, 4 * 10**10
+# Multiplications: what takes a few seconds on one core chooses the grid of frequencies, and what
+# takes longer than a minute leaves the proof to the flattened kernel.
+_QUICK, _MOST = 3 * 10**9, 2 * 10**10
 
 
 def bound_convolution(
@@ -171,12 +171,11 @@ def _split_phases(blocks: Tensor, axes: list[Axis]) -> tuple[Tensor, list[list[i
 
 
 def _bound_l2(taps: Tensor, offsets: list[list[int]], axes: list[Axis]) -> tuple[float, str]:
-    small, large = sorted(taps.shape[1:3])
-    price = len(taps) * small**2 * large
     grids = list(_grids(offsets, [axis.circle for axis in axes]))
-    quick = [grid for grid in grids if price * math.prod(grid.points) <= _QUICK]
-    grid = quick[0] if quick else grids[-1]
-    if price * math.prod(grid.points) > _MOST:
+    budget = max(_QUICK, 2 * grids[-1].work(taps))  # the coarsest saves little on a small circle
+    quick = [grid for grid in grids if grid.work(taps) <= budget]
+    grid = quick[0]
+    if grid.work(taps) > _MOST:
         return min(_bound_flattened(block) for block in (taps, taps.transpose(1, 2)))
     value = bound_symbol(taps, grid.offsets, grid.points)
     frequencies = " x ".join(map(str, grid.points))
@@ -188,6 +187,14 @@ class _Grid:
     offsets: list[list[int]]
     points: list[int]
     factor: Fraction
+
+    def work(self, taps: Tensor) -> int:
+        """About the number of multiplications, with what else takes their time."""
+        groups, *sides = taps.shape[:3]
+        small, large = sorted(sides)
+        each = groups * (small * large * (small + 60) + 300) + 30 * math.prod(taps.shape[3:])
+        frequencies = math.prod(self.points[:-1]) * (self.points[-1] // 2 + 1)
+        return frequencies * each
 
 
 def _grids(offsets: list[list[int]], circles: list[int | None]) -> Iterator[_Grid]:
