@@ -10,7 +10,7 @@ import pytest
 import taut
 
 ROOMS = (
-    "errors norms bounds linalg functional nn losses regularizers optim audit certify export "
+    "errors norms bounds linalg functional nn losses regularizers optim audit certificates export "
     "lattice attacks wasserstein sklearn data training lab report bench cli"
 ).split()
 

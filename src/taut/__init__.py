@@ -12,13 +12,18 @@ __all__ = [
     "L2",
     "LINF",
     "Bound",
+    "Certificates",
     "Estimate",
     "Interval",
     "Norm",
     "TautError",
     "TautWarning",
     "__version__",
+    "audit",
+    "bound_lipschitz",
     "bounds",
+    "certificates",
+    "certify",
     "errors",
     "export",
     "fold",
@@ -33,8 +38,22 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from taut import bounds, errors, export, functional, linalg, nn, norms, optim, wasserstein
+    from taut import (
+        audit,
+        bounds,
+        certificates,
+        errors,
+        export,
+        functional,
+        linalg,
+        nn,
+        norms,
+        optim,
+        wasserstein,
+    )
+    from taut.audit import bound_lipschitz
     from taut.bounds import Bound, Estimate, Interval
+    from taut.certificates import Certificates, certify
     from taut.errors import TautError, TautWarning
     from taut.export import fold, load, save
     from taut.norms import L1, L2, LINF, Norm
@@ -47,11 +66,14 @@ else:
         "L2": "norms",
         "LINF": "norms",
         "Bound": "bounds",
+        "Certificates": "certificates",
         "Estimate": "bounds",
         "Interval": "bounds",
         "Norm": "norms",
         "TautError": "errors",
         "TautWarning": "errors",
+        "bound_lipschitz": "audit",
+        "certify": "certificates",
         "fold": "export",
         "load": "export",
         "save": "export",

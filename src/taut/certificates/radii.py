@@ -1,0 +1,89 @@
+r"""From outputs and their spreads to radii.
+
+A prediction $t$ stands as long as every difference $z_t - z_i$ stays positive. At a point within
+$r$ of $x$, a difference of $m_i$ at $x$ is still at least $m_i - L_i r$, where
+
+- of a vector map that is $K$-Lipschitz into norm $q$, $L = 2^{1 - 1/q} K$, for
+  $\|e_t - e_i\|$ in the dual norm of $q$ is 1, $\sqrt 2$ or 2 for $q = 1, 2, \infty$;
+- behind a last dense layer on $K_h$-Lipschitz features, $L_i = K_h \|w_t - w_i\|_{q^*}$, which is
+  never larger;
+- of one output, whose sign is the prediction, $L = K$.
+
+The smallest over $q$ counts. What evaluation lost, $\varepsilon$, and what execution may lose
+at the other point, $\alpha + \beta r$, are subtracted: $r = (m - \varepsilon - \alpha)/(L + \beta)$.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from taut.certificates.run import Head, Run
+from taut.certificates.spread import norms_up, up
+
+__all__ = ["PairRadii", "bound_radius", "differences", "sign_radii", "vector_radii"]
+
+# Of the dual norms of e_t - e_i, for output norms L1, L2, LINF.
+_PAIR = (1.0, math.nextafter(math.sqrt(2), 2), 2.0)
+
+
+def bound_radius(margin: Tensor, error: Tensor, rate: Tensor) -> Tensor:
+    """`(margin - error) / rate` rounded down; 0 where that is not a positive number."""
+    left = (margin * (1 - 2.0**-50) - error) * (1 - 2.0**-50)
+    radius = left / rate * (1 - 2.0**-50)
+    return torch.where(radius > torch.finfo(radius.dtype).tiny, radius, 0.0)
+
+
+def sign_radii(run: Run, constants: Tensor, prediction: Tensor) -> tuple[Tensor, Tensor]:
+    """Margins and radii of the sign of one output, `(batch,)` each; `prediction` is 1 or 0."""
+    margin = torch.where(prediction == 1, run.value.flatten(), -run.value.flatten())
+    spread = run.spread
+    error = up(spread.error.amin(0) + spread.far.amin(0))
+    return margin, bound_radius(margin, error, up(constants.amin() + spread.slope.amin()))
+
+
+def vector_radii(run: Run, constants: Tensor, lead: Tensor) -> Tensor:
+    """Radii for every other class, `(batch, classes)`, of a vector map with these constants."""
+    spread = run.spread
+    pair = run.value.new_tensor(_PAIR)
+    error = up((spread.error * pair[:, None]).amin(0) + (spread.far * pair[:, None]).amin(0))
+    rate = up((constants * pair).amin() + (spread.slope * pair).amin())
+    return bound_radius(lead, error[:, None], rate)
+
+
+class PairRadii:
+    """Radii by the differences of rows of the last layer, which are bounded once for a class."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Tensor] = {}
+
+    def __call__(self, head: Head, prediction: Tensor, lead: Tensor) -> Tensor:
+        """Radii for every other class, `(batch, classes)`."""
+        classes, place = prediction.unique(return_inverse=True)
+        if not len(classes):
+            return lead
+        rows = torch.stack([self._differences_of(head.weight, int(t)) for t in classes], 1)
+        dual = rows[:, place] * head.factor
+        pair = lead.new_tensor(_PAIR)
+
+        def bound(carried: Tensor, fresh: Tensor) -> Tensor:
+            routes = (dual * carried[:, :, None]).nan_to_num(nan=math.inf, posinf=math.inf)
+            return up(up(routes.amin(0)) + (fresh * pair[:, None]).amin(0)[:, None])
+
+        features, fresh = head.features, head.fresh
+        error = up(bound(features.error, fresh.error) + bound(features.far, fresh.far))
+        reach = bound(features.reach[:, None], torch.zeros_like(fresh.slope)[:, None])
+        slope = bound(features.slope[:, None], fresh.slope[:, None])
+        return bound_radius(lead, error, up(reach + slope))
+
+    def _differences_of(self, weight: Tensor, t: int) -> Tensor:
+        r"""$\|w_t - w_i\|_{q^*}$ for $q = 1, 2, \infty$ and every `i`, `(3, classes)`."""
+        if t not in self._rows:
+            self._rows[t] = up(norms_up(weight[t] - weight)).flip(0)
+        return self._rows[t]
+
+
+def differences(logits: Tensor, prediction: Tensor) -> Tensor:
+    """By how much the predicted class leads each other; infinity for itself."""
+    chosen = prediction[:, None]
+    return (logits.gather(1, chosen) - logits).scatter(1, chosen, math.inf)

@@ -1,0 +1,81 @@
+"""`Certificates`: what is known of a batch of inputs."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from taut.bounds import Bound
+from taut.errors import ArgumentError
+from taut.norms import Norm
+
+__all__ = ["Certificates"]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificates:
+    r"""For each input a prediction, and a radius within which nothing changes it.
+
+    No $x'$ with $\|x' - x\| < $ `radius` has another prediction: a theorem about the network in
+    the stated arithmetic, every rounding included.
+
+    Attributes:
+        prediction: `(batch,)`, the index of the largest output; of a single output 1 if it is
+            positive, else 0.
+        margin: `(batch,)`, float64: by how much the predicted output leads the next, or the
+            magnitude of a single output.
+        radius: `(batch,)`, float64; 0 for ties and where the input or an output is not finite.
+        norm: the norm of the radii.
+        arithmetic: "real", "float64" or "float32".
+        method: "last-layer pairs", "vector map" or "sign".
+        lipschitz: the proven constant of the whole network, layer by layer.
+        correct: `(batch,)`, whether the prediction is the label; None without labels.
+    """
+
+    prediction: Tensor
+    margin: Tensor
+    radius: Tensor
+    norm: Norm
+    arithmetic: str
+    method: str
+    lipschitz: Bound
+    correct: Tensor | None = None
+
+    def certified_accuracy(self, radii: float | Tensor = 0.0) -> Tensor:
+        """The share of inputs that are correct at every point within `radii`; clean accuracy at 0.
+
+        Args:
+            radii: one radius or many, any shape, none negative.
+
+        Returns:
+            The shape of `radii`, float64.
+        """
+        if self.correct is None:
+            raise ArgumentError(
+                "certified_accuracy: `labels` must be known; got none. Pass labels to certify."
+            )
+        within = torch.as_tensor(radii, dtype=torch.float64, device=self.radius.device)
+        if not bool((within >= 0).all()):
+            raise ArgumentError(f"certified_accuracy: `radii` must not be negative; got {radii}.")
+        held = (self.radius > within[..., None]) | (within[..., None] == 0)
+        return (held & self.correct).double().mean(-1)
+
+    def summary(self) -> str:
+        """A few lines for people."""
+        count = len(self.radius)
+        lines = [f"{count} inputs, {self.norm}, {self.arithmetic} arithmetic, by {self.method}"]
+        if count:
+            low, middle, high = (float(self.radius.quantile(q)) for q in (0.1, 0.5, 0.9))
+            lines.append(f"radius: median {middle:.4g}, 10 % {low:.4g}, 90 % {high:.4g}")
+            lines.append(f"certified: {100 * float((self.radius > 0).double().mean()):.2f} %")
+        if self.correct is not None and count:
+            lines.append(f"correct: {100 * float(self.certified_accuracy()):.2f} %")
+        lines.append(f"network: {self.lipschitz}")
+        return "\n".join(lines)
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+    def __repr__(self) -> str:
+        middle = f", median radius {float(self.radius.median()):.4g}" if len(self) else ""
+        return f"Certificates({len(self)} inputs, {self.norm}, {self.arithmetic}{middle})"
