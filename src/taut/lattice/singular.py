@@ -54,8 +54,8 @@ def unit_singular_values(network: nn.Module, points: Tensor, tol: float = 1e-6) 
 
     Returns:
         A `Sequential` of `torch.nn.Linear` and the activations, all singular values 1 up to the
-        rounding of its dtype. It equals `network` at `points`, and at every point where the theorem
-        applies.
+        rounding of its dtype. It equals `network`, up to the bound above, at `points` and wherever
+        the theorem applies.
 
     Raises:
         ArgumentError: when a weight has norm above 1, a gradient is shorter than 1, or a
