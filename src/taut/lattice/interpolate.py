@@ -51,7 +51,7 @@ def interpolate(
         A `Sequential` of `torch.nn.Linear` and `MaxMin` from `d` inputs to 1 output, in the dtype of
         `points`. The norms of its weights as stored are at most 1; `bound_operator_norm` proves it.
         $|f(x_k) - v_k|$ is at most the excess that `tol` lets pass plus
-        $(2d + 16)\,u\,(\max_i |v_i| + \max_i \|x_i\|_p)$ of rounding, to first order in the unit
+        $(14d + 64)\,u\,(\max_i |v_i| + \max_i \|x_i\|_p)$ of rounding, to first order in the unit
         roundoff $u$; for 64 points in $[-1, 1]^3$ it is near 1e-7 in float32, 1e-16 in float64.
 
     Raises:
