@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from taut.errors import ArgumentError, DtypeError, NonFiniteError
 from taut.wasserstein import confidence as room
 from taut.wasserstein.confidence import bound_difference, bound_mean, permutation_p_value
 
-METHODS = ["betting", "bernstein", "hoeffding"]
+METHODS: list[room.Method] = ["betting", "bernstein", "hoeffding"]
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -48,10 +49,10 @@ LAWS = {
 
 def too_many(misses: int, repetitions: int, delta: float) -> bool:
     """More misses than one run in ten thousand shows, if each is at most `delta` likely."""
-    return misses > stats.binom.isf(1e-4, repetitions, delta)
+    return misses > float(stats.binom.isf(1e-4, repetitions, delta))
 
 
-def lower_bounds(draws: Tensor, confidence: float, method: str) -> Tensor:
+def lower_bounds(draws: Tensor, confidence: float, method: room.Method) -> Tensor:
     """All rows at once; a test below says that `bound_mean` gives the same for each."""
     n, delta = draws.shape[-1], 1 - confidence
     if method == "betting":
@@ -191,13 +192,29 @@ def test_closed_forms_in_fifty_digits(values, confidence):
         mean = sum(z) / n
         variance = sum((value - mean) ** 2 for value in z) / (n - 1)
         log = mp.log(2 / delta)
-        exact = {
+        exact: dict[room.Method, Any] = {
             "hoeffding": mean - mp.sqrt(mp.log(1 / delta) / (2 * n)),
             "bernstein": mean - mp.sqrt(2 * variance * log / n) - 7 * log / (3 * (n - 1)),
         }
         for method, truth in exact.items():
             value = mpf(bound_mean(draws, 0.0, 1.0, confidence, method=method).value)
             assert value <= max(mpf(0), truth) <= value + mpf("1e-13")
+
+
+def test_closed_forms_of_the_difference():
+    """One inequality for both samples by Hoeffding; by Bernstein one each, at half the error."""
+    x, y, delta = 3 * uniform(900), 3 * uniform(400, seed=1).square(), 1 - 0.9
+    difference = float(x.mean() - y.mean())
+    joint = 3 * math.sqrt(math.log(1 / delta) / 2 * (1 / 900 + 1 / 400))
+    log = math.log(4 / delta)
+    each = [
+        math.sqrt(2 * float(z.var()) * log / len(z)) + 7 * 3 * log / (3 * (len(z) - 1))
+        for z in (x, y)
+    ]
+    value = bound_difference(x, y, 0.0, 3.0, 0.9, "hoeffding").value
+    assert value == pytest.approx(difference - joint, abs=1e-12)
+    value = bound_difference(x, y, 0.0, 3.0, 0.9, "bernstein").value
+    assert value == pytest.approx(difference - sum(each), abs=1e-12)
 
 
 @pytest.mark.parametrize("method", METHODS)

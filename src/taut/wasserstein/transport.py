@@ -281,9 +281,10 @@ def bound_population_upper(
     widths = [_support_width(subject, name, z, diameter) for name, z in (("x", x), ("y", y))]
 
     used = num_batches * batch_size
-    x = x[torch.randperm(len(x), generator=generator)[:used]].split(batch_size)
-    y = y[torch.randperm(len(y), generator=generator)[:used]].split(batch_size)
-    costs = [exact_transport(*batches).cost for batches in zip(x, y, strict=True)]
+    batches = [
+        z[torch.randperm(len(z), generator=generator)[:used]].split(batch_size) for z in (x, y)
+    ]
+    costs = [exact_transport(*pair).cost for pair in zip(*batches, strict=True)]
     log = -math.log1p(-confidence)
     deviation = math.hypot(*widths) * math.sqrt(log / (2 * used))
     value = (math.fsum(costs) / num_batches + deviation) * (1 + 32 * _U)
