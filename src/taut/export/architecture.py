@@ -19,7 +19,7 @@ from taut.errors import ArgumentError, NonFiniteError
 __all__ = ["build", "describe"]
 
 _DEEPEST = 32
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 1000
 _MARK = "same as"
 
 Arguments = dict[str, Any]
@@ -183,7 +183,8 @@ def build(description: Any, tensors: Mapping[str, Tensor]) -> nn.Module:
         ArgumentError: the description names anything unknown or does not fit the tensors.
     """
     builder = _Builder(tensors)
-    model = builder.build(description, "", 0)
+    with torch.random.fork_rng(devices=[]):  # layers draw weights when they are made
+        model = builder.build(description, "", 0)
     if left := sorted(tensors.keys() - builder.used):
         raise ArgumentError(f"tensor `{left[0]}` belongs to no layer.")
     return model
@@ -256,9 +257,8 @@ class _Builder:
         if len({value.dtype for value in held.values()}) > 1:
             raise ArgumentError(f"the tensors of `{path or 'model'}` differ in dtype.")
         # The least layer of its kind is given the sizes and the numbers of the stored one: nothing
-        # large is drawn at random only to be replaced, and the caller's generator is left alone.
-        with torch.random.fork_rng(devices=[]):
-            module = kind.module(**{**arguments, **kind.sizes})
+        # large is drawn at random only to be replaced.
+        module = kind.module(**{**arguments, **kind.sizes})
         for size in kind.sizes:
             setattr(module, size, arguments[size])
         for tensor, value in held.items():

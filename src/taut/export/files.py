@@ -209,7 +209,8 @@ def _open(data: bytes) -> SavedModel:
 
 def _read_story(data: bytes) -> dict[str, Any]:
     """The metadata of a taut file, as yet unverified."""
-    if data[:2] == b"PK" or data[:1] == b"\x80":
+    # The length of a header may begin with the same bytes, so a header must be missing, too.
+    if data[8:9] != b"{" and (data[:2] == b"PK" or data[:1] == b"\x80"):
         raise DamagedFileError(
             "this is an archive or a pickle of torch, not a taut file. Pickles can run any code, "
             "so they are not opened; write the model with taut.save."

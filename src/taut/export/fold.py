@@ -1,6 +1,7 @@
 """`fold`: from layers that constrain their weights to plain layers that hold the constrained ones."""
 
 import copy
+from typing import overload
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,12 @@ from taut.norms import Norm
 __all__ = ["copy_for_evaluation", "fold"]
 
 
+@overload
+def fold(model: nn.Sequential) -> nn.Sequential: ...
+@overload
+def fold(model: ConstrainedLinear) -> nn.Linear: ...
+@overload
+def fold(model: nn.Module) -> nn.Module: ...
 def fold(model: nn.Module) -> nn.Module:
     r"""A copy of the network in which every constrained layer is a plain `torch.nn.Linear`.
 
@@ -99,10 +106,10 @@ def _proven(subject: str, weight: Tensor, input_norm: Norm, output_norm: Norm) -
     """The weight, shrunk as little as it takes to prove a norm of at most 1."""
     bound = bound_operator_norm(weight, input_norm, output_norm).value
     if bound <= 1:
-        return weight.clone()
+        return weight.clone(memory_format=torch.contiguous_format)
     margin = 2 * torch.finfo(weight.dtype).eps
     while margin < 1e-5:
-        shrunk = weight * ((1 - margin) / bound)
+        shrunk = weight.contiguous() * ((1 - margin) / bound)
         if bound_operator_norm(shrunk, input_norm, output_norm).value <= 1:
             return shrunk
         margin *= 4

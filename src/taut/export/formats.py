@@ -166,11 +166,12 @@ def _compare(
                 f"{tuple(got.shape)} ({got.dtype}) instead of {tuple(wanted.shape)} "
                 f"({wanted.dtype}). Nothing was written."
             )
-        largest = max(largest, wanted.abs().max().item())
-        worst = max(worst, (got - wanted).abs().max().item())
-        own = max(own, (exact(x.double()) - wanted).abs().max().item())
-        if not math.isfinite(worst):
+        errors = (wanted.abs(), (got - wanted).abs(), (exact(x.double()) - wanted).abs())
+        if not all(error.isfinite().all() for error in errors):
+            worst = math.inf
             break
+        seen = (error.max().item() for error in errors)
+        largest, worst, own = map(max, (largest, worst, own), seen)
     # Very deep networks in float32 are further than that from themselves in float64.
     if not worst <= max(tol * largest, 4 * leniency * own):
         raise NotConvergedError(
