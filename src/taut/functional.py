@@ -5,7 +5,6 @@ so that the members of all groups lie in $k$ contiguous slices and one vector in
 many groups. Networks are the same up to a permutation of channels, which the next layer absorbs.
 """
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -37,9 +36,6 @@ def max_min(x: Tensor, dim: int = -1) -> Tensor:
         tensor([ 3., -2.,  1., -4.])
     """
     _check_groups("MaxMin", x, 2, dim)
-    if torch.compiler.is_exporting():  # plain operations, for any runtime to know
-        a, b = x.chunk(2, dim)
-        return torch.cat([torch.maximum(a, b), torch.minimum(a, b)], dim)
     return _MaxMin.apply(x, dim)  # type: ignore[return-value]
 
 
@@ -71,7 +67,7 @@ def group_sort(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
         at = dim if dim >= 0 else dim - 1
         return groups.sort(at).values.flatten(at, at + 1)
     lanes = list(x.chunk(group_size, dim))
-    for low, high in _sorting_network(group_size):
+    for low, high in _NETWORKS[group_size]:
         lanes[low], lanes[high] = _CompareSwap.apply(lanes[low], lanes[high])  # type: ignore[misc]
     return torch.cat(lanes, dim)
 
@@ -135,6 +131,8 @@ def householder(x: Tensor, angle: Tensor, dim: int = -1) -> Tensor:
 
 def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
     check_count(subject, "group_size", group_size)
+    if x.ndim == 0:
+        raise ArgumentError(f"{subject}: `x` must have channels; got a tensor without dimensions.")
     channels = x.shape[dim]
     if channels % group_size:
         divisors = [k for k in range(2, min(channels, 64) + 1) if channels % k == 0][:4]
@@ -162,11 +160,18 @@ class _MaxMin(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, dim: int) -> Tensor:
         a, b = x.chunk(2, dim)
+        if torch.compiler.is_compiling():  # plain operations, for any compiler and runtime
+            return torch.cat([torch.maximum(a, b), torch.minimum(a, b)], dim)
         y = torch.empty_like(x)
         high, low = y.chunk(2, dim)
         torch.maximum(a, b, out=high)
         torch.minimum(a, b, out=low)
         return y
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int, None], x: Tensor, dim: int) -> tuple[Tensor, int]:
+        x = x.movedim(in_dims[0], 0)
+        return _MaxMin.apply(x, dim if dim < 0 else dim + 1), 0  # type: ignore[return-value]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
@@ -182,6 +187,8 @@ class _MaxMin(torch.autograd.Function):
 
 
 class _CompareSwap(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         return torch.minimum(a, b), torch.maximum(a, b)
@@ -197,7 +204,6 @@ class _CompareSwap(torch.autograd.Function):
         return _swap_gradients(g_low, g_high, *ctx.saved_tensors)
 
 
-@cache
 def _sorting_network(size: int) -> tuple[tuple[int, int], ...]:
     """Batcher's odd-even merge sort, cut down to `size` lanes: pairs (low, high) to compare."""
     pairs: list[tuple[int, int]] = []
@@ -212,3 +218,6 @@ def _sorting_network(size: int) -> tuple[tuple[int, int], ...]:
             gap //= 2
         span *= 2
     return tuple(pairs)
+
+
+_NETWORKS = {size: _sorting_network(size) for size in range(2, _LARGEST_NETWORK + 1)}

@@ -12,7 +12,7 @@ from taut.linalg.balls import (
 )
 from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
 from taut.linalg.convolution import bound_convolution
-from taut.linalg.orthonormal import polar, project_tangent, retract
+from taut.linalg.orthonormal import polar, project_tangent, retract, rounding_margin
 from taut.linalg.padding import bound_padding
 from taut.linalg.rounding import gamma, round_down, round_up, unit_roundoff
 from taut.linalg.spectral import (
@@ -58,6 +58,7 @@ __all__ = [
     "retract",
     "round_down",
     "round_up",
+    "rounding_margin",
     "symmetric_product",
     "unit_roundoff",
 ]

@@ -57,7 +57,7 @@ def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
         tensor([1., 0.])
     """
     _check("project_l1_ball", w, radius)
-    return _Threshold.apply(w.movedim(dim, -1), radius, True).movedim(-1, dim)
+    return _Threshold.apply(w.movedim(dim, -1), radius, True)[0].movedim(-1, dim)  # type: ignore[index]
 
 
 def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
@@ -91,7 +91,7 @@ def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
             f"project_simplex: `radius` must be a number of the dtype of `w`; got radius={radius} "
             f"in {w.dtype}. Use a wider dtype."
         )
-    return _Threshold.apply(w.movedim(dim, -1), radius, False).movedim(-1, dim)
+    return _Threshold.apply(w.movedim(dim, -1), radius, False)[0].movedim(-1, dim)  # type: ignore[index]
 
 
 def project_l1_ball_by_sorting(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
@@ -179,7 +179,7 @@ class _Threshold(torch.autograd.Function):
     """Projection of rows by a threshold, onto the l1 ball (`signed`) or the simplex."""
 
     @staticmethod
-    def forward(ctx: Any, w: Tensor, radius: float, signed: bool) -> Tensor:
+    def forward(w: Tensor, radius: float, signed: bool) -> tuple[Tensor, Tensor]:
         rows = w.reshape(math.prod(w.shape[:-1]), w.shape[-1])
         projected = rows.clone(memory_format=torch.contiguous_format)
         moved = torch.zeros(len(rows), dtype=torch.bool, device=w.device)
@@ -187,12 +187,18 @@ class _Threshold(torch.autograd.Function):
             size = max(1, _BLOCK // rows.shape[-1])
             for block, outside in zip(projected.split(size), moved.split(size), strict=True):
                 outside.copy_(_project_block(block, radius, signed))
-        ctx.save_for_backward(projected, moved.nonzero().squeeze(-1))
-        return projected.view(w.shape)
+        return projected.view(w.shape), moved.nonzero().squeeze(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        projected, moved = output
+        ctx.mark_non_differentiable(moved)
+        ctx.save_for_backward(projected, moved)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         projected, moved = ctx.saved_tensors
+        projected = projected.reshape(math.prod(projected.shape[:-1]), projected.shape[-1])
         grad = grads[0].reshape(projected.shape)
         face = projected[moved].sign()
         count = face.abs().sum(-1, keepdim=True).clamp(min=1)

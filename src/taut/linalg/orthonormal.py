@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from taut.errors import NonFiniteError, check_positive
 from taut.linalg.symmetric import estimate_extreme_eigenvalues, gram, symmetric_product
 
-__all__ = ["polar", "project_tangent", "retract"]
+__all__ = ["polar", "project_tangent", "retract", "rounding_margin"]
 
 # A Lanczos run of eight steps sees about 0.95 of the spread of a matrix without outliers.
 _UNSEEN = 1.15
@@ -126,9 +126,12 @@ def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
     - order 3, $1 - \tfrac e2 + \tfrac38 e^2 - \tfrac5{16} e^3$: remainder $\tfrac{35}{128} e^4$.
 
     Each of them lies *below* $(1 + e)^{-1/2}$ (the alternating series for $e > 0$, positive terms
-    for $e < 0$, the lowered coefficient at order 2), so no singular value passes 1. Matrices far
-    away are scaled and stepped again; those too close to rank-deficient go through `polar`.
-    The result is shrunk by 8 units of rounding, so that its norm is below 1 and not only near.
+    for $e < 0$, the lowered coefficient at order 2), so no singular value passes 1, as long as
+    $e \le 2$ at order 1 and $e \le 1.8$ at order 3, below which the series does not turn past -1
+    either. That much is proven before a step, from norms of $E$ and $E^2$, and scaled for where it
+    does not hold; only the choice between the orders rests on an estimate. Matrices far away are
+    stepped again; those too close to rank-deficient go through `polar`. The result is shrunk by a
+    few units of rounding, so that its norm is below 1 and not only near.
 
     Args:
         weight: `(out, in)`.
@@ -148,9 +151,10 @@ def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
     """
     check_positive("retract", "tol", tol)
     if weight.shape[0] < weight.shape[1]:
-        pulled = retract(weight.mT, tol)
-        return pulled.mT.contiguous() if pulled.data_ptr() != weight.data_ptr() else weight
-    rounding = torch.finfo(weight.dtype).eps
+        tall = weight.mT
+        pulled = retract(tall, tol)
+        return weight if pulled is tall else pulled.mT.contiguous()
+    margin = rounding_margin(weight.dtype)
     a = weight
     for _ in range(_MOST_ROUNDS):
         e = gram(a)
@@ -159,18 +163,22 @@ def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
         if not -0.99 < low:  # also when NaN: an overflow, or a weight that is not finite
             break
         # The estimate from inside the spectrum may miss its top; a Cholesky factor cannot.
-        near = -2 * tol <= low and high <= -4 * rounding
-        if near and _is_definite(-e, 4 * rounding):
+        near = -2 * tol <= low and high <= -margin / 2
+        if near and _is_definite(-e, margin / 2):
             return a
-        if high > 0.5:
-            shrink = 1 / (1 + 1.1 * high)
-            a, low, high = a * shrink**0.5, (1 + low) * shrink - 1, (1 + high) * shrink - 1
-            e.mul_(shrink).diagonal().add_(shrink - 1)
-        series, remainder = _inverse_root(e, _UNSEEN * max(-low, high), tol)
-        a = a @ series.mul_(1 - 8 * rounding)
+        scale, series, remainder = _inverse_root(e, low, high, tol)
+        a = a @ series.mul_(scale * (1 - margin))
         if remainder <= tol:
             return a
-    return polar(weight) * (1 - 8 * rounding)
+    return polar(weight) * (1 - margin)
+
+
+def rounding_margin(dtype: torch.dtype) -> float:
+    """How much is taken off an orthonormal matrix for its norm to be at most 1 as stored.
+
+    More than the rounding of a product or a decomposition leaves, for any size that fits a machine.
+    """
+    return {torch.float32: 1e-6}.get(dtype, 1e-13)
 
 
 def _is_definite(symmetric: Tensor, margin: float) -> bool:
@@ -180,18 +188,42 @@ def _is_definite(symmetric: Tensor, margin: float) -> bool:
     return not torch.linalg.cholesky_ex(shifted).info
 
 
-def _inverse_root(e: Tensor, spread: float, tol: float) -> tuple[Tensor, float]:
-    """The shortest series of `retract` with a remainder under tol (order 3 if none), and that remainder."""
+def _inverse_root(e: Tensor, low: float, high: float, tol: float) -> tuple[float, Tensor, float]:
+    """The factor, the series and the remainder of the step that `retract` takes."""
+    spread = _UNSEEN * max(-low, high)
     remainder = 3 / 8 * spread**2
-    series = -0.5 * e
-    if remainder > tol:
-        square = symmetric_product(e, e)
-        ceiling = square.abs().sum(-1).amax().sqrt().item()
-        remainder = 5 / 16 * spread**2 * (ceiling + spread)
-        if remainder <= tol:
-            series.add_(square, alpha=3 / 8 - 5 / 16 * ceiling)
-        else:
-            remainder = 35 / 128 * spread**4
-            series.add_(square, alpha=3 / 8).sub_(symmetric_product(square, e), alpha=5 / 16)
+    if remainder <= tol and _ceiling(e) <= 2:
+        return 1.0, (-0.5 * e).diagonal_scatter(1 - 0.5 * e.diagonal()), remainder
+    square = symmetric_product(e, e)
+    ceiling = min(_ceiling(e), _ceiling(square) ** 0.5)
+    scale = 1.0
+    if ceiling > 1.8:
+        # (1 + e) -> s (1 + e): no eigenvalue is above 0 now, and E^2 follows without a product.
+        shrink = 1 / (1 + ceiling)
+        square = (
+            square.mul_(shrink**2)
+            .add_(e, alpha=2 * shrink * (shrink - 1))
+            .add_(_eye(e, (shrink - 1) ** 2))
+        )
+        e = (shrink * e).add_(_eye(e, shrink - 1))
+        scale, ceiling = shrink**0.5, 1.0
+        spread = _UNSEEN * max(1 - shrink * (1 + low), 0.0)
+    remainder = 5 / 16 * spread**2 * (ceiling + spread)
+    if remainder <= tol:
+        series = (-0.5 * e).add_(square, alpha=3 / 8 - 5 / 16 * ceiling)
+    else:
+        remainder = 35 / 128 * spread**4
+        series = (-0.5 * e).add_(square, alpha=3 / 8)
+        series.sub_(symmetric_product(square, e), alpha=5 / 16)
     series.diagonal().add_(1)
-    return series, remainder
+    return scale, series, remainder
+
+
+def _ceiling(symmetric: Tensor) -> float:
+    """A number that is not below the largest magnitude of an eigenvalue."""
+    rows = symmetric.abs().sum(-1).amax()
+    return torch.minimum(rows, torch.linalg.matrix_norm(symmetric)).item()
+
+
+def _eye(like: Tensor, value: float) -> Tensor:
+    return torch.diag(like.new_full((len(like),), value))

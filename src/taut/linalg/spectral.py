@@ -208,7 +208,7 @@ def bound_gram_iteration(weight: Tensor, num_steps: int = 6) -> Bound:
 
     Example:
         >>> bound_gram_iteration(torch.eye(1024), num_steps=6)
-        Bound(<= 1.05565, l2, proven)
+        Bound(<= 1.0557, l2, proven)
     """
     check_count("bound_gram_iteration", "num_steps", num_steps, least=0)
     x, exponent, exact = _scaled_matrix("bound_gram_iteration", weight)

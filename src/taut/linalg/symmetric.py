@@ -50,15 +50,24 @@ def symmetric_product(a: Tensor, b: Tensor) -> Tensor:
     n = a.shape[-2]
     in_graph = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     if a.ndim > 2 or in_graph or n < 2 * _BLOCK:
-        product = a @ b
-        return product.triu() + product.triu(1).mT
+        return _mirrored(a @ b)
     product = a.new_empty(n, n)
     for start in range(0, n, _BLOCK):
         stop = min(start + _BLOCK, n)
         strip = a[start:stop] @ b[:, start:]
         product[start:stop, start:] = strip
         product[start:, start:stop] = strip.mT
+        corner = product[start:stop, start:stop]
+        corner.copy_(_mirrored(corner))
     return product
+
+
+def _mirrored(square: Tensor) -> Tensor:
+    return square.triu() + square.triu(1).mT
+
+
+def _tiny(x: Tensor) -> float:
+    return torch.finfo(x.dtype).tiny
 
 
 def even_vector(n: int, like: Tensor) -> Tensor:
@@ -101,17 +110,20 @@ def estimate_extreme_eigenvalues(symmetric: Tensor, num_steps: int = 8) -> tuple
             return float("nan"), float("nan")
         values = torch.linalg.eigvalsh(symmetric)
         return values[0].item(), values[-1].item()
-    vector = even_vector(n, symmetric)
-    basis = symmetric.new_empty(num_steps, n)
-    basis[0] = vector
-    image = symmetric.new_empty(num_steps, n)
+    # The largest column holds a part of whatever stands out, wherever it points.
+    column = symmetric[symmetric.square().sum(-1).argmax()]
+    start = even_vector(n, symmetric) + column / column.norm().clamp_min(_tiny(column))
+    basis, image = symmetric.new_empty(2, num_steps, n)
+    basis[0] = start / start.norm()
     for step in range(num_steps):
         image[step] = symmetric @ basis[step]
         if step + 1 < num_steps:
-            # A trace of another vector, so that an invariant subspace does not end the run.
-            rest = image[step] + 1e-12 * vector.roll(step + 1)
-            for _ in range(2):  # twice is enough to be orthogonal to rounding
+            rest = image[step]
+            for _ in range(3):
                 rest = rest - basis[: step + 1].mT @ (basis[: step + 1] @ rest)
+                # A trace of another vector, so that an invariant subspace does not end the run.
+                rest = rest / rest.norm().clamp_min(_tiny(rest)) + 1e-6 * start.roll(step + 1)
+            rest = rest - basis[: step + 1].mT @ (basis[: step + 1] @ rest)
             basis[step + 1] = rest / rest.norm()
     projected = (basis @ image.mT).double().cpu()
     if not torch.isfinite(projected).all():

@@ -77,8 +77,9 @@ class ConstrainedLinear(nn.Module, ABC):
             # large as those of torch.nn.Linear would drown the rest behind a widening layer.
             reach = 1 / math.sqrt(max(self.in_features, self.out_features))
             nn.init.uniform_(self.bias, -reach, reach)
-        with torch.no_grad():
-            self.weight.copy_(self._constrain(self.weight))
+        if not self.weight.is_meta:
+            with torch.no_grad():
+                self.weight.copy_(self._constrain(self.weight))
 
     @abstractmethod
     def _constrain(self, weight: Tensor) -> Tensor:
@@ -102,7 +103,7 @@ class ConstrainedLinear(nn.Module, ABC):
 
     def _linked(self, value: Tensor) -> Tensor:
         """The settled weight `value` as a function of the parameter, for autograd."""
-        if self.training:
+        if self._writes():
             return self.weight
         return _Recomputed.apply(self.weight, value, self._constrain)  # type: ignore[return-value]
 
@@ -112,20 +113,26 @@ class ConstrainedLinear(nn.Module, ABC):
 
     def _settled(self) -> Tensor:
         """The feasible weight as plain numbers; written into the parameter when that is kept."""
-        return outside_graphs(partial(self._settle, writes=self.training and self._kept))
+        return outside_graphs(partial(self._settle, writes=self._writes()))
+
+    def _writes(self) -> bool:
+        # Only a parameter can be kept: under torch.func or a parametrisation the weight is a passing
+        # value, which is replaced instead.
+        return self.training and self._kept and isinstance(self.weight, nn.Parameter)
 
     def _settle(self, writes: bool) -> Tensor:
-        value = self._memory.recall(self.weight, unchanged=writes)
+        weight = self.weight
+        value = self._memory.recall(weight, unchanged=writes)
         if value is None:
             self._check_weight()
             # What is remembered must serve training too, wherever it was first needed.
             with torch.inference_mode(False), torch.no_grad():
-                source = self.weight.detach()
+                source = weight.detach()
                 value = self._constrain_in_training(source) if writes else self._constrain(source)
                 if writes:
                     if value is not source:
-                        self.weight.copy_(value)
-                    source = value = self.weight
+                        weight.copy_(value)
+                    source = value = weight
                 self._memory.keep(source, value)
         return value.detach()
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from taut.errors import check_choice, check_count
-from taut.linalg import SCALINGS, bjorck, polar, project_tangent, retract
+from taut.linalg import SCALINGS, bjorck, polar, project_tangent, retract, rounding_margin
 from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 
@@ -137,6 +137,8 @@ class _OnManifold(torch.autograd.Function):
     that was changed since. The derivative is made of the same function, so it can be derived again.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(x: Tensor, weight: Tensor, point: Tensor) -> Tensor:
         return x @ point.mT
@@ -168,7 +170,7 @@ class _OnManifold(torch.autograd.Function):
 
 def _below_one(weight: Tensor) -> Tensor:
     """The same matrix less a few units of rounding, so that its norm is at most 1 as stored."""
-    return weight * (1 - 8 * torch.finfo(weight.dtype).eps)
+    return weight * (1 - rounding_margin(weight.dtype))
 
 
 def _outer(a: Tensor, b: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 r"""Dense layers constrained row by row or column by column: L-inf, L1 and mixed norms."""
 
+from functools import partial
 from typing import final
 
 import torch
@@ -12,7 +13,7 @@ from taut.linalg import (
     project_l2_ball,
     project_linf_ball,
 )
-from taut.nn.constrained import ConstrainedLinear
+from taut.nn.constrained import ConstrainedLinear, outside_graphs
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
 __all__ = ["L1Linear", "LinfLinear", "MixedLinear"]
@@ -41,7 +42,8 @@ class _BallLinear(ConstrainedLinear):
         self.reset_parameters()
 
     def _constrain(self, weight: Tensor) -> Tensor:
-        return _PROJECTIONS[self._ball](weight, dim=self._dim)
+        project = _PROJECTIONS[self._ball]
+        return outside_graphs(partial(project, weight, dim=self._dim))
 
     def _constrain_traceable(self, weight: Tensor) -> Tensor:
         if self._ball != L1:

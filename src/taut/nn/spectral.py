@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from taut.errors import ArgumentError
-from taut.linalg import bound_spectral_norm, even_vector, gram, power_iteration
+from taut.linalg import (
+    bound_spectral_norm,
+    even_vector,
+    gram,
+    power_iteration,
+    rounding_margin,
+)
 from taut.nn.constrained import ConstrainedLinear, outside_graphs
 from taut.norms import L2
 
@@ -54,8 +60,8 @@ class SpectralLinear(ConstrainedLinear):
         return outside_graphs(partial(_divide_by_norm, weight))
 
     def _constrain_traceable(self, weight: Tensor) -> Tensor:
-        norm = torch.linalg.matrix_norm(weight, 2)
-        return weight / (norm * (1 + 2 * _rounding_of_division(weight)))
+        norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
+        return weight / torch.where(norm > 0, norm, 1.0)
 
 
 @final
@@ -114,7 +120,7 @@ class ParsevalLinear(ConstrainedLinear):
         square = gram(feasible.mT if wide else feasible)
         cube = square @ feasible if wide else feasible @ square
         step = (1 + self.beta) * feasible - self.beta * cube
-        return step * (1 - 8 * torch.finfo(weight.dtype).eps)
+        return step * (1 - rounding_margin(weight.dtype))
 
     def _constrain_traceable(self, weight: Tensor) -> Tensor:
         norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
