@@ -5,6 +5,7 @@ Every message has the same five parts: subject, argument, rule, what came, remed
 
 import math
 from collections.abc import Sequence
+from numbers import Integral, Real
 
 __all__ = [
     "ArgumentError",
@@ -57,15 +58,15 @@ class TautWarning(UserWarning):
 
 def check_positive(subject: str, argument: str, value: float) -> None:
     """Raises unless `value` is finite and above zero."""
-    if not (math.isfinite(value) and value > 0):
+    if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
         raise ArgumentError(
-            f"{subject}: `{argument}` must be finite and positive; got {argument}={value}."
+            f"{subject}: `{argument}` must be finite and positive; got {argument}={value!r}."
         )
 
 
 def check_count(subject: str, argument: str, value: int, least: int = 1) -> None:
     """Raises unless `value` is a whole number of at least `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ArgumentError(
             f"{subject}: `{argument}` must be a whole number >= {least}; got {argument}={value!r}."
         )

@@ -1,4 +1,4 @@
-r"""Sorting and its friends as functions, with exact and fast derivatives.
+r"""Sorting and its friends as functions, with fast derivatives: exact but for one rounding.
 
 A group is spread out: channel $i$ of $C$ shares its group of size $k$ with $i + C/k$, $i + 2C/k$, ...
 so that the members of all groups lie in $k$ contiguous slices and one vector instruction compares
@@ -152,6 +152,8 @@ def _either(numbers: list[int]) -> str:
 
 def _swap_gradients(g_low: Tensor, g_high: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of (a, b) from those of (min, max): a swap where a > b, nothing elsewhere."""
+    # One mask by threshold_backward is several times faster than torch.where, at the price of a
+    # rounding of the size of the larger gradient of the pair.
     moved = torch.ops.aten.threshold_backward(g_high - g_low, a - b, 0)
     return g_low + moved, g_high - moved
 

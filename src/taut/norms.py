@@ -76,7 +76,7 @@ _BY_NAME = {norm.name: norm for norm in (L1, L2, LINF)}
 NormLike = Norm | str
 
 
-def as_norm(norm: NormLike, subject: str = "as_norm") -> Norm:
+def as_norm(norm: NormLike, subject: str = "as_norm", argument: str = "norm") -> Norm:
     """The norm itself, from a norm or its name.
 
     Example:
@@ -87,4 +87,6 @@ def as_norm(norm: NormLike, subject: str = "as_norm") -> Norm:
         return norm
     if norm in _BY_NAME:
         return _BY_NAME[norm]
-    raise ArgumentError(f"{subject}: `norm` must be 'l1', 'l2' or 'linf'; got norm={norm!r}.")
+    raise ArgumentError(
+        f"{subject}: `{argument}` must be 'l1', 'l2' or 'linf'; got {argument}={norm!r}."
+    )

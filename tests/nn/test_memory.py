@@ -15,7 +15,6 @@ def remembering(weight, value):
 
 def test_an_empty_memory_knows_nothing():
     assert Memory().recall(torch.ones(2)) is None
-    assert Memory().recall(torch.ones(2), unchanged=True) is None
 
 
 def test_equal_numbers_are_recognised_wherever_they_lie():
@@ -42,19 +41,11 @@ def test_every_change_is_seen(change):
     memory = remembering(weight, 2 * weight)
     change(weight)
     assert memory.recall(weight) is None
-    assert memory.recall(weight, unchanged=True) is None
 
 
 def test_nan_never_equals_what_was_kept():
     weight = torch.full((2,), float("nan"))
     assert remembering(weight, weight).recall(weight) is None
-
-
-def test_unchanged_means_its_own_value():
-    weight = torch.randn(3)
-    assert remembering(weight, 2 * weight).recall(weight, unchanged=True) is None
-    found = remembering(weight, weight).recall(weight, unchanged=True)
-    assert found is not None and torch.equal(found, weight)
 
 
 def test_what_is_kept_does_not_follow_the_weight():

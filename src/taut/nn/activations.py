@@ -172,6 +172,11 @@ class Householder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
+        if x.shape[self.dim] != self.num_channels:
+            raise ArgumentError(
+                "Householder: `x` must have the channels it was made for; got "
+                f"{x.shape[self.dim]}, num_channels={self.num_channels}."
+            )
         return functional.householder(x, self.angle, self.dim)
 
     def extra_repr(self) -> str:

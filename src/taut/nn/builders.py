@@ -1,9 +1,12 @@
 """Whole networks in one line."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
 
+import torch
 from torch import nn
 
 from taut.errors import ArgumentError, check_choice, check_positive
@@ -83,12 +86,14 @@ def mlp(
     if isinstance(constraint, str):
         check_choice("mlp", "constraint", constraint, tuple(_CONSTRAINTS))
         constraint = _CONSTRAINTS[constraint]
-    share = lipschitz ** (1 / (len(sizes) - 1))
+    share = _root_down(lipschitz, len(sizes) - 1)
     modules: list[nn.Module] = []
     width = sizes[0]
     for following in sizes[1:]:
         if modules:
             modules.append(make_activation(width))
+            # A width that the activation cannot take is better said now than in the first forward.
+            modules[-1](torch.empty(1, width, device="meta"))
             if isinstance(modules[-1], Maxout):
                 width //= modules[-1].group_size
         modules.append(constraint(width, following))
@@ -99,9 +104,26 @@ def mlp(
 
 
 def _activation_factory(activation: str | ActivationFactory) -> ActivationFactory:
+    if isinstance(activation, (type, nn.Module)):
+        raise ArgumentError(
+            "mlp: `activation` must be a name or a function from the width to a new module; got "
+            f"{activation!r}. Use a name, or lambda width: {_kind_name(activation)}()."
+        )
     if not isinstance(activation, str):
         return activation
     if grouped := re.fullmatch(r"groupsort(\d+)", activation):
         return lambda width: GroupSort(int(grouped[1]))
     check_choice("mlp", "activation", activation, (*_ACTIVATIONS, "groupsort4"))
     return _ACTIVATIONS[activation]
+
+
+def _kind_name(activation: object) -> str:
+    return (activation if isinstance(activation, type) else type(activation)).__name__
+
+
+def _root_down(x: float, degree: int) -> float:
+    """The largest float near the root whose power does not exceed `x`."""
+    root = x ** (1 / degree)
+    while Fraction(root) ** degree > x:
+        root = math.nextafter(root, 0)
+    return root

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from taut.errors import DtypeError, NonFiniteError, check_count
+from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_count
 from taut.nn.memory import Memory
 from taut.norms import Norm
 
@@ -55,6 +55,11 @@ class ConstrainedLinear(nn.Module, ABC):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(bias, bool):
+            raise ArgumentError(
+                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
+                "Give other arguments by name."
+            )
         check_count(type(self).__name__, "in_features", in_features)
         check_count(type(self).__name__, "out_features", out_features)
         self.in_features = in_features
@@ -68,6 +73,7 @@ class ConstrainedLinear(nn.Module, ABC):
             nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None,
         )
         self._memory = Memory()
+        self._written = Memory()
 
     def reset_parameters(self) -> None:
         """Draws a random orthonormal weight, made feasible, and a small uniform bias."""
@@ -97,7 +103,7 @@ class ConstrainedLinear(nn.Module, ABC):
         with self._without_autocast():
             if torch.compiler.is_exporting():
                 return self._constrain_traceable(self.weight)
-            if self.training and not self._kept:
+            if self.training and not self._kept and self.weight.requires_grad:
                 return self._mapped()
             return self._linked(self._settled())
 
@@ -116,13 +122,16 @@ class ConstrainedLinear(nn.Module, ABC):
         return outside_graphs(partial(self._settle, writes=self._writes()))
 
     def _writes(self) -> bool:
-        # Only a parameter can be kept: under torch.func or a parametrisation the weight is a passing
-        # value, which is replaced instead.
-        return self.training and self._kept and isinstance(self.weight, nn.Parameter)
+        # Only a parameter can be kept, and only outside torch.func, whose functions must not write:
+        # elsewhere the weight is a passing value, which is replaced instead.
+        owned = isinstance(self.weight, nn.Parameter)
+        return self.training and self._kept and owned and not in_function_transform()
 
     def _settle(self, writes: bool) -> Tensor:
         weight = self.weight
-        value = self._memory.recall(weight, unchanged=writes)
+        value = self._written.recall(weight)
+        if value is None and not writes:
+            value = self._memory.recall(weight)
         if value is None:
             self._check_weight()
             # What is remembered must serve training too, wherever it was first needed.
@@ -132,8 +141,10 @@ class ConstrainedLinear(nn.Module, ABC):
                 if writes:
                     if value is not source:
                         weight.copy_(value)
-                    source = value = weight
-                self._memory.keep(source, value)
+                    value = weight
+                    self._written.keep(weight, weight)
+                else:
+                    self._memory.keep(source, value)
         return value.detach()
 
     def _mapped(self) -> Tensor:
@@ -202,6 +213,11 @@ class _Recomputed(torch.autograd.Function):
             made = ctx.function(source)
             (result,) = torch.autograd.grad(made, source, grad, create_graph=twice)
         return result, None, None
+
+
+def in_function_transform() -> bool:
+    """Whether a transform of `torch.func` (grad, vmap, ...) is under way."""
+    return torch._C._are_functorch_transforms_active()
 
 
 def outside_graphs(look: Callable[[], _T]) -> _T:

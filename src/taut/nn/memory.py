@@ -28,30 +28,27 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._source: Tensor | None = None
-        self._value: Tensor | None = None
+        # One attribute, so that a thread never sees a new source with an old value.
+        self._kept: tuple[Tensor, Tensor] | None = None
 
     def keep(self, source: Tensor, value: Tensor) -> None:
         """Remembers `value` as what `source`, as it is now, leads to."""
-        self._source = source.detach().clone()
+        copy = source.detach().clone()
         # Where nothing had to be changed, one copy serves as both.
-        self._value = self._source if value is source else value.detach()
+        self._kept = copy, copy if value is source else value.detach()
 
-    def recall(self, source: Tensor, unchanged: bool = False) -> Tensor | None:
-        """What was kept for `source`, or None if its numbers have changed.
-
-        With `unchanged`, only what was kept as its own value: a source that needed no change.
-        """
-        kept = self._source
+    def recall(self, source: Tensor) -> Tensor | None:
+        """What was kept for `source`, or None if its numbers have changed."""
+        if self._kept is None:
+            return None
+        kept, value = self._kept
         known = (
-            kept is not None
-            and (not unchanged or self._value is kept)
-            and kept.shape == source.shape
+            kept.shape == source.shape
             and kept.dtype == source.dtype
             and kept.device == source.device
             and torch.equal(kept, source)
         )
-        return self._value if known else None
+        return value if known else None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return type(self)()

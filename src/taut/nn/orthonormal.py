@@ -97,8 +97,8 @@ class OrthonormalLinear(ConstrainedLinear):
         return _below_one(made)
 
     def _constrain_traceable(self, weight: Tensor) -> Tensor:
-        u, _, vh = torch.linalg.svd(weight, full_matrices=False)
-        return _below_one(u @ vh)
+        u, _, vh = torch.linalg.svd(weight.double(), full_matrices=False)
+        return _below_one((u @ vh).to(weight.dtype))
 
     def _linked(self, value: Tensor) -> Tensor:
         return _Tangent.apply(self.weight, value) if self._kept else super()._linked(value)  # type: ignore[return-value]
@@ -107,7 +107,8 @@ class OrthonormalLinear(ConstrainedLinear):
         if self.method == "bjorck" or torch.compiler.is_exporting():
             return super()._affine(x)
         y = _OnManifold.apply(x, self.weight, self._settled())
-        return y if self.bias is None else y + self.bias  # type: ignore[operator]
+        # The derivative needs y as it is; what leaves the layer may be changed in place.
+        return y.clone() if self.bias is None else y + self.bias  # type: ignore[union-attr]
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""

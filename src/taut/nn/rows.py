@@ -140,7 +140,7 @@ class MixedLinear(_BallLinear):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.input_norm = as_norm(p, "MixedLinear")
+        self.input_norm = as_norm(p, "MixedLinear", "p")
         self._ball = self.input_norm.dual
         super().__init__(in_features, out_features, bias, method, device=device, dtype=dtype)
 

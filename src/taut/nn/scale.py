@@ -1,6 +1,7 @@
 """`Scale`: the layer that says how steep a network may be."""
 
 import math
+from numbers import Real
 from typing import final
 
 from torch import Tensor, nn
@@ -24,8 +25,8 @@ class Scale(nn.Module):
 
     def __init__(self, factor: float) -> None:
         super().__init__()
-        if not math.isfinite(factor):
-            raise ArgumentError(f"Scale: `factor` must be finite; got factor={factor}.")
+        if not (isinstance(factor, Real) and math.isfinite(factor)):
+            raise ArgumentError(f"Scale: `factor` must be finite; got factor={factor!r}.")
         self.factor = float(factor)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from taut.linalg import (
     rounding_margin,
 )
 from taut.nn.constrained import ConstrainedLinear, outside_graphs
+from taut.nn.memory import Memory
 from taut.norms import L2
 
 __all__ = ["ParsevalLinear", "SpectralLinear"]
@@ -54,10 +55,25 @@ class SpectralLinear(ConstrainedLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        self._bounds = Memory()
         self.reset_parameters()
 
     def _constrain(self, weight: Tensor) -> Tensor:
-        return outside_graphs(partial(_divide_by_norm, weight))
+        return outside_graphs(partial(self._divide_by_norm, weight))
+
+    def _divide_by_norm(self, weight: Tensor) -> Tensor:
+        known = self._bounds.recall(weight.detach())
+        if known is None:
+            known = torch.tensor(bound_spectral_norm(weight.detach()).value, dtype=torch.float64)
+            self._bounds.keep(weight, known)
+        bound = known.item() * (1 + _rounding_of_division(weight))
+        if bound == 0:
+            return weight
+        largest = weight.detach().abs().amax()
+        scaled, bound = weight / largest, bound / largest.double().item()
+        sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
+        # The value is that of the proven bound, the derivative that of the norm.
+        return scaled / (bound + (sigma - sigma.detach()))
 
     def _constrain_traceable(self, weight: Tensor) -> Tensor:
         norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
@@ -72,6 +88,7 @@ class ParsevalLinear(ConstrainedLinear):
     it exceeds that, then takes one step $W \leftarrow (1 + \beta) W - \beta W W^\top W$, which maps
     singular values of $[0, 1]$ into $[0, 1]$ and lifts them. Published Parseval networks omit the
     scaling, so their norm may pass 1; with it the layer is 1-Lipschitz in L2 at any learning rate.
+    A copied or loaded weight counts as changed.
 
     Args:
         in_features: size of each input.
@@ -138,15 +155,3 @@ def _rounding_of_division(weight: Tensor) -> float:
     most sqrt(n) times the norm of the matrix.
     """
     return 4 * torch.finfo(weight.dtype).eps * min(weight.shape) ** 0.5
-
-
-def _divide_by_norm(weight: Tensor) -> Tensor:
-    bound = bound_spectral_norm(weight.detach()).value
-    if bound == 0:
-        return weight
-    bound *= 1 + _rounding_of_division(weight)
-    largest = weight.detach().abs().amax()
-    scaled, bound = weight / largest, bound / largest.double().item()
-    sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
-    # The value is that of the proven bound, the derivative that of the norm.
-    return scaled / (bound + (sigma - sigma.detach()))
