@@ -1,6 +1,7 @@
 """The problems are what they claim: potential and transport meet at the stated distance."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import ot
@@ -9,11 +10,30 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
+from scipy.stats import ks_2samp, kstest, laplace, norm
 
 from taut.errors import ArgumentError
-from taut.wasserstein import Problem, absolute_value, cone, three_cones
+from taut.wasserstein import (
+    Problem,
+    absolute_value,
+    cone,
+    laplaces,
+    shells,
+    shifted_gaussians,
+    three_cones,
+)
 
 PROBLEMS = [absolute_value(), three_cones(), cone(1), cone(2), cone(128)]
+PAIRED = [
+    shifted_gaussians(1, -0.75),
+    shifted_gaussians(16, 2.0),
+    shells(1),
+    shells(3, 0.5, 2.0),
+    shells(64, 3.0, 1.0),
+    laplaces(),
+    laplaces(0.25, 1.0),
+]
+each_paired = pytest.mark.parametrize("problem", PAIRED, ids=lambda problem: problem.name)
 each_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
 
 
@@ -105,3 +125,39 @@ def test_wrong_arguments_teach() -> None:
         cone(0)
     with pytest.raises(ArgumentError, match=r"Problem\.sample: `n` must be"):
         cone(2).sample(0, seeded())
+
+
+@each_paired
+def test_optimal_pairs_are_paid_in_full_by_the_potential(problem: Problem) -> None:
+    assert problem.draw_paired is not None
+    x, y = (side.double() for side in problem.draw_paired(2000, seeded()))
+    lengths = (x - y).norm(dim=-1)
+    rise = problem.potential(x) - problem.potential(y)
+    torch.testing.assert_close(rise, lengths, atol=1e-5, rtol=0)
+    noise = lengths.std().item() / len(x) ** 0.5
+    assert abs(lengths.mean().item() - problem.distance) < 5 * noise + 1e-5
+    other = x.flip(0)
+    steep = (problem.potential(other) - problem.potential(x)).abs()
+    assert (steep <= (other - x).norm(dim=-1) + 1e-12).all()
+
+
+@each_paired
+def test_pairs_have_the_marginals_that_are_drawn_alone(problem: Problem) -> None:
+    assert problem.draw_paired is not None
+    for alone, paired in zip(
+        problem.sample(20000, seeded(1)), problem.draw_paired(20000, seeded(2)), strict=True
+    ):
+        for one, other in ((alone.norm(dim=-1), paired.norm(dim=-1)), (alone[:, 0], paired[:, 0])):
+            # Rounded, because the norms on a sphere differ by rounding alone.
+            result: Any = ks_2samp(one.numpy().round(4), other.numpy().round(4))
+            assert result.pvalue > 1e-4
+
+
+def test_laws_on_the_line_by_quantiles() -> None:
+    levels = (np.arange(100000) + 0.5) / 100000
+    gap = np.abs(laplace(scale=0.25).ppf(levels) - laplace(scale=1.0).ppf(levels)).mean()
+    assert gap == pytest.approx(laplaces(0.25, 1.0).distance, rel=1e-3)
+    x = laplaces(0.25, 1.0).draw_p(20000, seeded()).flatten().numpy()
+    assert kstest(x, laplace(scale=0.25).cdf).pvalue > 1e-4
+    z = shifted_gaussians(4, 6.0).draw_p(20000, seeded())[:, 2].numpy()
+    assert kstest(z, norm(loc=3.0).cdf).pvalue > 1e-4

@@ -5,16 +5,26 @@ $\mathbb{E}_P f - \mathbb{E}_Q f$ over the functions with $|f(a) - f(b)| \le \|a
 largest value is $W_1(P, Q)$, and `Problem.potential` is an $f$ that attains it.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import normalize
 
-from taut.errors import ArgumentError, check_count
+from taut.errors import ArgumentError, check_count, check_positive
 
-__all__ = ["Problem", "absolute_value", "cone", "three_cones"]
+__all__ = [
+    "Problem",
+    "absolute_value",
+    "cone",
+    "laplaces",
+    "shells",
+    "shifted_gaussians",
+    "three_cones",
+]
 
 Draw = Callable[[int, Generator], Tensor]
 
@@ -26,11 +36,14 @@ class Problem:
     Attributes:
         name: a short name, fit for a table.
         dim: the dimension of the space.
-        distance: $W_1(P, Q)$ for the Euclidean cost, exactly.
+        distance: $W_1(P, Q)$ for the Euclidean cost, exactly but for `standard_error`.
         potential: a 1-Lipschitz function `(..., dim) -> (...)` with
             $\mathbb{E}_P f - \mathbb{E}_Q f = W_1(P, Q)$.
         draw_p: `(n, generator) -> (n, dim)`, samples from P.
         draw_q: `(n, generator) -> (n, dim)`, samples from Q.
+        draw_paired: `(n, generator) -> (x, y)`, pairs of an optimal coupling: `x` has law P, `y`
+            law Q, and the mean of $\|x - y\|$ is the distance. None where none is at hand.
+        standard_error: that of `distance` where it is itself a mean over samples, else 0.
     """
 
     name: str
@@ -39,6 +52,10 @@ class Problem:
     potential: Callable[[Tensor], Tensor] = field(repr=False)
     draw_p: Draw = field(repr=False)
     draw_q: Draw = field(repr=False)
+    draw_paired: Callable[[int, Generator], tuple[Tensor, Tensor]] | None = field(
+        default=None, repr=False
+    )
+    standard_error: float = field(default=0.0, repr=False)
 
     def sample(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """`n` independent points of P and of Q, each `(n, dim)`, on the device of `generator`."""
@@ -80,6 +97,110 @@ def three_cones() -> Problem:
     return _around(((-2.0, 0.0), (0.0, 0.0), (2.0, 0.0)), name="three cones", inward=False)
 
 
+def shifted_gaussians(dim: int, shift: float) -> Problem:
+    r"""Q standard normal, P the same moved by `shift` along the diagonal: distance `|shift|`.
+
+    A translation is optimal, and the best critic is linear: $f(z) = \pm\sum_i z_i / \sqrt d$.
+
+    Args:
+        dim: the dimension $d \ge 1$.
+        shift: how far, and which way.
+
+    Example:
+        >>> shifted_gaussians(dim=3, shift=-0.5).distance
+        0.5
+    """
+    check_count("shifted_gaussians", "dim", dim)
+    if not math.isfinite(shift):
+        raise ArgumentError(f"shifted_gaussians: `shift` must be finite; got shift={shift}.")
+    return Problem(
+        f"gaussians {shift:g} apart in {dim} dimensions",
+        dim,
+        abs(shift),
+        partial(_diagonal, math.copysign(dim**-0.5, shift)),
+        partial(_draw_gaussian, dim, shift),
+        partial(_draw_gaussian, dim, 0.0),
+        partial(_draw_shifted, dim, shift),
+    )
+
+
+def shells(dim: int, p_radius: float = 2.0, q_radius: float = 1.0) -> Problem:
+    r"""P and Q uniform on concentric spheres: distance $|r_P - r_Q|$ by the critic $\pm\|x\|$.
+
+    Args:
+        dim: the dimension $d \ge 1$.
+        p_radius: the radius of P's sphere.
+        q_radius: that of Q's.
+
+    Example:
+        >>> shells(dim=3, p_radius=0.5, q_radius=2.0).distance
+        1.5
+    """
+    check_count("shells", "dim", dim)
+    check_positive("shells", "p_radius", p_radius)
+    check_positive("shells", "q_radius", q_radius)
+    name = f"shells of radius {p_radius:g} and {q_radius:g} in {dim} dimensions"
+    return _scaled(name, dim, p_radius, q_radius, partial(_draw_spheres, ((0.0,) * dim,)))
+
+
+def laplaces(p_scale: float = 2.0, q_scale: float = 1.0) -> Problem:
+    r"""Two Laplace distributions on the line: distance $|s_P - s_Q|$ by the critic $\pm|x|$.
+
+    Heavier tails than a normal distribution, and distribution functions that cross.
+
+    Args:
+        p_scale: the mean of $|x|$ under P.
+        q_scale: that under Q.
+    """
+    check_positive("laplaces", "p_scale", p_scale)
+    check_positive("laplaces", "q_scale", q_scale)
+    return _scaled(f"laplaces {p_scale:g} and {q_scale:g}", 1, p_scale, q_scale, _draw_laplace)
+
+
+def _scaled(name: str, dim: int, p_scale: float, q_scale: float, draw: Draw) -> Problem:
+    """P and Q are multiples of one law about 0 with mean norm 1: mass moves along its own ray."""
+    up = math.copysign(1.0, p_scale - q_scale)
+    return Problem(
+        name,
+        dim,
+        abs(p_scale - q_scale),
+        partial(_height, ((0.0,) * dim,), 0.0, up),
+        partial(_draw_scaled, draw, p_scale),
+        partial(_draw_scaled, draw, q_scale),
+        partial(_draw_ray, draw, p_scale, q_scale),
+    )
+
+
+def _draw_scaled(draw: Draw, scale: float, n: int, generator: Generator) -> Tensor:
+    return scale * draw(n, generator)
+
+
+def _draw_ray(
+    draw: Draw, p_scale: float, q_scale: float, n: int, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    unit = draw(n, generator)
+    return p_scale * unit, q_scale * unit
+
+
+def _draw_laplace(n: int, generator: Generator) -> Tensor:
+    pair = torch.empty(2, n, 1, device=generator.device).exponential_(generator=generator)
+    return pair[0] - pair[1]
+
+
+def _draw_gaussian(dim: int, shift: float, n: int, generator: Generator) -> Tensor:
+    normal = torch.randn(n, dim, generator=generator, device=generator.device)
+    return normal + shift * dim**-0.5
+
+
+def _draw_shifted(dim: int, shift: float, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    y = _draw_gaussian(dim, 0.0, n, generator)
+    return y + shift * dim**-0.5, y
+
+
+def _diagonal(weight: float, points: Tensor) -> Tensor:
+    return weight * points.sum(-1)
+
+
 def _around(centres: tuple[tuple[float, ...], ...], *, name: str, inward: bool) -> Problem:
     """Mass travels between centres at least 2 apart and the unit spheres around them.
 
@@ -104,7 +225,7 @@ def _draw_centres(centres: tuple[tuple[float, ...], ...], n: int, generator: Gen
 
 def _draw_spheres(centres: tuple[tuple[float, ...], ...], n: int, generator: Generator) -> Tensor:
     normal = torch.randn(n, len(centres[0]), generator=generator, device=generator.device)
-    return _draw_centres(centres, n, generator) + torch.nn.functional.normalize(normal, dim=-1)
+    return _draw_centres(centres, n, generator) + normalize(normal, dim=-1)
 
 
 def _height(
