@@ -76,7 +76,8 @@ def check_make(words: list[str]) -> None:
     assert run.returncode == 0, run.stderr
 
 
-def test_the_python_blocks_run_in_order():
+def test_the_python_blocks_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some of them write files
     namespace: dict[str, object] = {}
     found = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
     assert found

@@ -19,7 +19,7 @@ from taut.errors import ArgumentError, NoRuleError, TautError
 from taut.nn import ConstrainedLinear
 from taut.norms import Norm, NormLike, as_norm
 
-__all__ = ["Audit", "audit", "bound_lipschitz"]
+__all__ = ["Audit", "Tracer", "audit", "bound_lipschitz"]
 
 _SUBJECT = "bound_lipschitz"
 # Large enough not to be taken for another dimension, and prime.
@@ -113,14 +113,14 @@ def audit(model: nn.Module, norm: Norm, input_shape: Sequence[int] | None = None
                 f"{_SUBJECT}: `{name or 'model'}` ({type(module).__name__}) has forward hooks, "
                 "which may change what it computes. Remove them first."
             )
-    if _Tracer().is_leaf_module(model, ""):  # a bare layer is a network too
+    if Tracer().is_leaf_module(model, ""):  # a bare layer is a network too
         model = nn.Sequential(model)
     graph = _trace(model)
     shape = None if input_shape is None else tuple(input_shape)
     return _Walk(model, graph, norm, shape or _first_shape(graph, model)).run()
 
 
-class _Tracer(fx.Tracer):
+class Tracer(fx.Tracer):
     """Stops at modules that have a rule and at torch's own, so that refusals can name them."""
 
     def __init__(self) -> None:
@@ -128,6 +128,7 @@ class _Tracer(fx.Tracer):
         super().__init__((math, functional), ours)  # type: ignore[arg-type]
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether to stop at `m` instead of looking into its forward."""
         if find_rule(m) is not None:
             return True
         container = isinstance(m, (nn.Sequential, nn.ModuleList, nn.ModuleDict))
@@ -136,7 +137,7 @@ class _Tracer(fx.Tracer):
 
 def _trace(model: nn.Module) -> fx.Graph:
     try:
-        return _Tracer().trace(model)
+        return Tracer().trace(model)
     except TautError:
         raise
     except Exception as error:
