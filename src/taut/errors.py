@@ -10,6 +10,7 @@ from numbers import Integral, Real
 __all__ = [
     "ArgumentError",
     "DamagedFileError",
+    "DataError",
     "DtypeError",
     "MissingExtraError",
     "NoRuleError",
@@ -30,6 +31,10 @@ class ArgumentError(TautError, ValueError):
 
 class DamagedFileError(TautError, ValueError):
     """A file is incomplete, altered, or not what its name says."""
+
+
+class DataError(TautError, ValueError):
+    """Data holds something that no number can stand for, or too little of it."""
 
 
 class DtypeError(TautError, TypeError):

@@ -1,0 +1,125 @@
+"""numpy's own files: .npy by memory map, .npz by one of its arrays. Nothing is ever unpickled."""
+
+import io
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from taut.data.columns import ColumnChoice, choose, list_some
+from taut.data.numbers import to_floats
+from taut.data.source import Block, subject_of
+from taut.errors import ArgumentError, DamagedFileError, DataError
+
+__all__ = ["ArraySource", "open_npy", "open_npz"]
+
+NPY = b"\x93NUMPY"
+_OBJECTS = re.compile(rb"'[|<>=]?O'")
+_BAD = (ValueError, TypeError, SyntaxError, OverflowError, EOFError, MemoryError, OSError)
+
+
+class ArraySource:
+    """The rows of an array; those of more than two dimensions are made flat."""
+
+    columns = ()
+
+    def __init__(self, subject: str, array: np.ndarray, columns: ColumnChoice = None):
+        if array.ndim == 0 or 0 in array.shape:
+            raise DataError(
+                f"{subject}: an array must have rows and columns; got shape {array.shape}."
+            )
+        to_floats(subject, array[:0])
+        self._subject = subject
+        self._array = array
+        self.rows = len(array)
+        width = math.prod(array.shape[1:])
+        self._chosen = choose(subject, (), width, columns)
+        self.dim = len(self._chosen)
+        whole = self._chosen == list(range(width))
+        self._picks = slice(None) if whole else self._chosen
+        self.image_shape = array.shape[1:] if array.ndim > 2 and whole else None
+
+    def blocks(self, batch_rows: int) -> Iterator[Block]:
+        """See `Source`."""
+        for start in range(0, self.rows, batch_rows):
+            block = np.asarray(self._array[start : start + batch_rows])
+            block = block.reshape(len(block), -1)[:, self._picks]
+            yield Block(to_floats(self._subject, block))
+
+    def count(self) -> int:
+        """See `Source`."""
+        return self.rows
+
+
+def open_npy(path: Path, columns: ColumnChoice = None) -> ArraySource:
+    """The array of a .npy file, which stays on disk."""
+    subject = subject_of(path)
+    with open(path, "rb") as file:
+        _check_head(subject, file.read(16384))
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except _BAD as error:
+        raise _damaged(subject, error) from error
+    return ArraySource(subject, array, columns)
+
+
+def open_npz(path: Path, key: str | None = None, columns: ColumnChoice = None) -> ArraySource:
+    """One array of a .npz file, unpacked into memory.
+
+    Args:
+        path: the file.
+        key: the name of the array; needed where there is more than one.
+        columns: the columns to keep.
+    """
+    subject = subject_of(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [name for name in archive.namelist() if name.endswith(".npy")]
+            data = archive.read(_member(subject, path, members, key))
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, *_BAD) as error:
+        if isinstance(error, (ArgumentError, DataError)):
+            raise
+        raise _damaged(subject, error) from error
+    _check_head(subject, data[:16384])
+    try:
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+    except _BAD as error:
+        raise _damaged(subject, error) from error
+    return ArraySource(subject, array, columns)
+
+
+def _member(subject: str, path: Path, members: list[str], key: str | None) -> str:
+    keys = [name.removesuffix(".npy") for name in members]
+    if not keys:
+        raise DataError(f"{subject}: a .npz file must hold an array; this one holds none.")
+    if key is None and len(keys) > 1:
+        raise ArgumentError(
+            f"{subject}: `path` must say which array is meant; the file holds {list_some(keys)}. "
+            f"Use {path.name}:{keys[0]} for the first."
+        )
+    if key is not None and key not in keys:
+        raise ArgumentError(f"{subject}: the key must be among {list_some(keys)}; got {key!r}.")
+    return f"{keys[0] if key is None else key}.npy"
+
+
+def _check_head(subject: str, head: bytes) -> None:
+    if not head.startswith(NPY):
+        raise DamagedFileError(
+            f"{subject}: an array must start with the mark of numpy's format; "
+            f"got {head[:6]!r}. Write it with numpy.save."
+        )
+    if _OBJECTS.search(head.partition(b"\n")[0]):
+        raise DataError(
+            f"{subject}: an array must hold numbers; got Python objects, which could run code when "
+            "they are read, so they never are. Save numbers: numpy.save(path, array.astype(float))."
+        )
+
+
+def _damaged(subject: str, error: Exception) -> DamagedFileError:
+    return DamagedFileError(
+        f"{subject}: the file is cut short or altered ({error}). Write or fetch it again."
+    )

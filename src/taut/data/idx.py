@@ -1,0 +1,104 @@
+"""The idx format, in which MNIST comes: a big-endian header, then the numbers, often in gzip."""
+
+import math
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from taut.data.columns import ColumnChoice
+from taut.data.numbers import to_floats
+from taut.data.source import Block, open_bytes, reading, subject_of
+from taut.errors import ArgumentError, DamagedFileError, DataError
+
+__all__ = ["IdxSource", "looks_like_idx"]
+
+_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def looks_like_idx(head: bytes) -> bool:
+    """Whether these first bytes, after unpacking, open an idx file.
+
+    Example:
+        >>> looks_like_idx(bytes([0, 0, 8, 3])), looks_like_idx(b"PAR1")
+        (True, False)
+    """
+    return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _TYPES and 1 <= head[3] <= 8
+
+
+class IdxSource:
+    """The rows of an idx file; unsigned bytes are grey levels and scaled to [0, 1]."""
+
+    columns = ()
+
+    def __init__(self, path: Path, columns: ColumnChoice = None):
+        self._path = path
+        self._subject = subject_of(path)
+        with reading(path), open_bytes(path) as file:
+            self._dtype, shape = self._read_header(file)
+        if len(shape) == 1:
+            raise DataError(
+                f"{self._subject}: a sample must have rows of several numbers; this file has one "
+                f"number for each of {shape[0]} rows, as files of labels do. Give the file of "
+                "images, whose name has idx3."
+            )
+        if 0 in shape:
+            raise DataError(f"{self._subject}: a sample must have rows; got shape {shape}.")
+        if columns is not None:
+            raise ArgumentError(
+                f"{self._subject}: `columns` must be left out for images; got columns={columns!r}."
+            )
+        self.rows = shape[0]
+        self.dim = math.prod(shape[1:])
+        self.image_shape = shape[1:] if len(shape) > 2 else None
+
+    def blocks(self, batch_rows: int) -> Iterator[Block]:
+        """See `Source`."""
+        size = self.dim * self._dtype.itemsize
+        with reading(self._path), open_bytes(self._path) as file:
+            self._read_header(file)
+            for start in range(0, self.rows, batch_rows):
+                wanted = min(batch_rows, self.rows - start)
+                data = _read_up_to(file, wanted * size)
+                if len(data) < wanted * size:
+                    raise DamagedFileError(
+                        f"{self._subject}: the header promises {self.rows} rows; the file ends "
+                        f"after {start + len(data) // size}. Fetch it again."
+                    )
+                yield Block(self._convert(np.frombuffer(data, self._dtype).reshape(wanted, -1)))
+            if file.read(1):
+                raise DamagedFileError(
+                    f"{self._subject}: the header promises {self.rows} rows; the file goes on "
+                    "after them. Fetch it again."
+                )
+
+    def count(self) -> int:
+        """See `Source`."""
+        return self.rows
+
+    def _convert(self, rows: np.ndarray) -> np.ndarray:
+        if rows.dtype == np.uint8:
+            return rows.astype(np.float32) / np.float32(255)
+        return to_floats(self._subject, rows)
+
+    def _read_header(self, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
+        head = file.read(4)
+        if not looks_like_idx(head):
+            raise DamagedFileError(
+                f"{self._subject}: an idx file must start with 00 00, a type and a rank; "
+                f"got {head.hex(' ') or 'nothing'}."
+            )
+        sizes = file.read(4 * head[3])
+        if len(sizes) < 4 * head[3]:
+            raise DamagedFileError(f"{self._subject}: the file ends inside its header.")
+        return np.dtype(_TYPES[head[2]]), struct.unpack(f">{head[3]}I", sizes)
+
+
+def _read_up_to(file: BinaryIO, size: int, step: int = 2**22) -> bytearray:
+    """As many bytes as there are: a header that lies about its size costs no memory."""
+    data = bytearray()
+    while len(data) < size and (piece := file.read(min(step, size - len(data)))):
+        data += piece
+    return data

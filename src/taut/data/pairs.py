@@ -1,0 +1,78 @@
+"""`check_pair`: two samples are compared only if their columns mean the same."""
+
+from typing import NamedTuple
+
+from taut.data.columns import list_some
+from taut.data.stream import TableStream
+from taut.data.table import Table
+from taut.errors import DataError
+
+__all__ = ["Pair", "check_pair"]
+
+
+class Pair(NamedTuple):
+    """Two samples with the same columns in the same order.
+
+    Attributes:
+        first: the first sample, as it came.
+        second: the second, with its columns in the order of the first.
+        notes: sentences about what was done or could not be checked; often none.
+    """
+
+    first: Table | TableStream
+    second: Table | TableStream
+    notes: tuple[str, ...]
+
+
+def check_pair(first: Table | TableStream, second: Table | TableStream) -> Pair:
+    """The two samples with the same columns in the same order, or an error that says what differs.
+
+    Names decide where both have names: the same names in another order are put in the order of
+    the first, and a note says so. Where only one has names, positions decide, and a note says so.
+    Images must have the same shape, axes of length one aside.
+
+    Example:
+        >>> import numpy as np
+        >>> a = Table(np.array([[1.0, 2.0], [3.0, 4.0]]), ("x", "y"), None, "a.csv")
+        >>> b = Table(np.array([[5.0, 6.0], [7.0, 8.0]]), ("y", "x"), None, "b.csv")
+        >>> pair = check_pair(a, b)
+        >>> pair.second.values.tolist(), pair.notes
+        ([[6.0, 5.0], [8.0, 7.0]], ('columns of b.csv were put in the order of a.csv',))
+    """
+    notes: list[str] = []
+    names = f"{first.source} and {second.source}"
+    if first.columns and second.columns:
+        if set(first.columns) != set(second.columns):
+            raise DataError(_difference(first, second))
+        if first.columns != second.columns:
+            second = second.select(first.columns)
+            notes.append(f"columns of {second.source} were put in the order of {first.source}")
+    if first.dim != second.dim:
+        raise DataError(
+            f"check_pair: {names} must have equally many columns; got {first.dim} and {second.dim}."
+        )
+    if bool(first.columns) != bool(second.columns):
+        bare = second if first.columns else first
+        notes.append(f"{bare.source} has no names of columns: they were matched by position")
+    if first.image_shape and second.image_shape:
+        shapes = [tuple(n for n in s.image_shape or () if n != 1) for s in (first, second)]
+        if shapes[0] != shapes[1]:
+            raise DataError(
+                f"check_pair: {names} must hold images of one shape; got {first.image_shape} and "
+                f"{second.image_shape}."
+            )
+    return Pair(first, second, tuple(notes))
+
+
+def _difference(first: Table | TableStream, second: Table | TableStream) -> str:
+    only_first = [name for name in first.columns if name not in second.columns]
+    only_second = [name for name in second.columns if name not in first.columns]
+    parts = []
+    if only_first:
+        parts.append(f"{second.source} lacks {list_some(only_first)}")
+    if only_second:
+        parts.append(f"{second.source} has also {list_some(only_second)}")
+    return (
+        f"check_pair: {first.source} and {second.source} must have the same columns; "
+        f"{'; '.join(parts)}. Use columns=[...] to select those they share."
+    )

@@ -1,0 +1,113 @@
+"""Parquet files, some rows at a time."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taut.data.columns import ColumnChoice, check_names, choose
+from taut.data.extras import require
+from taut.data.numbers import float_type, refuse_text, to_floats
+from taut.data.source import Block, subject_of
+from taut.errors import DamagedFileError, DataError
+
+__all__ = ["ParquetSource"]
+
+# pandas stores the labels of rows as a column of such a name.
+_INDEX = re.compile(r"__index_level_\d+__")
+
+
+class ParquetSource:
+    """A table in a parquet file; the labels of rows that pandas adds to it are left out."""
+
+    image_shape = None
+
+    def __init__(self, path: Path, columns: ColumnChoice = None):
+        self._path = path
+        self._subject = subject_of(path)
+        self._arrow = require("pyarrow", "a parquet file")
+        self._parquet = require("pyarrow.parquet", "a parquet file")
+        with self._open() as file:
+            self.rows = int(file.metadata.num_rows)
+            schema = file.schema_arrow
+        positions = [i for i, name in enumerate(schema.names) if not _INDEX.fullmatch(name)]
+        names = [schema.names[i] for i in positions]
+        if not names or not self.rows:
+            raise DataError(
+                f"{self._subject}: a table must have rows and columns; "
+                f"got {self.rows} rows, {len(names)} columns."
+            )
+        chosen = choose(self._subject, names, len(names), columns)
+        self.columns = tuple(names[i] for i in chosen)
+        check_names(self._subject, self.columns)
+        self.dim = len(chosen)
+        self._dtype = self._check_types([schema.field(positions[i]) for i in chosen])
+
+    def blocks(self, batch_rows: int) -> Iterator[Block]:
+        """See `Source`."""
+        with self._open() as file:
+            batches = file.iter_batches(batch_rows, columns=list(self.columns), use_threads=False)
+            while (batch := self._next(batches)) is not None:
+                values = np.empty((batch.num_rows, self.dim), self._dtype)
+                for i, name in enumerate(self.columns):
+                    values[:, i] = self._convert(name, batch.column(name))
+                yield Block(values)
+
+    def count(self) -> int:
+        """See `Source`."""
+        return self.rows
+
+    def _open(self) -> Any:
+        try:
+            return self._parquet.ParquetFile(self._path)
+        except (self._arrow.ArrowException, OSError) as error:
+            raise self._damaged(error) from error
+
+    def _next(self, batches: Iterator[Any]) -> Any:
+        try:
+            return next(batches, None)
+        except (self._arrow.ArrowException, OSError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> DamagedFileError:
+        reason = str(error).partition("\n")[0]
+        return DamagedFileError(
+            f"{self._subject}: the file is cut short, altered or not parquet ({reason}). "
+            "Write or fetch it again."
+        )
+
+    def _check_types(self, fields: list[Any]) -> np.dtype:
+        types = self._arrow.types
+        text, widths = [], []
+        for field in fields:
+            kind = field.type
+            if types.is_temporal(kind):
+                raise DataError(
+                    f"{self._subject}: every column must hold numbers; column {field.name!r} holds "
+                    f"dates or times ({kind}). Drop it or encode it as numbers, such as days since "
+                    "the first; columns=[...] selects."
+                )
+            if types.is_decimal(kind):
+                widths.append(np.dtype(np.float64))
+            elif types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+                widths.append(float_type(np.dtype(kind.to_pandas_dtype())))
+            else:
+                text.append((repr(field.name), str(kind)))
+        if text:
+            refuse_text(self._subject, [name for name, _ in text], [kind for _, kind in text])
+        return np.result_type(*widths)
+
+    def _convert(self, name: str, column: Any) -> np.ndarray:
+        if self._arrow.types.is_decimal(column.type):
+            column = column.cast(self._arrow.float64())
+        subject = f"{self._subject}: column {name!r}"
+        if column.null_count:
+            # Zeros stand in while whole numbers are checked; then what is missing is NaN.
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            full = column.fill_null(self._arrow.scalar(0).cast(column.type))
+            values = to_floats(subject, full.to_numpy(zero_copy_only=False))
+            values[missing] = np.nan
+            return values
+        return to_floats(subject, column.to_numpy(zero_copy_only=False))
