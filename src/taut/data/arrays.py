@@ -61,7 +61,8 @@ def open_npy(path: Path, columns: ColumnChoice = None) -> ArraySource:
     with open(path, "rb") as file:
         _check_head(subject, file.read(16384))
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        with np.errstate(over="ignore"):  # a forged shape may have no size
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
     except _BAD as error:
         raise _damaged(subject, error) from error
     return ArraySource(subject, array, columns)
@@ -86,7 +87,8 @@ def open_npz(path: Path, key: str | None = None, columns: ColumnChoice = None) -
         raise _damaged(subject, error) from error
     _check_head(subject, data[:16384])
     try:
-        array = np.load(io.BytesIO(data), allow_pickle=False)
+        with np.errstate(over="ignore"):
+            array = np.load(io.BytesIO(data), allow_pickle=False)
     except _BAD as error:
         raise _damaged(subject, error) from error
     return ArraySource(subject, array, columns)

@@ -79,7 +79,12 @@ def _position(subject: str, names: Sequence[str], dim: int, column: str | int) -
             raise ArgumentError(
                 f"{subject}: `columns` must be among {list_some(names, 20)}; got {column!r}."
             )
-        return list(names).index(column)
+        if names.count(column) > 1:
+            raise ArgumentError(
+                f"{subject}: `columns` must say which column is meant; {column!r} is the name of "
+                f"{names.count(column)}. Use positions from 0 to {dim - 1}."
+            )
+        return names.index(column)
     try:
         position = operator.index(column)
     except TypeError:
@@ -104,5 +109,5 @@ def check_names(subject: str, names: Sequence[str]) -> None:
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(
             f"{subject}: columns must have different names; got {list_some(twice)} more than once. "
-            "Rename them, or choose by position with columns=[...]."
+            "Rename them, or choose one of each by position with columns=[...]."
         )

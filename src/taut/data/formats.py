@@ -39,6 +39,7 @@ _CALLED = {
     "idx": "an idx file",
     "image": "one image",
 }
+_SHEETS = (".xlsx", ".xls", ".ods")
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib")
 
 
@@ -55,6 +56,8 @@ def open_source(path: PathLike, columns: ColumnChoice = None) -> Source:
     if place.is_dir():
         return FolderSource(place, columns)
     _check_there(place)
+    if place.suffix.lower() in _PICKLES + _SHEETS:  # some are zip archives, as .npz is
+        raise _unknown(place)
     said, found = _ending_of(place), _look(place)
     if said and found and said != found:
         raise DamagedFileError(
@@ -127,7 +130,7 @@ def _unknown(path: Path) -> DataError:
         remedy = (
             "Files of that kind can run code when they are read. Save the array with numpy.save."
         )
-    elif ending in (".xlsx", ".xls", ".ods"):
+    elif ending in _SHEETS:
         remedy = "Export the sheet as .csv."
     return DataError(
         f"{subject_of(path)}: the format must be .csv, .tsv, .parquet, .npy, .npz, idx (as MNIST, "

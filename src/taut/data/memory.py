@@ -162,7 +162,7 @@ def _inputs_of(item: Any, name: str) -> Any:
                 f"{name}: a batch must be one array; got {len(item)} of them, as loaders with "
                 "labels give. Use (batch[0] for batch in data)."
             )
-        (item,) = item
+        return next(iter(item))
     return item
 
 
@@ -173,7 +173,7 @@ def _from_rows(rows: list[Any], name: str) -> np.ndarray:
         if cells.dtype.kind not in "biufc":
             cells = np.asarray(rows, dtype=object)
     except ValueError as error:
-        lengths = [len(row) if isinstance(row, Sized) else 0 for row in rows]
+        lengths = [len(row) if isinstance(row, Sized) else 1 for row in rows]
         odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
         if odd is None:
             raise DataError(f"{name}: rows must be lists of numbers; got: {error}.") from error
@@ -196,7 +196,7 @@ def _from_cells(cells: np.ndarray, name: str, columns: tuple[str, ...] = ()) -> 
             first.setdefault(i % width, i)
         where = sorted(first)
         examples = [cells.flat[first[column]] for column in where]
-        refuse_text(name, [label(columns, column) for column in where], examples)
+        refuse_text(name, [label(columns, i) for i in where], examples, selection="")
     return np.array(flat, dtype=np.float64).reshape(cells.shape)
 
 

@@ -129,7 +129,11 @@ def check_rows(subject: str, count: int) -> None:
 
 
 def refuse_text(
-    subject: str, columns: Sequence[str], cells: Iterable[object], where: str = ""
+    subject: str,
+    columns: Sequence[str],
+    cells: Iterable[object],
+    where: str = "",
+    selection: str = "; columns=[...] selects",
 ) -> NoReturn:
     """Raises for columns that hold something other than numbers.
 
@@ -138,25 +142,29 @@ def refuse_text(
         columns: what those columns are called, as `label` gives it.
         cells: one offending cell of each.
         where: the place of the first, such as `" on line 3"`.
+        selection: how the caller can leave columns out, where it can.
     """
-    example = str(next(iter(cells))).strip()
-    shown = repr(example if len(example) <= 40 else example[:40] + "...")
-    plural = len(columns) > 1
+    examples = [str(cell).strip() for cell in cells]
+    kinds = {_kind_of(example) for example in examples}
+    kind = kinds.pop() if len(kinds) == 1 else "text"
+    many = len(columns) > 1
+    it = "them" if many else "it"
+    remedy = {
+        "dates": f"Drop {it} or encode {it} as numbers, such as days since the first{selection}.",
+        "decimal commas": "Write decimals with a point.",
+        "several numbers in a cell": "Separate columns by comma, semicolon or tab.",
+    }.get(kind, f"Drop {it} or encode {it} as numbers{selection}.")
     some = ", ".join(columns[:8]) + (f" and {len(columns) - 8} more" if len(columns) > 8 else "")
-    kind, remedy = "text", "Drop {} or encode {} as numbers; columns=[...] selects."
-    if _DATE.fullmatch(example):
-        kind, remedy = (
-            "dates",
-            (
-                "Drop {} or encode {} as numbers, such as days since the first; columns=[...] selects."
-            ),
-        )
-    elif _DECIMAL_COMMA.fullmatch(example):
-        kind, remedy = "decimal commas", "Write decimals with a point."
-    elif _SPACED.fullmatch(example):
-        kind, remedy = "several numbers in a cell", "Separate columns by comma, semicolon or tab."
-    it = "them" if plural else "it"
+    first = examples[0] if len(examples[0]) <= 40 else examples[0][:40] + "..."
     raise DataError(
-        f"{subject}: every column must hold numbers; column{'s' if plural else ''} {some} "
-        f"hold{'' if plural else 's'} {kind}, such as {shown}{where}. {remedy.format(it, it)}"
+        f"{subject}: every column must hold numbers; {'columns' if many else 'column'} {some} "
+        f"{'hold' if many else 'holds'} {kind}, such as {first!r}{where}. {remedy}"
     )
+
+
+def _kind_of(example: str) -> str:
+    if _DATE.fullmatch(example):
+        return "dates"
+    if _DECIMAL_COMMA.fullmatch(example):
+        return "decimal commas"
+    return "several numbers in a cell" if _SPACED.fullmatch(example) else "text"

@@ -1,6 +1,5 @@
 """Parquet files, some rows at a time."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,15 @@ import numpy as np
 
 from taut.data.columns import ColumnChoice, check_names, choose
 from taut.data.extras import require
-from taut.data.numbers import float_type, refuse_text, to_floats
+from taut.data.numbers import float_type, to_floats
 from taut.data.source import Block, subject_of
 from taut.errors import DamagedFileError, DataError
 
 __all__ = ["ParquetSource"]
 
-# pandas stores the labels of rows as a column of such a name.
-_INDEX = re.compile(r"__index_level_\d+__")
-
 
 class ParquetSource:
-    """A table in a parquet file; the labels of rows that pandas adds to it are left out."""
+    """A table in a parquet file; an index that pandas stored with it is left out."""
 
     image_shape = None
 
@@ -32,7 +28,8 @@ class ParquetSource:
         with self._open() as file:
             self.rows = int(file.metadata.num_rows)
             schema = file.schema_arrow
-        positions = [i for i, name in enumerate(schema.names) if not _INDEX.fullmatch(name)]
+        index = self._find_index(schema)
+        positions = [i for i, name in enumerate(schema.names) if name not in index]
         names = [schema.names[i] for i in positions]
         if not names or not self.rows:
             raise DataError(
@@ -61,7 +58,7 @@ class ParquetSource:
 
     def _open(self) -> Any:
         try:
-            return self._parquet.ParquetFile(self._path)
+            return self._parquet.ParquetFile(self._path, page_checksum_verification=True)
         except (self._arrow.ArrowException, OSError) as error:
             raise self._damaged(error) from error
 
@@ -77,6 +74,13 @@ class ParquetSource:
             f"{self._subject}: the file is cut short, altered or not parquet ({reason}). "
             "Write or fetch it again."
         )
+
+    def _find_index(self, schema: Any) -> set[str]:
+        try:
+            stored = (schema.pandas_metadata or {}).get("index_columns", [])
+        except ValueError as error:
+            raise self._damaged(error) from error
+        return {name for name in stored if isinstance(name, str)}
 
     def _check_types(self, fields: list[Any]) -> np.dtype:
         types = self._arrow.types
@@ -94,9 +98,13 @@ class ParquetSource:
             elif types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
                 widths.append(float_type(np.dtype(kind.to_pandas_dtype())))
             else:
-                text.append((repr(field.name), str(kind)))
+                text.append(f"{field.name!r} of type {kind}")
         if text:
-            refuse_text(self._subject, [name for name, _ in text], [kind for _, kind in text])
+            raise DataError(
+                f"{self._subject}: every column must hold numbers; got {', '.join(text[:8])}"
+                f"{' and others' if len(text) > 8 else ''}. Drop text or encode it as numbers; "
+                "columns=[...] selects."
+            )
         return np.result_type(*widths)
 
     def _convert(self, name: str, column: Any) -> np.ndarray:

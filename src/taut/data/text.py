@@ -33,7 +33,7 @@ class TextSource:
     def __init__(self, path: Path, columns: ColumnChoice = None):
         self._path = path
         self._subject = subject_of(path)
-        with self._open() as file:
+        with reading(path), self._open() as file:
             opening = [line for line in islice(file, 100) if line.strip()][:2]
         if not opening:
             raise DataError(f"{self._subject}: a table must have rows; the file is empty.")
