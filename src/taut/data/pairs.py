@@ -1,6 +1,6 @@
 """`check_pair`: two samples are compared only if their columns mean the same."""
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from taut.data.columns import list_some
 from taut.data.stream import TableStream
@@ -10,7 +10,11 @@ from taut.errors import DataError
 __all__ = ["Pair", "check_pair"]
 
 
-class Pair(NamedTuple):
+First = TypeVar("First", Table, TableStream)
+Second = TypeVar("Second", Table, TableStream)
+
+
+class Pair(NamedTuple, Generic[First, Second]):
     """Two samples with the same columns in the same order.
 
     Attributes:
@@ -19,12 +23,12 @@ class Pair(NamedTuple):
         notes: sentences about what was done or could not be checked; often none.
     """
 
-    first: Table | TableStream
-    second: Table | TableStream
+    first: First
+    second: Second
     notes: tuple[str, ...]
 
 
-def check_pair(first: Table | TableStream, second: Table | TableStream) -> Pair:
+def check_pair(first: First, second: Second) -> Pair[First, Second]:
     """The two samples with the same columns in the same order, or an error that says what differs.
 
     Names decide where both have names: the same names in another order are put in the order of

@@ -101,7 +101,7 @@ class TextSource:
         # Python reads 1_000 as a number; a table means an identifier.
         if any("_" in cell for row in cells for cell in row):
             values = self._convert_slowly(cells, lines)
-        for row, column in np.argwhere(np.abs(values) > LARGEST_WHOLE):
+        for row, column in np.argwhere(np.abs(values) >= LARGEST_WHOLE):
             if _WHOLE.fullmatch(cell := cells[row][column]):
                 place = f" on line {lines[row]}, column {label(self.columns, int(column))}"
                 check_whole(self._subject, int(cell), place)
