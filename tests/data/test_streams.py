@@ -104,6 +104,11 @@ def test_missing_values_are_found_where_they_are(tmp_path):
         assert where in str(caught.value)
 
 
+def test_rows_are_counted_where_only_some_columns_are_numbers(tmp_path):
+    pq.write_table(pa.table({"a": [1, 2, 3], "note": ["x", "y", "z"]}), tmp_path / "t.parquet")
+    assert count_rows(tmp_path / "t.parquet", columns=["a"]) == 3
+
+
 def test_one_row_is_no_sample(tmp_path):
     write(tmp_path / "t.csv", np.zeros((1, DIM)))
     with pytest.raises(DataError, match="at least two rows; got one."):

@@ -96,6 +96,9 @@ def stream_table(
     return iter(TableStream(path, columns=columns, batch_rows=batch_rows))
 
 
-def count_rows(path: PathLike) -> int:
-    """How many rows a file has: from its header where there is one, else by reading it once."""
-    return open_source(path).count()
+def count_rows(path: PathLike, *, columns: ColumnChoice = None) -> int:
+    """How many rows a file has: from its header where there is one, else by reading it once.
+
+    `columns` chooses as in `read_table`, for files that can only be read in part.
+    """
+    return open_source(path, columns).count()
