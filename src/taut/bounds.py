@@ -65,6 +65,7 @@ class Bound:
         method: what proves it, in a few words.
         confidence: 1.0 for a theorem; below 1 for a statement about samples.
         layers: where the value comes from, part by part; empty for a single operator.
+        output_norm: of maps between spaces with different norms, that of the output.
 
     Example:
         >>> from taut.norms import L2
@@ -78,6 +79,7 @@ class Bound:
     method: str = ""
     confidence: float = 1.0
     layers: LayerTable = field(default_factory=LayerTable, repr=False)
+    output_norm: Norm | None = None
 
     def __post_init__(self) -> None:
         check_choice("Bound", "side", self.side, ("upper", "lower"))
@@ -92,7 +94,8 @@ class Bound:
         sign = "<=" if self.side == "upper" else ">="
         parts = [f"{sign} {_round_outward(self.value, self.side)}"]
         if self.norm is not None:
-            parts.append(str(self.norm))
+            mixed = self.output_norm not in (None, self.norm)
+            parts.append(f"{self.norm} to {self.output_norm}" if mixed else str(self.norm))
         parts.append("proven" if self.confidence == 1 else f"at {100 * self.confidence:g} %")
         return f"Bound({', '.join(parts)})"
 

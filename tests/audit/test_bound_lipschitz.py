@@ -1,6 +1,7 @@
 """bound_lipschitz is never below the truth, and refuses by name what it cannot prove."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 import taut
 from taut.audit import Constants, bound_lipschitz, rule
 from taut.audit.rules import _SLOPES
-from taut.errors import ArgumentError, NoRuleError
+from taut.errors import ArgumentError, NonFiniteError, NoRuleError
 from taut.norms import L1, L2, LINF, as_norm
 
 NORMS = ("l1", "l2", "linf")
@@ -159,6 +160,7 @@ ACTIVATIONS = (
 @pytest.mark.parametrize("kind", [kind for kind in _SLOPES if kind is not nn.RReLU])
 def test_the_slopes_of_activations_are_attained_and_not_passed(kind):
     module = kind(1.3) if kind in (nn.LeakyReLU, nn.ELU, nn.CELU) else kind()
+    module = nn.Softplus(threshold=40) if kind is nn.Softplus else module
     x = torch.linspace(-12, 12, 400_001, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(module.double()(x).sum(), x)
     bound = bound_lipschitz(module, input_shape=(3,)).value
@@ -225,8 +227,18 @@ REFUSED = {
     "unknown function": (behind(Swish()), r"`exp` in `1` \(Swish\)"),
     "layer norm": (behind(nn.LayerNorm(3)), "LayerNorm has no rule"),
     "attention": (lambda: nn.MultiheadAttention(4, 1), "MultiheadAttention has no rule"),
-    "dropout": (behind(nn.Dropout()), r"Call model.eval\(\) first"),
-    "batch norm": (behind(nn.BatchNorm1d(3)), "training mode"),
+    "batch size": (around(lambda m, x: m.f(x) / x.shape[0]), "size of the batch"),
+    "type of x": (
+        around(lambda m, x: 5 * m.f(x) if isinstance(x, torch.Tensor) else m.f(x)),
+        "branches on",
+    ),
+    "chance": (around(lambda m, x: m.f(x) * torch.rand(3)), "at random"),
+    "pairs of samples": (around(lambda m, x: m.f(x)[:, :1] - x.sum(1)), "the batch"),
+    "whole numbers": (around(lambda m, x: m.f(x).to(torch.int64).float()), "whole numbers"),
+    "out": (around(lambda m, x: torch.mul(m.f(x), 5, out=torch.empty(0))), "`out=`"),
+    "complex": (around(lambda m, x: m.f(x) * 1j), "complex64"),
+    "softplus jumps": (behind(nn.Softplus()), "Softplus"),
+    "no slope": (behind(nn.LeakyReLU(float("nan"))), "LeakyReLU"),
     "a product": (around(lambda m, x: x * m.f(x)), "product of two"),
     "a quotient": (around(lambda m, x: x / m.f(x)), "division by"),
     "mixed samples": (around(lambda m, x: m.f(x) - m.f(x).mean(0)), MIXES),
@@ -257,6 +269,93 @@ def test_an_alias_changed_in_place_is_not_overlooked():
         bound_lipschitz(Forward(forward, f=nn.Linear(3, 3), relu=nn.ReLU(inplace=True)))
     lone = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
     assert bound_lipschitz(lone).value > 0
+
+
+@pytest.mark.parametrize("kind", [nn.Identity, nn.Dropout, nn.Flatten])
+def test_a_view_is_not_taken_for_a_tensor_of_its_own(kind):
+    def forward(m, x):
+        y = m.f(x)
+        m.steep(m.view(y))
+        return y
+
+    layers = {"f": nn.Linear(3, 3), "view": kind(), "steep": nn.LeakyReLU(10, inplace=True)}
+    with pytest.raises(NoRuleError, match="in place"):
+        bound_lipschitz(Forward(forward, **layers))
+
+
+def test_defaults_of_arguments_take_their_own_branch():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = taut.nn.mlp([3, 3])
+
+        def forward(self, x, mask=None):
+            return 5 * self.f(x) if mask is None else x
+
+    assert 4.99 < bound_lipschitz(Masked()).value <= 5
+
+
+def test_the_model_is_audited_as_evaluation_runs_it():
+    model = Forward(lambda m, x: m.f(x) if m.training else 5 * m.f(x), f=taut.nn.mlp([3, 3]))
+    assert 4.99 < bound_lipschitz(model.train()).value <= 5
+    assert model.training
+
+
+def test_the_audit_does_not_run_into_the_model_s_own_state():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = nn.Linear(3, 3)
+            self.calls = nn.Buffer(torch.ones(1))
+
+        def forward(self, x):
+            self.calls.mul_(2)
+            return self.f(x)
+
+    model: Any = Counting()
+    bound_lipschitz(model)
+    assert model.calls.item() == 1
+
+
+@pytest.mark.parametrize("function", [torch.add, torch.sub])
+def test_alpha_counts_whatever_the_first_operand_is(function):
+    model = Forward(lambda m, x: function(torch.tensor(1.0, dtype=x.dtype), x, alpha=5))
+    assert bound_lipschitz(model, input_shape=(3,)).value == 5
+    both = Forward(lambda m, x: function(x, other=x, alpha=2))
+    assert bound_lipschitz(both, input_shape=(3,)).value == 3
+
+
+def test_constrained_layers_check_the_shape_too():
+    with pytest.raises(ArgumentError, match="wants 100 features instead of 1"):
+        bound_lipschitz(taut.nn.mlp([100, 100]), "linf", (1,))
+
+
+def test_a_replaced_forward_is_refused():
+    layer = nn.Linear(3, 3)
+    layer.forward = lambda input: 100 * input
+    with pytest.raises(NoRuleError, match="replaced on the instance"):
+        bound_lipschitz(nn.Sequential(layer))
+
+
+def test_weights_that_are_not_finite_are_refused():
+    layer = nn.Linear(3, 3)
+    layer.bias.data[0] = float("nan")
+    with pytest.raises(NonFiniteError, match="`bias` of `0`"):
+        bound_lipschitz(nn.Sequential(layer))
+
+
+def test_global_hooks_are_refused():
+    handle = nn.modules.module.register_module_forward_hook(lambda m, args, output: None)
+    try:
+        with pytest.raises(NoRuleError, match="global forward hooks"):
+            bound_lipschitz(nn.Linear(3, 3))
+    finally:
+        handle.remove()
+
+
+def test_a_forward_of_one_s_own_needs_a_shape_to_be_compared_on():
+    with pytest.raises(NoRuleError, match="has a forward of its own"):
+        bound_lipschitz(Forward(lambda m, x: x.abs()))
 
 
 def test_hooks_are_refused():

@@ -39,8 +39,8 @@ def snapshot(model):
             },
             {k: id(v) for k, v in module._modules.items()},
             [
-                (id(memory._source), id(memory._value))
-                for memory in (getattr(module, "_memory", None),)
+                id(memory._kept)
+                for memory in (getattr(module, "_memory", None), getattr(module, "_written", None))
                 if memory
             ],
             {k: v.detach().clone().numpy().tobytes() for k, v in module.state_dict().items()},

@@ -217,7 +217,7 @@ def test_householder_keeps_lengths_at_any_angle():
         ),
         (lambda: taut.nn.MaxMin(), 7, "channels=7. Use an even number of channels."),
         (lambda: taut.nn.Maxout(2), 7, "Maxout: `group_size` must divide the channel count"),
-        (lambda: taut.nn.Householder(4), 7, "Householder: .*Use an even number of channels."),
+        (lambda: taut.nn.Householder(4), 7, "Householder: .* the channels it was made for; got 7"),
         (lambda: taut.nn.GroupSort(0), 4, "`group_size` must be a whole number >= 1; got"),
         (lambda: taut.nn.GroupSort(2.0), 4, "`group_size` must be a whole number >= 1; got"),  # type: ignore
         (lambda: taut.nn.Maxout(-1), 4, "Maxout: `group_size` must be a whole number >= 1"),

@@ -130,7 +130,7 @@ def test_errors_teach(arguments, text):
             lambda: taut.nn.ParsevalLinear(2, 2, beta=0.0),
             r"`beta` must lie in \(0, 0.5\]; got beta",
         ),
-        (lambda: taut.nn.MixedLinear(2, 2, p="l3"), "MixedLinear: `norm` must be 'l1', 'l2' or"),
+        (lambda: taut.nn.MixedLinear(2, 2, p="l3"), "MixedLinear: `p` must be 'l1', 'l2' or"),
     ],
 )
 def test_layers_teach(build, text):

@@ -8,6 +8,7 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from taut import functional as taut_functional
-from taut.audit.constants import Constants, Value
+from taut.audit.constants import Constants, Value, product_up, root_up
 from taut.audit.rules import linear_constants, refuse_batch_dim, slope_of
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
@@ -61,16 +62,24 @@ def _spread(x: Any, step: Step) -> Constants:
     return x.constants.repeated(math.prod(step.shape) // max(1, math.prod(x.shape)))
 
 
+def _operands(step: Step) -> tuple[Any, Any]:
+    if len(step.args) > 2:
+        raise NoRuleError("more than two operands are not followed.")
+    return step.argument(0, "input"), step.argument(1, "other")
+
+
 def _add(step: Step) -> Constants:
-    a, b = step.args[:2]
-    if _is_number(a) or _is_number(b):
-        return (a if isinstance(a, Value) else b).constants
-    alpha = step.kwargs.get("alpha", 1)
-    return Constants.added([_spread(a, step), _spread(b, step).scaled(abs(alpha))])
+    a, b = _operands(step)
+    alpha = _largest(step.kwargs.get("alpha", 1))
+    if _is_number(b):
+        return a.constants
+    if _is_number(a):
+        return b.constants.scaled(alpha)
+    return Constants.added([_spread(a, step), _spread(b, step).scaled(alpha)])
 
 
 def _multiply(step: Step) -> Constants:
-    a, b = step.args[:2]
+    a, b = _operands(step)
     if isinstance(a, Value) and isinstance(b, Value):
         raise NoRuleError(
             "the product of two tensors that both follow the input has no global constant."
@@ -81,7 +90,7 @@ def _multiply(step: Step) -> Constants:
 
 
 def _divide(step: Step) -> Constants:
-    a, b = step.args[:2]
+    a, b = _operands(step)
     if isinstance(b, Value):
         raise NoRuleError("division by a tensor that follows the input has no global constant.")
     if step.kwargs.get("rounding_mode") is not None:
@@ -92,15 +101,15 @@ def _divide(step: Step) -> Constants:
 
 
 def _largest(x: Any) -> float:
-    if isinstance(x, Tensor):
-        return float(exact_double("factor", x).abs().amax()) if x.numel() else 0.0
-    if not math.isfinite(x):
-        raise NoRuleError(f"a factor of {x} has no constant.")
+    if isinstance(x, Tensor) and not x.is_complex():
+        return float(exact_double("factor", x.double()).abs().amax()) if x.numel() else 0.0
+    if not isinstance(x, Real) or not math.isfinite(x):
+        raise NoRuleError(f"a factor of {x!r} has no constant.")
     return abs(float(x))
 
 
 def _matmul(step: Step) -> Constants:
-    a, b = step.args[:2]
+    a, b = _operands(step)
     if isinstance(a, Value) and isinstance(b, Tensor) and b.dim() == 2:
         return linear_constants(b.detach().mT, a.constants)
     raise NoRuleError("of matrix products only `x @ weight` with a fixed matrix is followed.")
@@ -167,8 +176,11 @@ def _reduce(mean: bool) -> FunctionRule:
         if x.shape is None or step.shape is None:
             raise NoRuleError("how many entries are summed is not known. Give `input_shape`.")
         count = math.prod(x.shape) // max(1, math.prod(step.shape))
-        root = math.nextafter(math.sqrt(count), math.inf)
-        summed = Constants(constants.l1, constants.l2 * root * (1 + 2**-50), constants.linf * count)
+        summed = Constants(
+            constants.l1,
+            product_up(constants.l2, root_up(count)),
+            product_up(constants.linf, count),
+        )
         return summed.scaled(math.nextafter(1 / count, 1)) if mean else summed
 
     return bound
@@ -178,7 +190,7 @@ def _slope(module: Callable[[Step], nn.Module]) -> FunctionRule:
     """An activation that works entry by entry, as the module of the same name has it."""
 
     def bound(step: Step) -> Constants:
-        if step.kwargs.get("inplace"):
+        if step.kwargs.get("inplace") or True in step.args[1:]:
             raise NoRuleError("work in place may change tensors that are used elsewhere.")
         return step.args[0].constants.scaled(slope_of(module(step)))
 
@@ -261,7 +273,9 @@ FUNCTIONS: dict[Any, FunctionRule] = {
     F.silu: _plain(nn.SiLU),
     F.mish: _plain(nn.Mish),
     F.gelu: _slope(lambda step: nn.GELU(step.kwargs.get("approximate", "none"))),
-    F.softplus: _slope(lambda step: nn.Softplus(step.argument(1, "beta", 1.0))),
+    F.softplus: _slope(
+        lambda step: nn.Softplus(step.argument(1, "beta", 1.0), step.argument(2, "threshold", 20.0))
+    ),
     F.softsign: _plain(nn.Softsign),
     F.logsigmoid: _plain(nn.LogSigmoid),
     F.hardswish: _plain(nn.Hardswish),
@@ -298,7 +312,7 @@ METHODS: dict[str, FunctionRule] = {
     "clone": _same,
     "float": _same,
     "double": _same,
-    "to": _same,
+    "to": _rearranged,
     "squeeze": _along(1, default=None),
     "unsqueeze": _along(1),
     "amax": _along(1, default=None),

@@ -1,5 +1,7 @@
 """From a module to a proven constant: trace its forward, then carry constants along the graph."""
 
+import copy
+import inspect
 import math
 import operator
 from collections.abc import Sequence
@@ -15,14 +17,14 @@ from taut.audit.constants import Constants, Value
 from taut.audit.functions import FUNCTIONS, METHODS, Step
 from taut.audit.rules import find_rule
 from taut.bounds import Bound, LayerBound, LayerTable
-from taut.errors import ArgumentError, NoRuleError, TautError
+from taut.errors import ArgumentError, NonFiniteError, NoRuleError, TautError
 from taut.nn import ConstrainedLinear
 from taut.norms import Norm, NormLike, as_norm
 
 __all__ = ["Audit", "Tracer", "audit", "bound_lipschitz"]
 
 _SUBJECT = "bound_lipschitz"
-# Large enough not to be taken for another dimension, and prime.
+# What depends on the number of samples shows when it is counted twice.
 _BATCHES = (11, 13)
 
 
@@ -45,9 +47,10 @@ def bound_lipschitz(
     Args:
         model: maps a batch of inputs to a batch of outputs, one tensor each.
         norm: the norm `p` of the input: "l1", "l2" or "linf".
-        input_shape: the shape of one input, without the batch. Found by itself when the first
-            layer is dense; needed where shapes decide (convolutions over known sizes are tighter,
-            sums of tensors must not broadcast unseen).
+        input_shape: the shape of one input, without the batch. When the first layer is dense, one
+            vector of its size is assumed; otherwise needed where shapes decide (convolutions over
+            known sizes are tighter, sums of tensors must not broadcast unseen) and for forwards
+            of your own, which are run to see that the traced graph does the same.
         output_norm: the norm `q` of the output, by default `p`. For one output all are the same.
 
     Returns:
@@ -70,7 +73,8 @@ def bound_lipschitz(
             f"{_SUBJECT}: no constant from {p} to {q} is known, though every layer has a rule. "
             "Give `input_shape`, or ask for another pair of norms."
         )
-    return Bound(value, p, method="composition of proven layers", layers=found.table(p))
+    method = "composition of proven layers"
+    return Bound(value, p, method=method, layers=found.table(p), output_norm=q)
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,10 @@ class Audit:
     output: Value
     visits: tuple[Visit, ...]
 
+    def signature(self) -> tuple[Any, ...]:
+        """What must not depend on the batch."""
+        return self.output, tuple((visit.name, visit.outgoing) for visit in self.visits)
+
     def table(self, norm: Norm) -> LayerTable:
         """What each step multiplies the constant by, in `norm`."""
         rows = []
@@ -106,18 +114,90 @@ class Audit:
 
 
 def audit(model: nn.Module, norm: Norm, input_shape: Sequence[int] | None = None) -> Audit:
-    """Traces `model` and carries the constants of its input through every step."""
-    for name, module in model.named_modules():
-        if module._forward_hooks or module._forward_pre_hooks:
-            raise NoRuleError(
-                f"{_SUBJECT}: `{name or 'model'}` ({type(module).__name__}) has forward hooks, "
-                "which may change what it computes. Remove them first."
-            )
+    """Traces an evaluation copy of `model` and carries the constants of its input through it."""
+    _check_modules(model)
     if Tracer().is_leaf_module(model, ""):  # a bare layer is a network too
         model = nn.Sequential(model)
+    model = copy.deepcopy(model).eval()
     graph = _trace(model)
-    shape = None if input_shape is None else tuple(input_shape)
-    return _Walk(model, graph, norm, shape or _first_shape(graph, model)).run()
+    shape = _first_shape(graph, model) if input_shape is None else tuple(input_shape)
+    if shape is None:
+        _refuse_unseen_forwards(model)
+    known: dict[Any, Any] = {}
+    walks = [_Walk(model, graph, norm, shape, batch, known).run() for batch in _BATCHES]
+    if len({walk.signature() for walk in walks}) > 1:
+        raise NoRuleError(
+            f"{_SUBJECT}: what the model computes changes with the size of the batch, or from call "
+            "to call. Samples must pass through a network on their own, and without chance."
+        )
+    if shape is not None:
+        _compare(model, graph, shape)
+    return walks[0]
+
+
+def _check_modules(model: nn.Module) -> None:
+    """Raises where a module is not what its type says."""
+    hooks = torch.nn.modules.module
+    if hooks._global_forward_hooks or hooks._global_forward_pre_hooks:
+        raise NoRuleError(
+            f"{_SUBJECT}: global forward hooks may change what every module computes. Remove them."
+        )
+    for name, module in model.named_modules():
+        place = f"`{name or 'model'}` ({type(module).__name__})"
+        if module._forward_hooks or module._forward_pre_hooks:
+            raise NoRuleError(
+                f"{_SUBJECT}: {place} has forward hooks, which may change what it computes. "
+                "Remove them first."
+            )
+        if "forward" in vars(module):
+            raise NoRuleError(
+                f"{_SUBJECT}: the forward of {place} was replaced on the instance, so its type "
+                "says nothing. Write a class for it."
+            )
+        for held, tensor in (
+            *module.named_parameters(recurse=False),
+            *module.named_buffers(recurse=False),
+        ):
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                raise NonFiniteError(
+                    f"{_SUBJECT}: `{held}` of {place} must be finite; got NaN or infinity."
+                )
+
+
+def _refuse_unseen_forwards(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        container = type(module) in _CONTAINERS
+        if not container and not Tracer().is_leaf_module(module, name):
+            raise NoRuleError(
+                f"{_SUBJECT}: `{name or 'model'}` ({type(module).__name__}) has a forward of its "
+                "own, and the graph traced from it must be compared with it. Give `input_shape`."
+            )
+
+
+def _compare(model: nn.Module, graph: fx.Graph, shape: tuple[int, ...]) -> None:
+    """Raises unless the traced graph and the model give the same for a few inputs."""
+    traced = fx.GraphModule(model, graph)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for batch in (1, 3):
+            drawn = torch.randn(batch, *shape, generator=generator, dtype=torch.float64)
+            x = drawn.to(_like(model))
+            real, followed = model(x.clone()), traced(x.clone())
+            scale = real.abs().amax().clamp_min(torch.finfo(real.dtype).tiny) if real.numel() else 1
+            if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
+                raise NoRuleError(
+                    f"{_SUBJECT}: the graph traced from the forward does not do what the model "
+                    "does: it branches on what tracing cannot see, or draws at random."
+                )
+
+
+def _like(model: nn.Module) -> Tensor:
+    """A tensor with the dtype and device that the model wants."""
+    held = (*model.parameters(), *model.buffers())
+    return next((tensor for tensor in held if tensor.is_floating_point()), torch.zeros(()))
+
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 class Tracer(fx.Tracer):
@@ -131,13 +211,15 @@ class Tracer(fx.Tracer):
         """Whether to stop at `m` instead of looking into its forward."""
         if find_rule(m) is not None:
             return True
-        container = isinstance(m, (nn.Sequential, nn.ModuleList, nn.ModuleDict))
-        return type(m).__module__.startswith("torch.nn") and not container
+        return type(m).__module__.startswith("torch.nn") and type(m) not in _CONTAINERS
 
 
 def _trace(model: nn.Module) -> fx.Graph:
+    # Arguments that have a default keep it, so that `mask=None` takes its own branch.
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    defaults = {p.name: p.default for p in parameters[1:] if p.default is not p.empty}
     try:
-        return Tracer().trace(model)
+        return Tracer().trace(model, concrete_args=defaults)
     except TautError:
         raise
     except Exception as error:
@@ -159,17 +241,30 @@ def _first_shape(graph: fx.Graph, model: nn.Module) -> tuple[int, ...] | None:
     return None
 
 
+# Modules whose result is a tensor of its own, which an in-place module behind them may change.
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_MAKERS = (ConstrainedLinear, nn.Linear, *_CONVOLUTIONS, *_BATCH_NORMS)
+
+
 class _Walk:
     """One pass over the graph, with real tensors alongside where the input shape is known."""
 
     def __init__(
-        self, model: nn.Module, graph: fx.Graph, norm: Norm, shape: tuple[int, ...] | None
+        self,
+        model: nn.Module,
+        graph: fx.Graph,
+        norm: Norm,
+        shape: tuple[int, ...] | None,
+        batch: int,
+        known: dict[Any, Any],
     ) -> None:
         self.model = model
         self.graph = graph
         self.norm = norm
         self.shape = shape
-        self.batch = next(n for n in _BATCHES if n not in (shape or ()))
+        self.batch = batch
+        self.known = known
         self.values: dict[fx.Node, Any] = {}
         self.examples: dict[fx.Node, Any] = {}
         self.visits: list[Visit] = []
@@ -210,9 +305,7 @@ class _Walk:
         value = Value(Constants.of_input(self.norm, size), self.shape)
         self.values[node] = value
         if self.shape is not None:
-            held = next(self.model.parameters(), next(self.model.buffers(), torch.zeros(())))
-            like = held if held.is_floating_point() else torch.zeros(())
-            self.examples[node] = like.new_zeros(self.batch, *self.shape)
+            self.examples[node] = _like(self.model).new_zeros(self.batch, *self.shape)
         return value
 
     def _step(self, node: fx.Node) -> None:
@@ -252,10 +345,16 @@ class _Walk:
                 known = find_rule(module)
                 if known is None or len(args) != 1 or kwargs:
                     raise NoRuleError(f"{type(module).__name__} has no rule.")
-                return known.bound(module, args[0]), known.method, module
+                # Both walks ask the same, and proofs take time.
+                question = (node, args[0])
+                if question not in self.known:
+                    self.known[question] = known.bound(module, args[0])
+                return self.known[question], known.method, module
             table: dict[Any, Any] = METHODS if node.op == "call_method" else FUNCTIONS
             if node.target not in table:
                 raise NoRuleError(f"`{_name(node.target)}` has no rule.")
+            if kwargs.get("out") is not None:
+                raise NoRuleError("`out=` writes where it is not followed.")
             return table[node.target](Step(args, kwargs, shape)), "function rule", None
         except NoRuleError as error:
             raise NoRuleError(
@@ -295,8 +394,13 @@ class _Walk:
         if not works_in_place:
             return
         changed = node.args[0]
-        fresh = isinstance(changed, fx.Node) and changed.op == "call_module"
-        if module is None or not fresh or len(changed.users) > 1:  # type: ignore[union-attr]
+        maker = (
+            self.model.get_submodule(str(changed.target))
+            if isinstance(changed, fx.Node) and changed.op == "call_module"
+            else None
+        )
+        fresh = isinstance(maker, _MAKERS) and len(changed.users) == 1  # type: ignore[union-attr]
+        if module is None or not fresh:
             raise NoRuleError(
                 f"{_SUBJECT}: `{name}` at {_place(node)} works in place, which may change a tensor "
                 "that is used elsewhere. Use the version that returns a new one."
@@ -311,6 +415,12 @@ class _Walk:
         if node.op == "call_module":
             module = self.model.get_submodule(str(node.target))
             if isinstance(module, ConstrainedLinear):  # its weight is looked at by the rule alone
+                if args[0].shape[-1] != module.in_features:
+                    raise ArgumentError(
+                        f"{_SUBJECT}: `input_shape` must be one that the model takes; got "
+                        f"input_shape={self.shape}, and {_place(node)} wants "
+                        f"{module.in_features} features instead of {args[0].shape[-1]}."
+                    )
                 return self._keep(node, args[0].new_zeros(*args[0].shape[:-1], module.out_features))
             if getattr(module, "inplace", False):
                 args = (args[0].clone(), *args[1:])
@@ -336,6 +446,11 @@ class _Walk:
     def _sample_shape(self, node: fx.Node, example: Any) -> tuple[int, ...] | None:
         if not isinstance(example, Tensor):
             return None
+        if not example.is_floating_point():
+            raise NoRuleError(
+                f"{_SUBJECT}: {_place(node)} gives {example.dtype}; only real floating-point "
+                "tensors are followed, and rounding to whole numbers jumps."
+            )
         if example.dim() == 0 or example.shape[0] != self.batch:
             raise NoRuleError(
                 f"{_SUBJECT}: {_place(node)} mixes the samples of a batch: its result for "

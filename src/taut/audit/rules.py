@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -69,16 +70,7 @@ def rule(
 def find_rule(module: nn.Module) -> Rule | None:
     """The rule for a module; parametrised modules count as what they were before."""
     kind = parametrize.type_before_parametrizations(module)
-    return _RULES.get(kind)
-
-
-def refuse_training(module: nn.Module) -> None:
-    """Raises for modules that mean something else in training mode."""
-    if module.training:
-        raise NoRuleError(
-            f"{type(module).__name__} in training mode has no constant: it is random, or depends "
-            "on the batch. Call model.eval() first."
-        )
+    return _RULES.get(kind) if type(module).forward is kind.forward else None
 
 
 def linear_constants(weight: Tensor, incoming: Constants) -> Constants:
@@ -160,7 +152,6 @@ def _reshape(module: nn.Module, incoming: Value) -> Constants:
     nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, method="identity in eval"
 )
 def _dropout(module: nn.Module, incoming: Value) -> Constants:
-    refuse_training(module)
     return incoming.constants
 
 
@@ -168,7 +159,6 @@ def _dropout(module: nn.Module, incoming: Value) -> Constants:
 def _batch_norm(
     module: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d, incoming: Value
 ) -> Constants:
-    refuse_training(module)
     if module.running_var is None:
         raise NoRuleError(
             "BatchNorm without running statistics depends on the batch. "
@@ -178,6 +168,8 @@ def _batch_norm(
     factor = (variance + module.eps).rsqrt()
     if module.weight is not None:
         factor = factor * exact_double("BatchNorm", module.weight).abs()
+    if not torch.isfinite(factor).all():
+        raise NoRuleError("a running variance below -eps has no root.")
     # Three operations in float64, each off by less than one part in 2^52.
     return incoming.constants.scaled(float(factor.amax()) * (1 + 2**-48))
 
@@ -189,10 +181,10 @@ _SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.ReLU: lambda m: 1.0,
     nn.ReLU6: lambda m: 1.0,
     nn.Hardtanh: lambda m: 1.0,
-    nn.LeakyReLU: lambda m: max(1.0, abs(m.negative_slope)),
-    nn.PReLU: lambda m: max(1.0, float(exact_double("PReLU", m.weight).abs().amax())),
-    nn.RReLU: lambda m: max(1.0, abs(m.lower + m.upper) / 2),
-    nn.ELU: lambda m: max(1.0, abs(m.alpha)),
+    nn.LeakyReLU: lambda m: _at_least_one(m.negative_slope),
+    nn.PReLU: lambda m: _at_least_one(float(exact_double("PReLU", m.weight).abs().amax())),
+    nn.RReLU: lambda m: _at_least_one((m.lower + m.upper) / 2),
+    nn.ELU: lambda m: _at_least_one(m.alpha),
     nn.CELU: lambda m: 1.000001 if m.alpha > 0 else math.inf,
     nn.SELU: lambda m: 1.758100,
     nn.GELU: lambda m: _GELU * (1 + 1e-15) if m.approximate == "none" else 1.129000,
@@ -200,7 +192,7 @@ _SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.Mish: lambda m: 1.088500,
     nn.Tanh: lambda m: 1.0,
     nn.Sigmoid: lambda m: 0.25,
-    nn.Softplus: lambda m: 1.0 if m.beta > 0 else math.inf,
+    nn.Softplus: lambda m: _softplus(m),
     nn.Softsign: lambda m: 1.0,
     nn.LogSigmoid: lambda m: 1.0,
     nn.Hardsigmoid: lambda m: 0.166667,
@@ -213,17 +205,25 @@ _SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
 
 @rule(*_SLOPES, method="largest slope")
 def _elementwise(module: nn.Module, incoming: Value) -> Constants:
-    if isinstance(module, nn.RReLU):
-        refuse_training(module)
     return incoming.constants.scaled(slope_of(module))
 
 
 def slope_of(module: nn.Module) -> float:
     """The largest slope of an activation that works entry by entry."""
     slope = _SLOPES[type(module)](module)
-    if math.isinf(slope):
-        raise NoRuleError(f"{module} is not Lipschitz with these arguments.")
+    if not math.isfinite(slope):
+        raise NoRuleError(f"{module} has no proven constant with these arguments.")
     return slope
+
+
+def _at_least_one(slope: float) -> float:
+    return max(1.0, abs(slope)) if math.isfinite(slope) else math.inf
+
+
+def _softplus(module: nn.Softplus) -> float:
+    # Above the threshold torch returns its argument, a jump of log(1 + exp(-threshold)) / beta,
+    # which only from 40 on is below the rounding of float64.
+    return 1.0 if module.beta > 0 and module.threshold >= 40 else math.inf
 
 
 @rule(nn.Softmax, method="Jacobian norm 1/2")

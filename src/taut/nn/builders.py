@@ -93,7 +93,7 @@ def mlp(
         if modules:
             modules.append(make_activation(width))
             # A width that the activation cannot take is better said now than in the first forward.
-            modules[-1](torch.empty(1, width, device="meta"))
+            modules[-1](torch.zeros(1, width))
             if isinstance(modules[-1], Maxout):
                 width //= modules[-1].group_size
         modules.append(constraint(width, following))

@@ -50,7 +50,7 @@ def _result(run: DemoRun) -> Section:
             "one into the other. It is also the largest gap in mean height that any function of "
             "slope at most 1 can open between them; such a function is called a critic. So a "
             "network that is 1-Lipschitz, whatever its weights, can be trained to measure W₁: it "
-            "can never claim too much, only too little.",
+            "never claims too much but by the luck of its samples, only too little.",
             "Every layer here has an orthonormal weight, which wastes no slope. What is lost is "
             "lost in the activation. ReLU sets part of its input to zero, and the slope that "
             "flowed there is gone for good: a ReLU network that kept slope 1 everywhere could "

@@ -1,8 +1,17 @@
-"""Wasserstein distances by Lipschitz critics, and problems whose distance is known."""
+"""Wasserstein distances by Lipschitz critics, and problems whose distance is known.
+
+The module can be called: `taut.wasserstein(x, y)` is `taut.wasserstein.wasserstein(x, y)`.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
 
 from taut.wasserstein.cone_fit import ConeFit, fit_cones
 from taut.wasserstein.cones import ConeCritic
+from taut.wasserstein.confidence import bound_difference, bound_mean, permutation_p_value
 from taut.wasserstein.critics import CriticFit, Sampler, dual_value, fit_critic
+from taut.wasserstein.estimator import wasserstein
 from taut.wasserstein.funnels import funnels
 from taut.wasserstein.problems import (
     Problem,
@@ -13,21 +22,46 @@ from taut.wasserstein.problems import (
     shifted_gaussians,
     three_cones,
 )
+from taut.wasserstein.result import FeatureScaling, WassersteinResult
+from taut.wasserstein.transport import (
+    Transport,
+    bound_population_upper,
+    coupling_upper_bound,
+    exact_transport,
+)
 
 __all__ = [
     "ConeCritic",
     "ConeFit",
     "CriticFit",
+    "FeatureScaling",
     "Problem",
     "Sampler",
+    "Transport",
+    "WassersteinResult",
     "absolute_value",
+    "bound_difference",
+    "bound_mean",
+    "bound_population_upper",
     "cone",
+    "coupling_upper_bound",
     "dual_value",
+    "exact_transport",
     "fit_cones",
     "fit_critic",
     "funnels",
     "laplaces",
+    "permutation_p_value",
     "shells",
     "shifted_gaussians",
     "three_cones",
+    "wasserstein",
 ]
+
+
+class _CallableModule(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> WassersteinResult:
+        return wasserstein(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule
