@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 # The name to import, for each requirement of an extra.
 IMPORT_NAMES = {
+    "pandas": "pandas",
     "POT": "ot",
     "build": "build",
     "dask": "dask",

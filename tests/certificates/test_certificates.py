@@ -115,7 +115,7 @@ def test_no_inputs(model):
 def test_arguments(model, x):
     with pytest.raises(ArgumentError, match="`arithmetic` must be one of 'real'"):
         taut.certify(model, x, arithmetic="float16")
-    with pytest.raises(DtypeError, match="floating-point batch"):
+    with pytest.raises(DtypeError, match="must be of floating point"):
         taut.certify(model, x.long())
     with pytest.raises(DtypeError, match="that of the model"):
         taut.certify(model, x.double(), arithmetic="float32")

@@ -75,7 +75,7 @@ def test_every_activation_returns(case, dtype, tmp_path):
         nn.ReLU(),
         nn.LeakyReLU(0.2),
         nn.ELU(0.5),
-        nn.Softplus(2.0, 15.0),
+        nn.Softplus(2.0, 50.0),
         nn.Hardtanh(-2.0, 0.5),
         nn.GELU("tanh"),
         nn.SiLU(),

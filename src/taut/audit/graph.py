@@ -21,7 +21,7 @@ from taut.errors import ArgumentError, NonFiniteError, NoRuleError, TautError
 from taut.nn import ConstrainedLinear
 from taut.norms import Norm, NormLike, as_norm
 
-__all__ = ["Audit", "Tracer", "audit", "bound_lipschitz"]
+__all__ = ["Audit", "Tracer", "audit", "bound_lipschitz", "trace"]
 
 _SUBJECT = "bound_lipschitz"
 # What depends on the number of samples shows when it is counted twice.
@@ -116,10 +116,7 @@ class Audit:
 def audit(model: nn.Module, norm: Norm, input_shape: Sequence[int] | None = None) -> Audit:
     """Traces an evaluation copy of `model` and carries the constants of its input through it."""
     _check_modules(model)
-    if Tracer().is_leaf_module(model, ""):  # a bare layer is a network too
-        model = nn.Sequential(model)
-    model = copy.deepcopy(model).eval()
-    graph = _trace(model)
+    model, graph = trace(copy.deepcopy(model).eval())
     shape = _first_shape(graph, model) if input_shape is None else tuple(input_shape)
     if shape is None:
         _refuse_unseen_forwards(model)
@@ -214,12 +211,15 @@ class Tracer(fx.Tracer):
         return type(m).__module__.startswith("torch.nn") and type(m) not in _CONTAINERS
 
 
-def _trace(model: nn.Module) -> fx.Graph:
+def trace(model: nn.Module) -> tuple[nn.Module, fx.Graph]:
+    """The graph of a model's forward, and the model it speaks of: a bare layer is put in a row."""
+    if Tracer().is_leaf_module(model, ""):
+        model = nn.Sequential(model)
     # Arguments that have a default keep it, so that `mask=None` takes its own branch.
     parameters = list(inspect.signature(model.forward).parameters.values())
     defaults = {p.name: p.default for p in parameters[1:] if p.default is not p.empty}
     try:
-        return Tracer().trace(model, concrete_args=defaults)
+        return model, Tracer().trace(model, concrete_args=defaults)
     except TautError:
         raise
     except Exception as error:

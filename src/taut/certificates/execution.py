@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
-from taut.audit.graph import Tracer
+from taut.audit.graph import trace
 from taut.certificates.calls import step_function
 from taut.certificates.run import Run, Study
 from taut.certificates.steps import step_module
@@ -25,11 +25,7 @@ class Execution:
     """
 
     def __init__(self, network: nn.Module, reach: Tensor, dtype: torch.dtype | None) -> None:
-        tracer = Tracer()  # two traces of one network must be the same graph
-        if tracer.is_leaf_module(network, ""):
-            network = nn.Sequential(network)
-        self.network = network
-        self.graph = tracer.trace(network)
+        self.network, self.graph = trace(network)
         self.reach = reach
         self.study = Study(dtype)
 

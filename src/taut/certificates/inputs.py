@@ -70,10 +70,14 @@ def certify(
     p = as_norm(norm, _SUBJECT)
     check_choice(_SUBJECT, "arithmetic", arithmetic, tuple(_ARITHMETICS))
     check_count(_SUBJECT, "batch_size", batch_size)
-    if not x.dtype.is_floating_point or x.dim() < 1:
+    if not x.dtype.is_floating_point:
         raise DtypeError(
-            f"{_SUBJECT}: `x` must be a floating-point batch; got {x.dtype} of shape "
-            f"{tuple(x.shape)}. Convert it with .float()."
+            f"{_SUBJECT}: `x` must be of floating point; got {x.dtype}. Convert it with .float()."
+        )
+    if x.dim() < 2:
+        raise ArgumentError(
+            f"{_SUBJECT}: `x` must be a batch (n, ...); got shape {tuple(x.shape)}. "
+            "Use x[None] for one input."
         )
     if arithmetic == "float32":
         _check_float32(model, x)
@@ -179,6 +183,7 @@ def _bound(found: Audit) -> Bound:
 
 
 def _compare(prediction: Tensor, labels: Tensor) -> Tensor:
+    labels = torch.as_tensor(labels)
     if labels.shape != prediction.shape or labels.is_floating_point() or labels.is_complex():
         raise ArgumentError(
             f"{_SUBJECT}: `labels` must be one class index for each input; got {labels.dtype} of "

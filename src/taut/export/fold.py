@@ -90,7 +90,7 @@ def _plain_linear(name: str, layer: ConstrainedLinear) -> nn.Linear:
         raise NoRuleError(
             f"{subject} has forward hooks, which a plain layer would lose. Remove them first."
         )
-    if type(layer).forward is not ConstrainedLinear.forward:
+    if type(layer).forward is not ConstrainedLinear.forward or "forward" in vars(layer):
         raise NoRuleError(
             f"{subject} has a forward of its own, which a plain layer cannot follow. Put what it "
             "adds into a module before or after the layer."

@@ -314,7 +314,7 @@ def _network(points: Tensor, generator: Generator) -> nn.Sequential:
     first = net[0]
     assert isinstance(first, ConstrainedLinear) and first.bias is not None
     with torch.no_grad():
-        first.bias -= first.effective_weight() @ (centre / length)
+        first.bias.sub_(first.effective_weight() @ (centre / length))
     return nn.Sequential(Scale(1 / length), net, Scale(length))
 
 
