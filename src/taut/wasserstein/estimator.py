@@ -12,7 +12,7 @@ from taut.errors import ArgumentError, check_choice, check_count
 from taut.nn import ConstrainedLinear, Scale, mlp
 from taut.wasserstein.cone_fit import fit_cones
 from taut.wasserstein.cones import ConeCritic
-from taut.wasserstein.confidence import bound_difference, permutation_p_value
+from taut.wasserstein.confidence import Method, bound_difference, permutation_p_value
 from taut.wasserstein.critics import dual_value, fit_critic
 from taut.wasserstein.result import FeatureScaling, WassersteinResult
 from taut.wasserstein.samples import as_samples
@@ -39,7 +39,7 @@ def wasserstein(
     confidence: float = 0.95,
     population: bool = True,
     scaling: Literal["none", "standard", "robust"] = "none",
-    method: Literal["betting", "bernstein", "hoeffding"] = "betting",
+    method: Method = "betting",
     kinds: tuple[str, ...] = ("cones", "network"),
     num_steps: int = 1000,
     diameter: float | None = None,
@@ -145,7 +145,7 @@ class _Run:
         self,
         confidence: float,
         scaling: str,
-        method: str,
+        method: Method,
         diameter: float | None,
         num_permutations: int,
         columns: tuple[str, ...] | None,
