@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
-from taut.audit.graph import trace
+from taut.audit.trace import trace
 from taut.certificates.calls import step_function
 from taut.certificates.run import Run, Study
 from taut.certificates.steps import step_module
