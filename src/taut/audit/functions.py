@@ -190,7 +190,7 @@ def _slope(module: Callable[[Step], nn.Module]) -> FunctionRule:
     """An activation that works entry by entry, as the module of the same name has it."""
 
     def bound(step: Step) -> Constants:
-        if step.kwargs.get("inplace") or True in step.args[1:]:
+        if step.kwargs.get("inplace") or any(argument is True for argument in step.args[1:]):
             raise NoRuleError("work in place may change tensors that are used elsewhere.")
         return step.args[0].constants.scaled(slope_of(module(step)))
 
