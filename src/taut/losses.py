@@ -1,0 +1,271 @@
+r"""Losses that ask for margins: hinge, offset cross-entropy, hinge-Kantorovich-Rubinstein.
+
+All speak of the same quantity, the lead of the true class $t$ over another,
+$m_i = f_t - f_i$, or $m = \pm f$ for one output whose sign is the prediction. A lead above
+`margin_for_radius(r, ...)` is a certificate of radius $r$.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from taut.errors import ArgumentError, check_choice, check_positive
+from taut.norms import NormLike, as_norm
+
+__all__ = [
+    "KINDS",
+    "HingeKR",
+    "MultiClassHinge",
+    "OffsetCrossEntropy",
+    "loss_for_radius",
+    "margin_for_radius",
+]
+
+KINDS = ("cross_entropy", "hinge", "hkr")
+
+# Temperature times offset. On MNIST in L2 at radius 1.58 a temperature of 2 for an offset of 2.2
+# certifies most; the product has no unit, so it is what carries over to other constants and radii.
+_SHARPNESS = 4.4
+# A hinge stops pushing at its margin, and inputs that were not trained on fall a little short.
+_BEYOND = 1.1
+
+
+class MultiClassHinge(nn.Module):
+    r"""Asks every lead of the true class to reach `margin`.
+
+    $$\operatorname{mean}_x \sum_{i \ne t} \max(0, \kappa - (f_t(x) - f_i(x)))$$
+
+    A sum over classes, as the paper has it, where `torch.nn.MultiMarginLoss` takes the mean.
+
+    Args:
+        margin: $\kappa > 0$.
+
+    Example:
+        >>> MultiClassHinge(1.0)(torch.tensor([[2.0, 1.5, 0.0]]), torch.tensor([0]))
+        tensor(0.5000)
+    """
+
+    def __init__(self, margin: float) -> None:
+        super().__init__()
+        check_positive("MultiClassHinge", "margin", margin)
+        self.margin = float(margin)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of `(n, classes)`, or `(n, 1)` for a sign, against `(n,)` class indices."""
+        check_labels("MultiClassHinge", logits, labels)
+        return _hinge(logits, labels, self.margin)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"margin={self.margin:g}"
+
+
+class OffsetCrossEntropy(nn.Module):
+    r"""Cross-entropy after the true class has been put back by `offset`.
+
+    $$\operatorname{mean}_x \log\Big(1 + \sum_{i \ne t} e^{-T (f_t(x) - f_i(x) - o)}\Big)$$
+
+    the cross-entropy of $T \cdot (f - o\,e_t)$. Leads below the offset cost much, leads beyond it
+    little. A small $T$ works on all inputs alike, a large one on those that fall short.
+
+    Args:
+        offset: $o \ge 0$, the lead to reach.
+        temperature: $T > 0$.
+
+    Example:
+        >>> OffsetCrossEntropy(2.0)(torch.tensor([[3.0, 1.0]]), torch.tensor([0]))
+        tensor(0.6931)
+    """
+
+    def __init__(self, offset: float, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not (math.isfinite(offset) and offset >= 0):
+            raise ArgumentError(
+                f"OffsetCrossEntropy: `offset` must be finite and >= 0; got offset={offset}."
+            )
+        check_positive("OffsetCrossEntropy", "temperature", temperature)
+        self.offset = float(offset)
+        self.temperature = float(temperature)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of `(n, classes)`, or `(n, 1)` for a sign, against `(n,)` class indices."""
+        check_labels("OffsetCrossEntropy", logits, labels)
+        if _is_binary(logits):
+            lead = _signed(logits, labels)
+            return F.softplus(self.temperature * (self.offset - lead)).mean()
+        put_back = F.one_hot(labels.long(), logits.shape[1]) * self.offset
+        return F.cross_entropy(self.temperature * (logits - put_back), labels.long())
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"offset={self.offset:g}, temperature={self.temperature:g}"
+
+
+class HingeKR(nn.Module):
+    r"""Hinge-Kantorovich-Rubinstein: classes far apart in transport, with a margin between them.
+
+    $$\alpha \cdot \text{hinge} \;-\; \operatorname{mean}_c
+      \big(\operatorname{mean}_{x \in c} f_c(x) - \operatorname{mean}_{x \notin c} f_c(x)\big)$$
+
+    over the classes $c$ of the batch, with the hinge of `MultiClassHinge`. For a network with
+    1-Lipschitz outputs each difference of means is at most the Wasserstein-1 distance between
+    that class and the rest; for one output there is one difference, between the two classes.
+
+    Args:
+        margin: of the hinge, `> 0`.
+        alpha: weight of the hinge, `> 0`: large for accuracy, small for robustness.
+
+    Example:
+        >>> logits, labels = torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 0])
+        >>> HingeKR(margin=1.0, alpha=10.0)(logits, labels)
+        tensor(-2.)
+    """
+
+    def __init__(self, margin: float, alpha: float) -> None:
+        super().__init__()
+        check_positive("HingeKR", "margin", margin)
+        check_positive("HingeKR", "alpha", alpha)
+        self.margin = float(margin)
+        self.alpha = float(alpha)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of `(n, classes)`, or `(n, 1)` for a sign, against `(n,)` class indices."""
+        check_labels("HingeKR", logits, labels)
+        return self.alpha * _hinge(logits, labels, self.margin) - _distance(logits, labels)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"margin={self.margin:g}, alpha={self.alpha:g}"
+
+
+def margin_for_radius(
+    radius: float, *, lipschitz: float, norm: NormLike = "l2", binary: bool = False
+) -> float:
+    r"""The lead above which a prediction is certified within `radius`.
+
+    $$m > 2^{1/q} K r, \qquad 1/p + 1/q = 1$$
+
+    that is $\sqrt 2 K r$ in L2, $2 K r$ in L-inf, $K r$ in L1; and $K r$ in all for the sign of
+    one output.
+
+    Args:
+        radius: $r > 0$, in the norm `norm`.
+        lipschitz: $K$, the constant of the network from norm p to norm p.
+        norm: "l1", "l2" or "linf".
+        binary: whether the network has one output.
+
+    Example:
+        >>> margin_for_radius(0.1, lipschitz=1000, norm="linf")
+        200.0
+    """
+    check_positive("margin_for_radius", "radius", radius)
+    check_positive("margin_for_radius", "lipschitz", lipschitz)
+    p = as_norm(norm, "margin_for_radius")
+    return (1.0 if binary else 2 ** (1 - 1 / p.p)) * lipschitz * radius
+
+
+def loss_for_radius(
+    radius: float,
+    *,
+    lipschitz: float,
+    norm: NormLike = "l2",
+    kind: str = "cross_entropy",
+    binary: bool = False,
+    alpha: float = 10.0,
+) -> nn.Module:
+    r"""The loss that trains for certificates of `radius`, in the scale of the network.
+
+    With $m = $ `margin_for_radius(radius, ...)`:
+
+    - "cross_entropy": offset $m$, temperature $4.4/m$;
+    - "hinge": margin $1.1 m$;
+    - "hkr": margin $1.1 m$ and weight `alpha`.
+
+    Multiplying network, constant and data by numbers changes nothing but the scale. The paper
+    trains for $\kappa = K r$ in L-inf, half of $m$: `MultiClassHinge(margin)` takes any margin.
+
+    Args:
+        radius: the radius to certify, in the norm `norm` and in the units of the input.
+        lipschitz: the constant of the network.
+        norm: "l1", "l2" or "linf".
+        kind: "cross_entropy", "hinge" or "hkr".
+        binary: whether the network has one output.
+        alpha: weight of the hinge in "hkr".
+
+    Returns:
+        A module `(logits, labels) -> scalar`.
+
+    Example:
+        >>> loss_for_radius(1.58, lipschitz=1.0)
+        OffsetCrossEntropy(offset=2.23446, temperature=1.96916)
+        >>> loss_for_radius(0.1, lipschitz=1000.0, norm="linf", kind="hinge")
+        MultiClassHinge(margin=220)
+    """
+    check_choice("loss_for_radius", "kind", kind, KINDS)
+    margin = margin_for_radius(radius, lipschitz=lipschitz, norm=norm, binary=binary)
+    if kind == "hinge":
+        return MultiClassHinge(_BEYOND * margin)
+    if kind == "hkr":
+        return HingeKR(_BEYOND * margin, alpha)
+    return OffsetCrossEntropy(margin, _SHARPNESS / margin)
+
+
+def check_labels(subject: str, logits: Tensor, labels: Tensor) -> None:
+    """Raises unless `labels` are class indices, one for each row of `logits`."""
+    if logits.dim() not in (1, 2) or logits.shape[0] == 0 or logits.numel() == 0:
+        raise ArgumentError(
+            f"{subject}: `logits` must be (n, classes), or (n, 1) for a sign; got shape "
+            f"{tuple(logits.shape)}."
+        )
+    if labels.is_floating_point() or labels.is_complex() or labels.shape != logits.shape[:1]:
+        raise ArgumentError(
+            f"{subject}: `labels` must be one class index for each row of logits; got "
+            f"{labels.dtype} of shape {tuple(labels.shape)} for logits {tuple(logits.shape)}. "
+            "Use labels.long(), and argmax(1) for one-hot rows."
+        )
+    if torch.compiler.is_compiling():
+        return
+    classes = 2 if _is_binary(logits) else logits.shape[1]
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest < 0 or highest >= classes:
+        wrong = lowest if lowest < 0 else highest
+        raise ArgumentError(
+            f"{subject}: `labels` must lie in 0..{classes - 1} for {classes} classes; got {wrong}. "
+            + ("Use 0 and 1 for one output." if _is_binary(logits) else "Number classes from 0.")
+        )
+
+
+def _is_binary(logits: Tensor) -> bool:
+    return logits.dim() == 1 or logits.shape[1] == 1
+
+
+def _signed(logits: Tensor, labels: Tensor) -> Tensor:
+    """The lead of the true sign, `(n,)`."""
+    return logits.flatten() * (2 * labels.to(logits.dtype) - 1)
+
+
+def _hinge(logits: Tensor, labels: Tensor, margin: float) -> Tensor:
+    if _is_binary(logits):
+        return (margin - _signed(logits, labels)).relu().mean()
+    true = labels.long()[:, None]
+    missing = (margin - logits.gather(1, true) + logits).relu()
+    return missing.scatter(1, true, 0.0).sum(1).mean()
+
+
+def _distance(logits: Tensor, labels: Tensor) -> Tensor:
+    """The difference of means inside and outside each class, averaged over the classes seen."""
+    if _is_binary(logits):
+        logits = logits.flatten()[:, None]
+        inside = labels[:, None].to(logits.dtype)
+    else:
+        inside = F.one_hot(labels.long(), logits.shape[1]).to(logits.dtype)
+    outside = 1 - inside
+    count, others = inside.sum(0), outside.sum(0)
+    apart = (logits * inside).sum(0) / count.clamp(min=1) - (logits * outside).sum(0) / (
+        others.clamp(min=1)
+    )
+    # A class that fills the batch, or is not in it, has no distance to the rest.
+    known = (count > 0) & (others > 0)
+    return (apart * known).sum() / known.sum().clamp(min=1)
