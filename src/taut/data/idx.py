@@ -1,5 +1,6 @@
 """The idx format, in which MNIST comes: a big-endian header, then the numbers, often in gzip."""
 
+import io
 import math
 import struct
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from taut.data.numbers import to_floats
 from taut.data.source import Block, open_bytes, reading, subject_of
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["IdxSource", "looks_like_idx"]
+__all__ = ["IdxSource", "looks_like_idx", "parse_idx"]
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -28,6 +29,24 @@ def looks_like_idx(head: bytes) -> bool:
     return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _TYPES and 1 <= head[3] <= 8
 
 
+def parse_idx(subject: str, content: bytes) -> np.ndarray:
+    """The array that the bytes of an idx file hold, as it is, of any rank.
+
+    Example:
+        >>> parse_idx("data", bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))
+        array([7, 9], dtype=uint8)
+    """
+    file = io.BytesIO(content)
+    dtype, shape = _read_header(subject, file)
+    body = len(content) - file.tell()
+    if body != math.prod(shape) * dtype.itemsize:
+        raise DamagedFileError(
+            f"{subject}: the header promises {math.prod(shape) * dtype.itemsize} bytes of shape "
+            f"{shape}; the file has {body}. Fetch it again."
+        )
+    return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape)
+
+
 class IdxSource:
     """The rows of an idx file; unsigned bytes are grey levels and scaled to [0, 1]."""
 
@@ -37,7 +56,7 @@ class IdxSource:
         self._path = path
         self._subject = subject_of(path)
         with reading(path), open_bytes(path) as file:
-            self._dtype, shape = self._read_header(file)
+            self._dtype, shape = _read_header(self._subject, file)
         if len(shape) == 1:
             raise DataError(
                 f"{self._subject}: a sample must have rows of several numbers; this file has one "
@@ -58,7 +77,7 @@ class IdxSource:
         """See `Source`."""
         size = self.dim * self._dtype.itemsize
         with reading(self._path), open_bytes(self._path) as file:
-            self._read_header(file)
+            _read_header(self._subject, file)
             for start in range(0, self.rows, batch_rows):
                 wanted = min(batch_rows, self.rows - start)
                 data = _read_up_to(file, wanted * size)
@@ -83,17 +102,18 @@ class IdxSource:
             return rows.astype(np.float32) / np.float32(255)
         return to_floats(self._subject, rows)
 
-    def _read_header(self, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
-        head = file.read(4)
-        if not looks_like_idx(head):
-            raise DamagedFileError(
-                f"{self._subject}: an idx file must start with 00 00, a type and a rank; "
-                f"got {head.hex(' ') or 'nothing'}."
-            )
-        sizes = file.read(4 * head[3])
-        if len(sizes) < 4 * head[3]:
-            raise DamagedFileError(f"{self._subject}: the file ends inside its header.")
-        return np.dtype(_TYPES[head[2]]), struct.unpack(f">{head[3]}I", sizes)
+
+def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
+    head = file.read(4)
+    if not looks_like_idx(head):
+        raise DamagedFileError(
+            f"{subject}: an idx file must start with 00 00, a type and a rank; "
+            f"got {head.hex(' ') or 'nothing'}."
+        )
+    sizes = file.read(4 * head[3])
+    if len(sizes) < 4 * head[3]:
+        raise DamagedFileError(f"{subject}: the file ends inside its header.")
+    return np.dtype(_TYPES[head[2]]), struct.unpack(f">{head[3]}I", sizes)
 
 
 def _read_up_to(file: BinaryIO, size: int, step: int = 2**22) -> bytearray:

@@ -1,0 +1,36 @@
+"""The digits that come with taut: 1797 scanned figures of 8 x 8 pixels.
+
+They are the test part of "Optical Recognition of Handwritten Digits" by E. Alpaydin and C. Kaynak
+(1998, UCI Machine Learning Repository, https://doi.org/10.24432/C50P49), licensed under CC BY 4.0;
+the same numbers in the same order as scikit-learn's `load_digits`, stored as bytes from 0 to 16.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from taut.data.labelled import LabelledSet
+
+__all__ = ["read_digits"]
+
+_FILE = Path(__file__).with_name("digits.npz")
+
+
+def read_digits() -> LabelledSet:
+    """All 1797 digits, scaled from 0 ... 16 to [0, 1].
+
+    Example:
+        >>> read_digits()
+        LabelledSet(1797 x 1 x 8 x 8, 10 classes, from digits)
+    """
+    with np.load(_FILE, allow_pickle=False) as arrays:
+        images, labels = arrays["images"], arrays["labels"]
+    return LabelledSet(
+        inputs=images[:, None].astype(np.float32) / np.float32(16),
+        labels=labels.astype(np.int64),
+        classes=tuple("0123456789"),
+        columns=(),
+        low=0.0,
+        high=1.0,
+        source="digits",
+    )

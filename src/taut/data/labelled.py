@@ -1,0 +1,159 @@
+"""`LabelledSet` and `LabelledData`: inputs with the class of each, in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taut.errors import ArgumentError, DataError
+
+__all__ = ["LabelledData", "LabelledSet"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelledSet:
+    """Finite inputs, and for each the number of its class.
+
+    What is kept: `inputs` has `n` rows, `labels` as many, each from 0 to `len(classes) - 1`, and
+    where there is a range every input lies in it.
+
+    Attributes:
+        inputs: float32, `(n, channels, height, width)` for images, else `(n, d)`.
+        labels: int64, `(n,)`.
+        classes: the names of the classes, in the order of their numbers.
+        columns: `d` names, or none where the source gives no names or rows are images.
+        low: the least value that an input can have, 0 for images, `None` where nothing says so.
+        high: the greatest, 1 for images.
+        source: where it came from, for sentences and captions.
+
+    Example:
+        >>> pictures = np.zeros((4, 1, 8, 8), np.float32)
+        >>> LabelledSet(pictures, np.array([0, 1, 1, 0]), ("no", "yes"), (), 0.0, 1.0, "zeros")
+        LabelledSet(4 x 1 x 8 x 8, 2 classes, from zeros)
+    """
+
+    inputs: np.ndarray
+    labels: np.ndarray
+    classes: tuple[str, ...]
+    columns: tuple[str, ...]
+    low: float | None
+    high: float | None
+    source: str
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels):
+            raise DataError(
+                f"data: {self.source}: every input must have a label; got {len(self.inputs)} "
+                f"inputs and {len(self.labels)} labels."
+            )
+        if not len(self.labels):
+            raise DataError(f"data: {self.source}: a labelled set must have rows; got none.")
+        wrong = (self.labels < 0) | (self.labels >= len(self.classes))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(
+                f"data: {self.source}: labels must be from 0 to {len(self.classes) - 1}, one for "
+                f"each class; row {row} (counted from 0) has {self.labels[row]}."
+            )
+
+    @property
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """`(channels, height, width)` where the inputs are images."""
+        if self.inputs.ndim != 4:
+            return None
+        channels, height, width = self.inputs.shape[1:]
+        return channels, height, width
+
+    @property
+    def dim(self) -> int:
+        """How many numbers one input has."""
+        return self.inputs[0].size
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many inputs each class has."""
+        return tuple(np.bincount(self.labels, minlength=len(self.classes)).tolist())
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: "Sequence[int] | np.ndarray | slice") -> "LabelledSet":
+        """Some of the rows, in the order they are asked for; the classes stay."""
+        return replace(self, inputs=self.inputs[rows], labels=self.labels[rows])
+
+    def split(self, fraction: float, seed: int) -> tuple["LabelledSet", "LabelledSet"]:
+        """Two parts in which every class has nearly the share it has here.
+
+        Of `m` rows of a class the second part gets `round(fraction * m)`, drawn by `seed`; where
+        there are two or more, each part gets at least one, and a single row stays in the first.
+        Rows keep their order.
+
+        Args:
+            fraction: the share of the second part, between 0 and 1.
+            seed: decides which rows.
+
+        Returns:
+            The rest, and the part of that fraction.
+
+        Example:
+            >>> from taut.data import load_labelled
+            >>> rest, part = load_labelled("digits").train.split(0.1, seed=0)
+            >>> len(rest), len(part)
+            (1294, 144)
+        """
+        if not 0 < fraction < 1:
+            raise ArgumentError(
+                f"LabelledSet.split: `fraction` must be between 0 and 1, both left out; "
+                f"got fraction={fraction!r}."
+            )
+        generator = np.random.default_rng(seed)
+        in_part = np.zeros(len(self), bool)
+        for number in range(len(self.classes)):
+            rows = generator.permutation(np.flatnonzero(self.labels == number))
+            most = len(rows) - 1
+            in_part[rows[: min(max(round(fraction * len(rows)), 1), most)]] = most > 0
+        if not in_part.any():
+            raise DataError(
+                f"data: {self.source}: to be split a set must have a class with two rows; every "
+                "class has one. Give more rows, or a test file of its own."
+            )
+        return self.take(~in_part), self.take(in_part)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.inputs.shape))
+        return f"LabelledSet({shape}, {len(self.classes)} classes, from {self.source})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelledData:
+    """What to learn from and what to test on; both have the same classes and shape.
+
+    Attributes:
+        train: what to learn from.
+        test: what to test on.
+        name: the name it is known by, or the file it came from.
+    """
+
+    train: LabelledSet
+    test: LabelledSet
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.train.classes != self.test.classes:
+            raise DataError(
+                f"data: {self.name}: training and test must have the same classes; got "
+                f"{self.train.classes} and {self.test.classes}."
+            )
+        if self.train.inputs.shape[1:] != self.test.inputs.shape[1:]:
+            raise DataError(
+                f"data: {self.name}: training and test inputs must have one shape; got "
+                f"{self.train.inputs.shape[1:]} and {self.test.inputs.shape[1:]}."
+            )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of their numbers."""
+        return self.train.classes
+
+    def __repr__(self) -> str:
+        return f"LabelledData({self.name}: train {self.train!r}, test {self.test!r})"
