@@ -99,7 +99,7 @@ class LabelledSet:
             >>> from taut.data import load_labelled
             >>> rest, part = load_labelled("digits").train.split(0.1, seed=0)
             >>> len(rest), len(part)
-            (1294, 144)
+            (1295, 143)
         """
         if not 0 < fraction < 1:
             raise ArgumentError(

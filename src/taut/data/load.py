@@ -38,7 +38,7 @@ def load_labelled(
 
     Example:
         >>> data = load_labelled("digits")
-        >>> data.train.inputs.shape, data.test.inputs.shape, data.train.inputs.max()
+        >>> data.train.inputs.shape, data.test.inputs.shape, data.train.high
         ((1438, 1, 8, 8), (359, 1, 8, 8), 1.0)
     """
     name = os.fspath(name_or_path)
