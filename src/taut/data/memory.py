@@ -18,8 +18,8 @@ from taut.errors import ArgumentError, DataError
 __all__ = ["in_memory"]
 
 
-def in_memory(data: Any, name: str = "data") -> Table:
-    """The sample that `data` holds: finite numbers, at least two rows.
+def in_memory(data: Any, name: str = "data", *, least: int = 2) -> Table:
+    """The sample that `data` holds: finite numbers, at least two rows or as few as `least`.
 
     A list or any other iterable is taken by its items: numbers make one column; lists of numbers
     and 1-D arrays are rows; arrays and frames of two or more dimensions are batches, and put one
@@ -30,6 +30,7 @@ def in_memory(data: Any, name: str = "data") -> Table:
         data: a numpy array, torch tensor, pandas DataFrame or Series, `Table`, `TableStream`,
             list of lists, or iterable of batches of these. It is copied, never changed.
         name: what errors call it.
+        least: 1 where a single row is enough, as for scoring; 2 otherwise.
 
     Returns:
         A `Table`; its columns have names where a frame gives names.
@@ -51,7 +52,8 @@ def in_memory(data: Any, name: str = "data") -> Table:
     values = values.reshape(len(values), -1) if len(values) else values.reshape(0, 1)
     check_names(name, columns)
     check_finite(name, values, columns)
-    check_rows(name, len(values))
+    if len(values) < least:
+        check_rows(name, len(values))
     if isinstance(data, TableStream):
         shape = data.image_shape
     return Table(values, columns, shape, name)

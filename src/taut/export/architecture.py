@@ -8,6 +8,7 @@ it.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from taut import nn as taut_nn
 from taut.errors import ArgumentError, NonFiniteError
 
-__all__ = ["build", "describe"]
+__all__ = ["Kind", "build", "describe", "register"]
 
 _DEEPEST = 32
 _MOST_LAYERS = 1000
@@ -98,6 +99,21 @@ _KINDS = {
     )
 }
 
+# Layers that stand in rooms after this one are added by their rooms, named here so that `load`
+# finds them in a program that has not imported those yet.
+_ROOMS = {"ConeCritic": "taut.wasserstein"}
+
+
+def register(kind: Kind) -> None:
+    """Adds a type of layer to those that a file may name."""
+    _KINDS[kind.module.__name__] = kind
+
+
+def _find(name: str) -> Kind | None:
+    if name in _ROOMS and name not in _KINDS:
+        import_module(_ROOMS[name])
+    return _KINDS.get(name)
+
 
 def describe(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """A description of `model` and its tensors by name, ready for `build`.
@@ -141,7 +157,7 @@ def _describe(
             if child is not None
         ]
         return {"kind": "Sequential", "children": children}
-    kind = _KINDS.get(type(module).__name__)
+    kind = _find(type(module).__name__)
     if kind is None or type(module) is not kind.module:
         raise ArgumentError(
             f"{subject} must be one of the layers that a file can name: Sequential, "
@@ -238,7 +254,7 @@ class _Builder:
         return model
 
     def _layer(self, name: str, arguments: Arguments, path: str) -> nn.Module:
-        kind = _KINDS.get(name)
+        kind = _find(name)
         if kind is None:
             raise ArgumentError(f"`{path or 'model'}` is of the unknown kind {name[:80]!r}.")
         try:

@@ -12,8 +12,8 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ _LARGEST_HEADER = 100_000_000
 # The proof is a float64 computation whose last digits depend on the machine.
 _PROOF_TOL = 1e-6
 _LARGEST_INPUT = 2**22
+# No tensor of a layer has such a name, for a colon is no part of an attribute.
+_ATTACHED = "attached:"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class SavedModel:
         input_shape: the shape of one input, where it was given.
         claimed: the constant proven by the writer.
         versions: the packages that wrote the file.
+        facts: what the writer said about the network, as JSON holds it.
+        attached: tensors that the writer gave it to take along.
     """
 
     model: nn.Module
@@ -61,6 +65,8 @@ class SavedModel:
     input_shape: tuple[int, ...] | None
     claimed: float
     versions: dict[str, str]
+    facts: dict[str, Any] = field(default_factory=dict)
+    attached: dict[str, Tensor] = field(default_factory=dict)
 
 
 def save(
@@ -71,6 +77,8 @@ def save(
     norm: NormLike | None = None,
     output_norm: NormLike | None = None,
     input_shape: Sequence[int] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    attached: Mapping[str, Tensor] | None = None,
 ) -> Bound:
     """Writes a network and the proof of its constant to one safetensors file.
 
@@ -90,6 +98,9 @@ def save(
             `norm` is given, the same.
         input_shape: the shape of one input, without the batch; stored, and needed where the proof
             needs it (see `taut.bound_lipschitz`).
+        facts: what else to say about the network, in what JSON knows.
+        attached: finite floating-point tensors to take along, by name. Both are covered by the
+            checksum, and `open_file` gives them back; what they mean is their writer's affair.
 
     Returns:
         The proven constant that the file states.
@@ -125,7 +136,10 @@ def save(
         "method": bound.method,
         "input_shape": shape,
         "versions": {name: version(name) for name in ("taut", "torch", "safetensors")},
+        "facts": dict(facts or {}),
     }
+    for name, value in (attached or {}).items():
+        tensors[f"{_ATTACHED}{name}"] = value.detach().cpu().contiguous()
     text = json.dumps(story, separators=(",", ":"), allow_nan=False)
     data = safetensors.torch.save(tensors, {"taut": text})
     place = _digest_place(data)
@@ -275,6 +289,11 @@ def _read_tensors(data: bytes) -> dict[str, Tensor]:
 
 
 def _rebuild(story: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
+    attached = {
+        name.removeprefix(_ATTACHED): tensors.pop(name)
+        for name in sorted(tensors)
+        if name.startswith(_ATTACHED) and "." not in name
+    }
     model = build(story["model"], tensors).eval()
     for name in story["frozen"]:
         if name not in tensors:
@@ -293,7 +312,10 @@ def _rebuild(story: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
             "network in it."
         )
     versions = {str(k)[:80]: str(v)[:80] for k, v in dict(story["versions"]).items()}
-    return SavedModel(model, bound, q, shape, claimed, versions)
+    facts = story.get("facts", {})
+    if not isinstance(facts, dict):
+        raise ArgumentError(f"the facts must be named; got {str(facts)[:80]!r}.")
+    return SavedModel(model, bound, q, shape, claimed, versions, facts, attached)
 
 
 def _check_shape(subject: str, shape: Any) -> tuple[int, ...]:

@@ -22,7 +22,9 @@ from taut.wasserstein.problems import (
     shifted_gaussians,
     three_cones,
 )
-from taut.wasserstein.result import FeatureScaling, WassersteinResult
+from taut.wasserstein.result import WassersteinResult
+from taut.wasserstein.saved import SavedCritic, load_critic
+from taut.wasserstein.scaling import FeatureScaling
 from taut.wasserstein.transport import (
     Transport,
     bound_population_upper,
@@ -37,6 +39,7 @@ __all__ = [
     "FeatureScaling",
     "Problem",
     "Sampler",
+    "SavedCritic",
     "Transport",
     "WassersteinResult",
     "absolute_value",
@@ -51,6 +54,7 @@ __all__ = [
     "fit_critic",
     "funnels",
     "laplaces",
+    "load_critic",
     "permutation_p_value",
     "shells",
     "shifted_gaussians",

@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from taut.audit import Constants, Value, rule
 from taut.audit.constants import product_up, root_up
 from taut.errors import ArgumentError, check_count, check_positive
+from taut.export.architecture import Kind, register
 from taut.linalg.rounding import exact_double
 from taut.norms import L1, L2, Norm
 
@@ -71,6 +72,7 @@ class ConeCritic(nn.Module):
         check_positive("ConeCritic", "temperature", temperature)
         if sign not in (1, -1):
             raise ArgumentError(f"ConeCritic: `sign` must be 1 or -1; got sign={sign!r}.")
+        self.num_centres, self.dim = num_centres, dim
         device = None if generator is None else generator.device
         centres = torch.randn(num_centres, dim, generator=generator, device=device)
         self.centres = nn.Parameter(centres)
@@ -119,8 +121,21 @@ class ConeCritic(nn.Module):
 
     def extra_repr(self) -> str:
         """What `print` shows."""
-        num_centres, dim = self.centres.shape
-        return f"num_centres={num_centres}, dim={dim}, sign={int(self.sign)}"
+        return f"num_centres={self.num_centres}, dim={self.dim}, sign={int(self.sign)}"
+
+
+register(
+    Kind(
+        ConeCritic,
+        {"num_centres": int, "dim": int, "temperature": float},
+        {"num_centres": 1, "dim": 1},
+        lambda a: {
+            "centres": (a["num_centres"], a["dim"]),
+            "offsets": (a["num_centres"],),
+            "sign": (),
+        },
+    )
+)
 
 
 @rule(ConeCritic, method="minimum of cones")

@@ -8,14 +8,16 @@ from torch import Generator, Tensor, nn
 
 from taut.audit import bound_lipschitz
 from taut.bounds import Bound, Estimate
+from taut.data import check_pair, in_memory
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.nn import ConstrainedLinear, Scale, mlp
+from taut.wasserstein.bounding import bound_distance_below
 from taut.wasserstein.cone_fit import fit_cones
 from taut.wasserstein.cones import ConeCritic
-from taut.wasserstein.confidence import Method, bound_difference, permutation_p_value
+from taut.wasserstein.confidence import Method, permutation_p_value
 from taut.wasserstein.critics import dual_value, fit_critic
-from taut.wasserstein.result import FeatureScaling, WassersteinResult
-from taut.wasserstein.samples import as_samples
+from taut.wasserstein.result import WassersteinResult
+from taut.wasserstein.scaling import fit_scaling as _fit_scaling
 from taut.wasserstein.transport import (
     bound_population_upper,
     coupling_upper_bound,
@@ -98,33 +100,22 @@ def wasserstein(
         raise ArgumentError(
             f"{_SUBJECT}: `kinds` must be some of 'cones', 'network'; got kinds={kinds!r}."
         )
-    (px, columns), (py, others) = (
-        as_samples(_SUBJECT, name, data) for name, data in (("x", x), ("y", y))
-    )
-    _check_features(px, py, columns, others)
+    pair = check_pair(in_memory(x, "x"), in_memory(y, "y"))
+    px, py = (torch.from_numpy(side.values).double() for side in pair[:2])
+    columns = pair.first.columns or pair.second.columns or None
     run = _Run(px, py, Generator().manual_seed(seed), num_steps, kinds, on_progress)
+    run.notes = pair.notes
+    run.image_shape = pair.first.image_shape or pair.second.image_shape
     if population:
         return run.populations(confidence, scaling, method, diameter, num_permutations, columns)
     return run.finite_sets(scaling, columns)
 
 
-def _check_features(
-    x: Tensor, y: Tensor, columns: tuple[str, ...] | None, others: tuple[str, ...] | None
-) -> None:
-    if columns is not None and others is not None and columns != others:
-        raise ArgumentError(
-            f"{_SUBJECT}: `x` and `y` must have the same columns in the same order; only in x: "
-            f"{sorted(set(columns) - set(others))}, only in y: {sorted(set(others) - set(columns))}."
-        )
-    if x.shape[1] != y.shape[1]:
-        raise ArgumentError(
-            f"{_SUBJECT}: `x` and `y` must have the same number of features; "
-            f"got {x.shape[1]} and {y.shape[1]}."
-        )
-
-
 class _Run:
     """One comparison: the data, the draws, and the critics tried on them."""
+
+    notes: tuple[str, ...] = ()
+    image_shape: tuple[int, ...] | None = None
 
     def __init__(
         self,
@@ -167,14 +158,16 @@ class _Run:
             sx, sy = _scores(critic, x3), _scores(critic, y3)
         # Clamping is 1-Lipschitz, and its limits come from the training half.
         low, high = seen.min().item(), seen.max().item()
-        lower, p_value = 0.0, 1.0
-        if high > low:
-            cx, cy = sx.clamp(low, high), sy.clamp(low, high)
-            found = bound_difference(
-                cx, cy, low, high, confidence=each, method=method, generator=self.generator
-            )
-            lower = max(0.0, found.value / lipschitz.value * (1 - 1e-12))
-            p_value = permutation_p_value(cx, cy, num_permutations, generator=self.generator)
+        lower = bound_distance_below(
+            sx,
+            sy,
+            (low, high),
+            lipschitz.value,
+            confidence=each,
+            method=method,
+            generator=self.generator,
+        )
+        p_value = permutation_p_value(sx, sy, num_permutations, generator=self.generator)
         self._tell("transport", 0, 1)
         # Features are scaled by the training half, on which the batches then must not depend.
         pools = (
@@ -194,7 +187,7 @@ class _Run:
         value = (sx.mean() - sy.mean()).item() / lipschitz.value
         return WassersteinResult(
             estimate=Estimate(value, method=f"{kind} critic, held-out"),
-            lower=Bound(lower, None, "lower", f"{kind} critic, {method}", each),
+            lower=lower,
             upper=upper,
             critic=critic,
             kind=kind,
@@ -204,6 +197,11 @@ class _Run:
             scaling=scale,
             columns=columns,
             population=True,
+            scores=(sx, sy),
+            rows=(len(self.x), len(self.y)),
+            limits=(low, high),
+            image_shape=self.image_shape,
+            notes=self.notes,
         )
 
     def finite_sets(self, scaling: str, columns: tuple[str, ...] | None) -> WassersteinResult:
@@ -228,6 +226,8 @@ class _Run:
             )
             upper = coupling_upper_bound(x, y, generator=self.generator)
         self._tell("transport", 1, 1)
+        with torch.no_grad():
+            sx, sy = _scores(critic, x), _scores(critic, y)
         return WassersteinResult(
             estimate=Estimate((lower.value + upper.value) / 2, None, "middle of the interval"),
             lower=lower,
@@ -240,6 +240,11 @@ class _Run:
             scaling=scale,
             columns=columns,
             population=False,
+            scores=(sx, sy),
+            rows=(len(x), len(y)),
+            limits=(min(sx.min(), sy.min()).item(), max(sx.max(), sy.max()).item()),
+            image_shape=self.image_shape,
+            notes=self.notes,
         )
 
     def _split(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -259,7 +264,7 @@ class _Run:
                 value = dual_value(critic, *(part.float() for part in choose)).item()
             fits.append((value, kind, critic, history))
         _, kind, critic, history = max(fits, key=lambda fit: fit[0])
-        return kind, critic, history
+        return kind, critic.double().eval(), history
 
     def fit_network(self, x: Tensor, y: Tensor) -> tuple[nn.Module, tuple[float, ...]]:
         net = _network(torch.cat([x, y]), self.generator)
@@ -329,16 +334,3 @@ def _from_cones(anchors: Tensor, offsets: Tensor) -> ConeCritic:
 def _scores(critic: nn.Module, points: Tensor) -> Tensor:
     dtype = next(critic.parameters()).dtype
     return torch.cat([critic(part.to(dtype)).flatten() for part in points.split(8192)]).double()
-
-
-def _fit_scaling(method: str, points: Tensor) -> FeatureScaling:
-    zero, one = torch.zeros_like(points[0]), torch.ones_like(points[0])
-    if method == "none":
-        return FeatureScaling(method, zero, one)
-    if method == "standard":
-        shift, spread = points.mean(0), points.std(0)
-    else:
-        quarters = torch.tensor([0.25, 0.5, 0.75], dtype=points.dtype)
-        low, shift, high = torch.quantile(points[:100_000], quarters, dim=0)
-        spread = high - low
-    return FeatureScaling(method, shift, torch.where(spread > 0, spread, one))

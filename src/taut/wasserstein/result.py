@@ -1,37 +1,19 @@
 """What `taut.wasserstein` answers."""
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from taut.bounds import Bound, Estimate, Interval
-from taut.wasserstein.samples import as_samples
+from taut.wasserstein.saved import SavedCritic, thin
+from taut.wasserstein.scaling import FeatureScaling
 
-__all__ = ["FeatureScaling", "WassersteinResult"]
-
-
-@dataclass(frozen=True)
-class FeatureScaling:
-    """How features were brought to one unit before distances were measured.
-
-    Attributes:
-        method: "none", "standard" or "robust".
-        shift: what was subtracted from each feature.
-        scale: what each was divided by; constant features have 1.
-    """
-
-    method: str
-    shift: Tensor
-    scale: Tensor
-
-    def __call__(self, points: Tensor) -> Tensor:
-        """Points in the common unit."""
-        return points if self.method == "none" else (points - self.shift) / self.scale
+__all__ = ["WassersteinResult"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WassersteinResult:
     """The distance between two data sets, or between the populations behind them.
 
@@ -50,6 +32,12 @@ class WassersteinResult:
         scaling: how features were scaled; distances are in these units.
         columns: names of the features, where the data had some.
         population: whether the bounds speak of populations or of the two sets as they are.
+        scores: the critic's values, float64, of the held-out rows of x and of y in the order they
+            came in (`population=True`), or of all rows.
+        rows: how many rows x and y have.
+        limits: the scores are clamped to these for the lower bound; from training rows alone.
+        image_shape: the shape of one row, where rows are images.
+        notes: sentences about what was done to the data or assumed of them; often none.
     """
 
     estimate: Estimate
@@ -63,6 +51,11 @@ class WassersteinResult:
     scaling: FeatureScaling = field(repr=False)
     columns: tuple[str, ...] | None = field(repr=False)
     population: bool
+    scores: tuple[Tensor, Tensor] = field(repr=False)
+    rows: tuple[int, int]
+    limits: tuple[float, float] = field(repr=False)
+    image_shape: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def interval(self) -> Interval:
@@ -79,12 +72,31 @@ class WassersteinResult:
         """How far apart the bounds are."""
         return self.upper.value - self.lower.value
 
-    @torch.no_grad()
+    @property
+    def saved(self) -> SavedCritic:
+        """What `save` keeps: all that later rows are judged with."""
+        generator = Generator().manual_seed(0)
+        x, y = self.scores
+        return SavedCritic(
+            critic=self.critic,
+            kind=self.kind,
+            lipschitz=self.lipschitz,
+            scaling=self.scaling,
+            columns=self.columns,
+            image_shape=self.image_shape,
+            limits=self.limits,
+            scores=(thin(x, generator), thin(y, generator)),
+            means=(x.mean().item(), y.mean().item()),
+            population=self.population,
+        )
+
     def score(self, data: Any) -> Tensor:
         """The critic's value for every row of `data`: high where it looks like x, low like y."""
-        points, _ = as_samples("WassersteinResult.score", "data", data)
-        parameter = next(self.critic.parameters())
-        return self.critic(self.scaling(points).to(parameter.dtype)).flatten().double()
+        return self.saved.score(data)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the critic with what later rows are judged by; `load_critic` reads it."""
+        self.saved.save(path)
 
     def __str__(self) -> str:
         low, high = self.lower.value, self.upper.value

@@ -1,0 +1,102 @@
+"""What may be passed as a data set: held in memory, or read anew as often as it is asked for."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from taut.data import Table, TableStream, in_memory
+from taut.data.columns import choose
+from taut.errors import DataError
+
+__all__ = ["BatchStream", "Side", "batches_of", "open_side"]
+
+_BATCH_CELLS = 2**20
+
+
+class BatchStream:
+    """An iterable of batches that can be walked through again, such as a loader, never held whole.
+
+    Attributes:
+        columns: the names, or none where the batches have no names.
+        dim: how many columns there are.
+        image_shape: the shape of one row before it was made flat, where rows are images.
+        source: what errors call it.
+    """
+
+    def __init__(self, data: Iterable[Any], name: str, first: Table) -> None:
+        self._data = data
+        self._chosen: list[int] | None = None
+        self.columns = first.columns
+        self.dim = first.dim
+        self.image_shape = first.image_shape
+        self.source = name
+
+    def __iter__(self) -> Iterator[Table]:
+        for at, item in enumerate(self._data):
+            batch = in_memory([item], f"{self.source}, batch {at}", least=1)
+            if self._chosen is not None:
+                batch = batch.select(self._chosen)
+            if batch.dim != self.dim or batch.columns != self.columns:
+                raise DataError(
+                    f"{self.source}: every batch must have the columns of the first, {self.dim} of "
+                    f"them; batch {at} has {batch.dim}, or other names."
+                )
+            yield batch
+
+    def select(self, columns: Sequence[str | int]) -> "BatchStream":
+        """The same stream with the chosen columns, in the order of the choice."""
+        chosen = choose(self.source, self.columns, self.dim, columns)
+        before = list(range(self.dim)) if self._chosen is None else self._chosen
+        other = object.__new__(BatchStream)
+        other.__dict__.update(self.__dict__)
+        other._chosen = [before[i] for i in chosen]
+        other.columns = tuple(self.columns[i] for i in chosen) if self.columns else ()
+        other.dim = len(chosen)
+        other.image_shape = self.image_shape if chosen == list(range(self.dim)) else None
+        return other
+
+
+Side = Table | TableStream | BatchStream
+
+
+def open_side(data: Any, name: str, least: int = 2) -> Side:
+    """The sample that `data` is: a stream where it can be read again, else a table in memory.
+
+    Args:
+        data: an array, tensor, data frame, list of rows, `Table`, `TableStream`, or iterable of
+            batches. An iterable that can be walked through again is a stream; an iterator, which
+            cannot, is read into memory.
+        name: what errors call it.
+        least: how many rows a sample in memory must have.
+
+    Example:
+        >>> open_side(torch.zeros(3, 2), "x")
+        Table(3 x 2, float32, from x)
+    """
+    if isinstance(data, (Table, TableStream, BatchStream)):
+        return data
+    held = isinstance(data, (Iterator, Sequence, Mapping, Set, Tensor)) or any(
+        hasattr(data, mark) for mark in ("__array__", "to_numpy", "toarray", "columns")
+    )
+    if not held and isinstance(data, Iterable):
+        first = next(iter(data), None)
+        if first is None:
+            raise DataError(f"{name}: a sample must have at least two rows; got no batches.")
+        inner = first[0] if isinstance(first, (list, tuple)) and first else first
+        # Single rows and numbers, as of a set of points, are small enough to be held.
+        if getattr(inner, "ndim", 0) > 1:
+            return BatchStream(data, name, in_memory([first], name, least=1))
+    return in_memory(data, name, least=least)
+
+
+def batches_of(side: Side) -> Iterator[Tensor]:
+    """The rows from the first, `(n, dim)` at a time, of the dtype they have."""
+    if isinstance(side, Table):
+        rows = max(1, _BATCH_CELLS // side.dim)
+        for start in range(0, len(side), rows):
+            yield torch.from_numpy(side.values[start : start + rows])
+        return
+    for batch in side:
+        yield torch.from_numpy(batch.values if isinstance(batch, Table) else batch)
