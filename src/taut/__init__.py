@@ -36,7 +36,9 @@ __all__ = [
     "nn",
     "norms",
     "optim",
+    "regularizers",
     "save",
+    "sklearn",
     "wasserstein",
 ]
 
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
         nn,
         norms,
         optim,
+        regularizers,
+        sklearn,
         wasserstein,
     )
     from taut.audit import bound_lipschitz
