@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from taut.cli.bench_wasserstein import wasserstein
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -17,7 +19,10 @@ __all__ = ["bench"]
 
 @click.group()
 def bench() -> None:
-    """Measure speed on this machine."""
+    """Measure speed, and the distances that critics find, on this machine."""
+
+
+bench.add_command(wasserstein)
 
 
 @bench.command()
