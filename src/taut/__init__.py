@@ -19,6 +19,7 @@ __all__ = [
     "TautError",
     "TautWarning",
     "__version__",
+    "attacks",
     "audit",
     "bound_lipschitz",
     "bounds",
@@ -39,11 +40,13 @@ __all__ = [
     "regularizers",
     "save",
     "sklearn",
+    "training",
     "wasserstein",
 ]
 
 if TYPE_CHECKING:
     from taut import (
+        attacks,
         audit,
         bounds,
         certificates,
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
         optim,
         regularizers,
         sklearn,
+        training,
         wasserstein,
     )
     from taut.audit import bound_lipschitz

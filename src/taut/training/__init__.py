@@ -1,0 +1,30 @@
+"""Training: a configuration in, a classifier with a proven radius for each prediction out."""
+
+from taut.training.architectures import ARCHITECTURES, build_network
+from taut.training.config import TrainConfig
+from taut.training.defaults import resolve
+from taut.training.evaluation import Evaluation, evaluate
+from taut.training.inputs import Examples, InputSpec, Prepared, load_data, prepare
+from taut.training.loop import Progress, train
+from taut.training.run import TrainedRun, load_run
+from taut.training.toml import from_toml, to_toml
+
+__all__ = [
+    "ARCHITECTURES",
+    "Evaluation",
+    "Examples",
+    "InputSpec",
+    "Prepared",
+    "Progress",
+    "TrainConfig",
+    "TrainedRun",
+    "build_network",
+    "evaluate",
+    "from_toml",
+    "load_data",
+    "load_run",
+    "prepare",
+    "resolve",
+    "to_toml",
+    "train",
+]

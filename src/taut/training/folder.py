@@ -1,0 +1,139 @@
+"""The folder of a run: what is in it, when it is written, and whose it is.
+
+`config.toml` and `inputs.json` are written first, then `checkpoint.safetensors` and `log.jsonl` as
+training goes on, then `model.safetensors` and last of all `result.json`, which says that the run
+is finished. Each file is complete or not there, whenever the process dies.
+"""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from taut.errors import ArgumentError, DamagedFileError
+from taut.export.files import write_atomically
+from taut.training.config import TrainConfig
+from taut.training.inputs import InputSpec
+from taut.training.toml import from_toml, to_toml
+
+__all__ = ["RunFolder"]
+
+_SUBJECT = "train"
+
+
+class RunFolder:
+    """The files of one run.
+
+    Args:
+        path: the folder; it need not be there yet.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.toml"
+        self.inputs_file = self.path / "inputs.json"
+        self.checkpoint_file = self.path / "checkpoint.safetensors"
+        self.log_file = self.path / "log.jsonl"
+        self.model_file = self.path / "model.safetensors"
+        self.result_file = self.path / "result.json"
+
+    @property
+    def finished(self) -> bool:
+        """Whether a run has ended here."""
+        return self.result_file.exists()
+
+    def open(self, config: TrainConfig, spec: InputSpec) -> None:
+        """Makes the folder, or sees that the run in it is the same one.
+
+        Raises:
+            ArgumentError: there is a run with another configuration; the text names what differs.
+        """
+        if self.config_file.exists():
+            self.check_same(config)
+            return
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise ArgumentError(
+                f"{_SUBJECT}: `out` must be a new or empty folder, or that of a run; {self.path} "
+                "holds other files and no config.toml. Choose another folder."
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.inputs_file, spec.to_dict())
+        write_atomically(self.config_file, to_toml(config).encode())
+
+    def check_same(self, config: TrainConfig) -> None:
+        """Raises if the run here has another configuration; where data lies does not count."""
+        mine, theirs = (c.to_dict() for c in (_anywhere(config), _anywhere(self.config())))
+        differing = [
+            f"{name} (there {theirs.get(name)!r}, now {mine.get(name)!r})"
+            for name in {**theirs, **mine}
+            if mine.get(name) != theirs.get(name)
+        ]
+        if differing:
+            raise ArgumentError(
+                f"{_SUBJECT}: `out` must be a new folder or that of the same run; {self.path} "
+                f"holds a run with another {', '.join(differing)}. Choose another folder."
+            )
+
+    def config(self) -> TrainConfig:
+        """The configuration of the run here."""
+        return from_toml(_read(self.config_file).decode())
+
+    def spec(self) -> InputSpec:
+        """What its network expects."""
+        return InputSpec.from_dict(json.loads(_read(self.inputs_file)))
+
+    def result(self) -> dict[str, Any]:
+        """What came out of it."""
+        return json.loads(_read(self.result_file))
+
+    def history(self) -> list[dict[str, Any]]:
+        """One row for each epoch."""
+        return [json.loads(line) for line in _read(self.log_file).splitlines()]
+
+    def write_checkpoint(self, tensors: dict[str, Tensor], story: dict[str, Any]) -> None:
+        """Replaces the checkpoint, all at once."""
+        # JSON has no NaN or infinity of its own; Python's reader takes them back.
+        data = safetensors.torch.save(tensors, {"taut": json.dumps(story)})
+        write_atomically(self.checkpoint_file, data)
+
+    def read_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """What the last checkpoint holds, or None if there is none.
+
+        Raises:
+            DamagedFileError: it cannot be read.
+        """
+        if not self.checkpoint_file.exists():
+            return None
+        try:
+            with safetensors.safe_open(self.checkpoint_file, "pt") as file:
+                story = json.loads(file.metadata()["taut"])
+                return {name: file.get_tensor(name) for name in file.keys()}, story
+        except (safetensors.SafetensorError, ValueError, LookupError, TypeError) as error:
+            raise DamagedFileError(
+                f"{_SUBJECT}: {self.checkpoint_file.name} cannot be read ({error}), so the run "
+                "cannot go on. Delete the folder to begin anew."
+            ) from error
+
+
+def write_json(path: Path, held: dict[str, Any]) -> None:
+    """Writes a JSON file that is complete or not there."""
+    write_atomically(path, (json.dumps(held, indent=2) + "\n").encode())
+
+
+def _anywhere(config: TrainConfig) -> TrainConfig:
+    return replace(config, data_dir=None, threads=None)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ArgumentError(
+            f"load_run: {path.parent} must be the folder of a finished run; it has no {path.name}. "
+            "Train into it first, or give the same training command again to finish it."
+        ) from error

@@ -1,0 +1,159 @@
+"""Labelled data made ready: what to learn from, what to choose by, what to test on."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from taut.data import LabelledData, LabelledSet, load_labelled
+from taut.errors import ArgumentError, DataError
+from taut.training.config import TrainConfig
+
+__all__ = ["Examples", "InputSpec", "Prepared", "load_data", "prepare"]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    r"""What a network expects of its inputs, and what its outputs mean.
+
+    Attributes:
+        shape: of one input.
+        classes: the names of the outputs.
+        columns: the names of the columns of a table, where they have names.
+        low: the least value of an input, or None.
+        high: the greatest.
+        shift: of each column of a table, taken off first; empty for images.
+        spread: of each column, divided by then: radii are in units of it.
+    """
+
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    shift: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
+
+    def apply(self, inputs: np.ndarray | Tensor) -> Tensor:
+        """Inputs as the source has them, `(n, *shape)`, as the network takes them; float32."""
+        if tuple(inputs.shape[1:]) != self.shape:
+            raise ArgumentError(
+                f"InputSpec: `inputs` must be (n, {', '.join(map(str, self.shape))}); got shape "
+                f"{tuple(inputs.shape)}."
+            )
+        if not self.shift:
+            return torch.as_tensor(inputs, dtype=torch.float32)
+        wide = torch.as_tensor(inputs, dtype=torch.float64)
+        return ((wide - torch.tensor(self.shift)) / torch.tensor(self.spread)).float()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, held: dict[str, Any]) -> "InputSpec":
+        """The inverse of `to_dict`."""
+        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in held.items()}
+        return cls(**plain)
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Inputs `(n, *shape)` with labels `(n,)`."""
+
+    inputs: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Examples":
+        """The same on a device, with inputs of a dtype."""
+        return Examples(self.inputs.to(device, dtype), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The parts of one data set, as the network takes them.
+
+    Attributes:
+        train: what to learn from.
+        validation: what to choose by; None if nothing is held out.
+        test: what neither learning nor choosing sees.
+        spec: how inputs were made ready.
+        fingerprint: a checksum over all numbers of the source.
+    """
+
+    train: Examples
+    validation: Examples | None
+    test: Examples
+    spec: InputSpec
+    fingerprint: str
+
+
+def load_data(config: TrainConfig) -> LabelledData:
+    """The data that a configuration names."""
+    return load_labelled(
+        config.data, data_dir=config.data_dir, label=config.label, test=config.test
+    )
+
+
+def prepare(config: TrainConfig, data: LabelledData) -> Prepared:
+    """Holds validation rows out and standardises tables, by the rows that are left to learn from.
+
+    Columns of a table have units of their own, so each is shifted to mean 0 and divided by its
+    standard deviation. Images are left as they are. A column that never changes is only shifted.
+    """
+    if len(data.classes) < 2:
+        raise DataError(
+            f"train: {data.name}: there must be at least two classes to tell apart; got "
+            f"{list(data.classes)}."
+        )
+    fit, held_out = data.train, None
+    if config.validation:
+        fit, held_out = data.train.split(config.validation, config.seed)
+    spec = _spec(fit)
+
+    def ready(rows: LabelledSet) -> Examples:
+        return Examples(spec.apply(rows.inputs), torch.as_tensor(rows.labels))
+
+    return Prepared(
+        train=ready(fit),
+        validation=None if held_out is None else ready(held_out),
+        test=ready(data.test),
+        spec=spec,
+        fingerprint=_fingerprint((data.train, data.test)),
+    )
+
+
+def _spec(rows: LabelledSet) -> InputSpec:
+    shift: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
+    if rows.image_shape is None and rows.low is None:
+        wide = rows.inputs.astype(np.float64)
+        deviation = wide.std(0)
+        shift = tuple(wide.mean(0).tolist())
+        spread = tuple(np.where(deviation > 0, deviation, 1.0).tolist())
+    return InputSpec(
+        shape=tuple(rows.inputs.shape[1:]),
+        classes=tuple(rows.classes),
+        columns=tuple(rows.columns),
+        low=rows.low,
+        high=rows.high,
+        shift=shift,
+        spread=spread,
+    )
+
+
+def _fingerprint(parts: Sequence[LabelledSet]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        for array in (part.inputs, part.labels):
+            digest.update(f"{array.dtype} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        digest.update("\n".join(part.classes).encode())
+    return digest.hexdigest()

@@ -1,0 +1,81 @@
+"""What a step makes smaller: the loss, on attacked inputs if asked for, and penalties."""
+
+import torch
+from torch import Generator, Tensor, nn
+
+from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy
+from taut.regularizers import spectral_jacobian
+from taut.training.chance import number_at
+from taut.training.config import TrainConfig
+from taut.training.inputs import InputSpec
+
+__all__ = ["Objective", "make_loss"]
+
+
+def make_loss(config: TrainConfig) -> nn.Module:
+    """The loss of a resolved configuration.
+
+    Example:
+        >>> make_loss(TrainConfig(loss="hinge", margin=0.5))
+        MultiClassHinge(margin=0.5)
+    """
+    assert config.margin is not None
+    if config.loss == "hinge":
+        return MultiClassHinge(config.margin)
+    if config.loss == "hkr":
+        return HingeKR(config.margin, config.alpha)
+    assert config.temperature is not None
+    return OffsetCrossEntropy(config.margin, config.temperature)
+
+
+class Objective:
+    """The function of a batch that training makes smaller.
+
+    Args:
+        config: resolved.
+        spec: the range of the inputs, which attacks keep to.
+    """
+
+    def __init__(self, config: TrainConfig, spec: InputSpec) -> None:
+        self.config = config
+        self.spec = spec
+        self.loss = make_loss(config)
+
+    def __call__(
+        self, model: nn.Module, x: Tensor, labels: Tensor, place: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """The value for one batch, and the outputs `(n, classes)` of the network there.
+
+        Args:
+            model: in training mode.
+            x: `(n, *shape)`.
+            labels: `(n,)`.
+            place: where in the run; decides what chance is in it.
+        """
+        generator = torch.Generator().manual_seed(number_at(self.config.seed, *place))
+        if self.config.adversarial_radius:
+            x = self._attacked(model, x, labels, generator)
+        with torch.autocast(x.device.type, torch.bfloat16, self.config.dtype == "bfloat16"):
+            logits = model(x)
+            value = self.loss(logits, labels)
+        if self.config.jacobian_weight:
+            penalty = spectral_jacobian(model, x, generator=generator)
+            value = value + self.config.jacobian_weight * penalty
+        return value, logits
+
+    def _attacked(
+        self, model: nn.Module, x: Tensor, labels: Tensor, generator: Generator
+    ) -> Tensor:
+        from taut.attacks import pgd
+
+        return pgd(
+            model,
+            x,
+            labels,
+            radius=self.config.adversarial_radius,
+            norm=self.config.norm,
+            num_steps=self.config.adversarial_steps,
+            low=self.spec.low,
+            high=self.spec.high,
+            generator=generator,
+        ).examples

@@ -1,0 +1,123 @@
+"""`State`: all that one moment of training hands to the next.
+
+The order of the rows, the learning rate and every chance are functions of the place in the run, so
+the place, the weights and the optimiser's tensors are the whole of it.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from taut.optim import AggMo
+from taut.training.config import TrainConfig
+
+__all__ = ["Place", "State", "make_optimizer"]
+
+
+@dataclass
+class Place:
+    """Where a run is, and what it has seen; plain numbers.
+
+    Attributes:
+        epoch: epochs that are over.
+        step: steps of the present epoch that are over.
+        seen: inputs of the present epoch so far.
+        loss: the sum of the objective over them.
+        correct: how many of them were classified rightly when they were seen.
+        seconds: spent training and evaluating, over all sittings.
+        history: one row for each epoch that is over.
+        best_score: the best certified and clean validation accuracy so far.
+        best_epoch: where that was, counted from 1; 0 before the first.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    seen: int = 0
+    loss: float = 0.0
+    correct: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best_score: tuple[float, float] = (-1.0, -1.0)
+    best_epoch: int = 0
+
+    def begin_epoch(self) -> None:
+        """Turns the page."""
+        self.epoch += 1
+        self.step = self.seen = self.correct = 0
+        self.loss = 0.0
+
+
+class State:
+    """A network in training, its optimiser, its best weights so far, and the place in the run."""
+
+    def __init__(self, config: TrainConfig, model: nn.Module) -> None:
+        self.config = config
+        self.model = model
+        self.optimizer = make_optimizer(config, model)
+        self.place = Place()
+        self.best: dict[str, Tensor] = {}
+
+    def remember_best(self) -> None:
+        """Keeps a copy of the present weights."""
+        self.best = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name, ready for a file."""
+        held = {f"model.{name}": t for name, t in self.model.state_dict().items()}
+        held |= {f"best.{name}": t for name, t in self.best.items()}
+        for index, entries in self.optimizer.state_dict()["state"].items():
+            held |= {f"optimizer.{index}.{key}": t for key, t in entries.items() if t is not None}
+        # A file holds each number once, so what shares storage is copied apart.
+        return {name: t.detach().cpu().contiguous() for name, t in held.items()}
+
+    def numbers(self) -> dict[str, Any]:
+        """The place, for JSON."""
+        return asdict(self.place)
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: dict[str, Any]) -> "State":
+        """A new state of the same kind with these contents; this one is left alone.
+
+        Layers remember what they made of a weight, and copies of layers do not. A running state is
+        therefore restored from its own contents at each checkpoint: it goes on from exactly what a
+        later process would find, so both take the same steps to the bit.
+        """
+        twin = State(self.config, copy.deepcopy(self.model))
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = value
+        twin.model.load_state_dict(parts["model"])
+        device = next(twin.model.parameters()).device
+        twin.best = {name: t.to(device) for name, t in parts["best"].items()}
+        twin.optimizer.load_state_dict(
+            {**twin.optimizer.state_dict(), "state": _by_parameter(parts["optimizer"])}
+        )
+        twin.place = Place(**{**numbers, "best_score": tuple(numbers["best_score"])})
+        return twin
+
+    def refreshed(self) -> "State":
+        """This state as a process that resumed here would have it."""
+        return self.restore(self.tensors(), self.numbers())
+
+
+def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
+    """The optimiser of a resolved configuration, over all parameters of `model`."""
+    assert config.lr is not None
+    if config.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), config.lr)
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), config.lr, momentum=0.9)
+    return AggMo(model.parameters(), config.lr)
+
+
+def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = value
+    return state
