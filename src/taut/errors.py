@@ -18,6 +18,7 @@ __all__ = [
     "NotConvergedError",
     "TautError",
     "TautWarning",
+    "ViolatedCertificateError",
 ]
 
 
@@ -55,6 +56,10 @@ class NotConvergedError(TautError, ArithmeticError):
 
 class MissingExtraError(TautError, ImportError):
     """A feature needs a package that is not installed."""
+
+
+class ViolatedCertificateError(TautError, AssertionError):
+    """An attack succeeded where a certificate says that none can: an error of taut."""
 
 
 class TautWarning(UserWarning):
