@@ -74,6 +74,17 @@ def test_the_core_needs_no_extra():
     assert loaded & set(IMPORT_NAMES.values()) == set()
 
 
+def test_estimators_without_scikit_learn_say_how_to_get_it():
+    attempt = (
+        "import sys, taut\nsys.modules['sklearn'] = None\n"
+        "try:\n    taut.sklearn.WassersteinDrift\n"
+        "except taut.errors.MissingExtraError as error:\n"
+        "    assert \"install with pip install 'taut[sklearn]'\" in str(error)\n"
+        "else:\n    raise SystemExit('no error')"
+    )
+    assert "taut" in newly_imported("", attempt)
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -1,0 +1,212 @@
+r"""`WassersteinDrift`: has the data moved since the reference, by how much, and which rows."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.preprocessing import RobustScaler, StandardScaler
+
+from taut.audit import bound_lipschitz
+from taut.errors import ArgumentError, check_choice, check_count
+from taut.sklearn.inputs import known_rows, new_rows
+from taut.sklearn.seeds import RandomState, seed_of
+from taut.wasserstein import ConeCritic, WassersteinResult, wasserstein
+
+__all__ = ["WassersteinDrift"]
+
+_SUBJECT = "WassersteinDrift"
+_Scaling = Literal["none", "standard", "robust"]
+_Method = Literal["betting", "bernstein", "hoeffding"]
+_SCALERS = {"none": None, "standard": StandardScaler, "robust": RobustScaler}
+
+
+class WassersteinDrift(OutlierMixin, BaseEstimator):
+    r"""Drift from a reference, for single rows and for whole batches, each with its guarantee.
+
+    **Rows.** One part of the reference, the centres $c_j$, fixes the 1-Lipschitz function
+
+    $$s(x) = -\min_j \|x - c_j\|,$$
+
+    minus the distance to the reference; the other part, of $n$ rows unseen by it, fixes a threshold,
+    the $k$-th smallest of its distances with $k = \lceil (n + 1)(1 - \alpha) \rceil$. A row farther
+    than that is predicted -1, others +1. For a new row of the reference's own law the probability
+    of -1 is at most $\alpha$ = `false_alarm_rate`, whatever the law (all $n + 1$ distances are
+    equally likely to be the largest, the second, ...).
+
+    **Batches.** `compare` is `taut.wasserstein(reference, X)`: an estimate and two bounds of the
+    distance between the populations. `drifted` asks whether the *lower* bound exceeds a tolerance,
+    an alarm that large samples do not trip by themselves, as p-values do. `score` is minus that
+    lower bound.
+
+    In every number of this class larger means closer to the reference, as in scikit-learn.
+
+    Args:
+        false_alarm_rate: $\alpha$ in (0, 1), for rows.
+        num_centres: rows of the reference that become centres, at most half of them.
+        confidence: that both bounds of `compare` hold.
+        scaling: "none" measures in the data's own units; "standard" and "robust" make features
+            comparable, for rows by the centres, for batches as `taut.wasserstein` does.
+        method: the confidence bound of means: "betting", "bernstein" or "hoeffding".
+        kinds: which critics `compare` tries: "cones", "network".
+        num_steps: training steps of each.
+        diameter: a bound of the support's width, for the upper bound.
+        num_permutations: behind the p-value.
+        random_state: of every draw; equal data and seed give equal answers.
+
+    Attributes:
+        reference_: `(n, features)`, the rows of `fit`.
+        critic_: $s$, on scaled features.
+        lipschitz_: its proven constant.
+        scaler_: the fitted scaler of rows, None without scaling.
+        offset_: minus the threshold: `decision_function` is `score_samples` less this.
+        false_alarm_rate_: the proven rate, $(n + 1 - k)/(n + 1)$: at most `false_alarm_rate`, but for
+            references so small ($n < 1/\alpha - 1$) that only rows beyond all $n$ are predicted -1.
+        seed_: what `random_state` came to.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> drift = WassersteinDrift(num_steps=50, kinds=("cones",)).fit(rng.normal(size=(200, 2)))
+        >>> drift.predict([[0.0, 0.0], [6.0, 6.0]])
+        array([ 1, -1])
+        >>> drift.drifted(rng.normal(size=(200, 2)))
+        False
+        >>> drift.drifted(rng.normal(size=(200, 2)) + 2, above=1.0)
+        True
+    """
+
+    scaling: _Scaling
+    method: _Method
+
+    def __init__(
+        self,
+        *,
+        false_alarm_rate: float = 0.05,
+        num_centres: int = 1000,
+        confidence: float = 0.95,
+        scaling: _Scaling = "none",
+        method: _Method = "betting",
+        kinds: tuple[str, ...] = ("cones", "network"),
+        num_steps: int = 1000,
+        diameter: float | None = None,
+        num_permutations: int = 999,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.false_alarm_rate = false_alarm_rate
+        self.num_centres = num_centres
+        self.confidence = confidence
+        self.scaling = scaling
+        self.method = method
+        self.kinds = kinds
+        self.num_steps = num_steps
+        self.diameter = diameter
+        self.num_permutations = num_permutations
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Keeps the reference and fixes the threshold of rows.
+
+        Args:
+            X: `(n, features)`, finite, at least two rows; bounds in `compare` need 20.
+            y: ignored.
+        """
+        check_choice(_SUBJECT, "scaling", self.scaling, tuple(_SCALERS))
+        check_count(_SUBJECT, "num_centres", self.num_centres)
+        if not 0 < self.false_alarm_rate < 1:
+            raise ArgumentError(
+                f"{_SUBJECT}: `false_alarm_rate` must lie strictly between 0 and 1; "
+                f"got false_alarm_rate={self.false_alarm_rate!r}."
+            )
+        points = new_rows(self, X, least=2)
+        self.seed_ = seed_of(self.random_state)
+        self.reference_ = points
+        draw = torch.Generator().manual_seed(self.seed_)
+        shuffled = points[torch.randperm(len(points), generator=draw).numpy()]
+        middle = min(len(points) // 2, self.num_centres)
+        scaler = _SCALERS[self.scaling]
+        self.scaler_ = None if scaler is None else scaler().fit(shuffled[:middle])
+        self.critic_ = _minus_distance_to(self._scaled(shuffled[:middle]), draw)
+        self.lipschitz_ = bound_lipschitz(self.critic_, "l2", (points.shape[1],))
+        unseen = np.sort(-self._scores(shuffled[middle:]))
+        # In fractions: a rounded product could lie on the wrong side of a whole number.
+        rank = math.ceil((len(unseen) + 1) * (1 - Fraction(float(self.false_alarm_rate))))
+        rank = min(rank, len(unseen))
+        self.offset_ = -unseen[rank - 1]
+        self.false_alarm_rate_ = (len(unseen) + 1 - rank) / (len(unseen) + 1)
+        return self
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Minus the distance of every row to the nearest centre, `(n,)`, in scaled units."""
+        return self._scores(known_rows(self, X))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """`score_samples(X) - offset_`: below zero for the rows that `predict` calls -1."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> np.ndarray:
+        """-1 for rows farther from the reference than the threshold, +1 for others."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def compare(self, X: Any) -> WassersteinResult:
+        """The distance between the reference's population and that of `X`, with its bounds.
+
+        Equal to `taut.wasserstein(reference_, X, seed=seed_)` with the parameters of this estimator.
+
+        Args:
+            X: `(m, features)`, at least 20 rows.
+        """
+        result = wasserstein(
+            self.reference_,
+            known_rows(self, X),
+            confidence=self.confidence,
+            scaling=self.scaling,
+            method=self.method,
+            kinds=self.kinds,
+            num_steps=self.num_steps,
+            diameter=self.diameter,
+            num_permutations=self.num_permutations,
+            seed=self.seed_,
+        )
+        names = getattr(self, "feature_names_in_", None)
+        return result if names is None else replace(result, columns=tuple(map(str, names)))
+
+    def drifted(self, X: Any, above: float = 0.0) -> bool:
+        """Whether the proven lower bound of the distance exceeds `above`.
+
+        When the true distance is at most `above`, True has a probability of at most
+        `(1 - confidence) / 2`, however large the samples.
+
+        Args:
+            X: `(m, features)`, at least 20 rows.
+            above: the distance that is tolerated, in scaled units; not negative.
+        """
+        if not above >= 0:
+            raise ArgumentError(f"{_SUBJECT}: `above` must not be negative; got above={above!r}.")
+        return self.compare(X).lower.value > above
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the lower bound of the distance: 0 where no drift is proven, less with more drift.
+
+        Args:
+            X: `(m, features)`, at least 20 rows.
+            y: ignored.
+        """
+        return 0.0 - self.compare(X).lower.value
+
+    def _scaled(self, points: np.ndarray) -> np.ndarray:
+        return points if self.scaler_ is None else self.scaler_.transform(points)
+
+    @torch.no_grad()
+    def _scores(self, points: np.ndarray) -> np.ndarray:
+        return self.critic_(torch.tensor(self._scaled(points))).flatten().numpy()
+
+
+def _minus_distance_to(centres: np.ndarray, generator: torch.Generator) -> ConeCritic:
+    critic = ConeCritic(*centres.shape, sign=-1, generator=generator).double().eval()
+    with torch.no_grad():
+        critic.centres.copy_(torch.tensor(centres))
+    return critic
