@@ -5,7 +5,8 @@ from taut.training.config import TrainConfig
 from taut.training.defaults import resolve
 from taut.training.evaluation import Evaluation, evaluate
 from taut.training.inputs import Examples, InputSpec, Prepared, load_data, prepare
-from taut.training.loop import Progress, train
+from taut.training.loop import train
+from taut.training.progress import Progress
 from taut.training.run import TrainedRun, load_run
 from taut.training.toml import from_toml, to_toml
 

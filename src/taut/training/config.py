@@ -6,7 +6,7 @@ from typing import Any
 
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.losses import KINDS
-from taut.norms import as_norm
+from taut.norms import L1, as_norm
 
 __all__ = ["TrainConfig"]
 
@@ -143,6 +143,11 @@ class TrainConfig:
             _check_range(name, getattr(self, name), 1.0)
         for size in (*(self.hidden or ()), *self.milestones):
             check_count(_SUBJECT, "hidden and milestones", size)
+        if self.adversarial_radius and as_norm(self.norm) == L1:
+            raise ArgumentError(
+                f"{_SUBJECT}: `adversarial_radius` must be 0 in L1, where no attack follows the "
+                f"gradient; got adversarial_radius={self.adversarial_radius}, norm='l1'."
+            )
         if self.patience and not self.validation:
             raise ArgumentError(
                 f"{_SUBJECT}: `patience` must watch validation rows; got patience="

@@ -1,6 +1,6 @@
 """The folder of a run: what is in it, when it is written, and whose it is.
 
-`config.toml` and `inputs.json` are written first, then `checkpoint.safetensors` and `log.jsonl` as
+`inputs.json` and `config.toml` are written first, then `checkpoint.safetensors` and `log.jsonl` as
 training goes on, then `model.safetensors` and last of all `result.json`, which says that the run
 is finished. Each file is complete or not there, whenever the process dies.
 """
@@ -53,17 +53,33 @@ class RunFolder:
         Raises:
             ArgumentError: there is a run with another configuration; the text names what differs.
         """
+        self.path.mkdir(parents=True, exist_ok=True)
         if self.config_file.exists():
             self.check_same(config)
-            return
-        if self.path.is_dir() and any(self.path.iterdir()):
+        elif foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
             raise ArgumentError(
                 f"{_SUBJECT}: `out` must be a new or empty folder, or that of a run; {self.path} "
-                "holds other files and no config.toml. Choose another folder."
+                f"holds {foreign[0]} and no config.toml. Choose another folder."
             )
-        self.path.mkdir(parents=True, exist_ok=True)
+        for leftover in self._leftovers():
+            leftover.unlink(missing_ok=True)
         write_json(self.inputs_file, spec.to_dict())
         write_atomically(self.config_file, to_toml(config).encode())
+
+    def _is_own(self, entry: Path) -> bool:
+        return entry == self.inputs_file or entry in self._leftovers()
+
+    def _leftovers(self) -> list[Path]:
+        """Files that a process was writing when it died."""
+        files = (
+            self.config_file,
+            self.inputs_file,
+            self.checkpoint_file,
+            self.log_file,
+            self.model_file,
+            self.result_file,
+        )
+        return [entry for file in files for entry in self.path.glob(f".{file.name}.????????")]
 
     def check_same(self, config: TrainConfig) -> None:
         """Raises if the run here has another configuration; where data lies does not count."""

@@ -3,6 +3,7 @@
 import torch
 from torch import Generator, Tensor, nn
 
+from taut.attacks import adversarial_batch
 from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy
 from taut.regularizers import spectral_jacobian
 from taut.training.chance import number_at
@@ -66,9 +67,7 @@ class Objective:
     def _attacked(
         self, model: nn.Module, x: Tensor, labels: Tensor, generator: Generator
     ) -> Tensor:
-        from taut.attacks import pgd
-
-        return pgd(
+        return adversarial_batch(
             model,
             x,
             labels,
@@ -78,4 +77,4 @@ class Objective:
             low=self.spec.low,
             high=self.spec.high,
             generator=generator,
-        ).examples
+        )

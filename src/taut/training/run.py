@@ -28,6 +28,7 @@ class TrainedRun:
         result: the numbers on test rows, the proven constant, times and versions.
         inputs: what the network expects of its inputs.
         folder: where it is stored, or None.
+        source: the data it was trained on, where that is still in memory.
     """
 
     config: TrainConfig

@@ -45,8 +45,9 @@ class Place:
     best_score: tuple[float, float] = (-1.0, -1.0)
     best_epoch: int = 0
 
-    def begin_epoch(self) -> None:
-        """Turns the page."""
+    def end_epoch(self, row: dict[str, Any]) -> None:
+        """Adds the row of the present epoch and turns the page."""
+        self.history.append(row)
         self.epoch += 1
         self.step = self.seen = self.correct = 0
         self.loss = 0.0
@@ -99,10 +100,6 @@ class State:
         )
         twin.place = Place(**{**numbers, "best_score": tuple(numbers["best_score"])})
         return twin
-
-    def refreshed(self) -> "State":
-        """This state as a process that resumed here would have it."""
-        return self.restore(self.tensors(), self.numbers())
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
