@@ -95,7 +95,7 @@ class OffsetCrossEntropy(nn.Module):
         if _is_binary(logits):
             lead = _signed(logits, labels)
             return F.softplus(self.temperature * (self.offset - lead)).mean()
-        put_back = F.one_hot(labels.long(), logits.shape[1]) * self.offset
+        put_back = F.one_hot(labels.long(), logits.shape[1]).to(logits.dtype) * self.offset
         return F.cross_entropy(self.temperature * (logits - put_back), labels.long())
 
     def extra_repr(self) -> str:
