@@ -1,7 +1,7 @@
-r"""What all constrained dense layers share.
+r"""What all constrained layers share.
 
-A constrained layer computes $y = x C(W)^\top + b$, where $W$ is the parameter and $C$ maps any
-finite matrix to a feasible one. There are two ways to train it:
+A constrained layer computes $y = C(W) x + b$, where $W$ is the parameter and $C$ maps any finite
+weight to a feasible one. There are two ways to train it:
 
 - *kept*: the parameter itself is feasible. Whenever its numbers have changed, the next forward in
   training mode replaces them by $C(W)$; the optimiser may do what it likes in between.
@@ -24,16 +24,16 @@ from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_count
 from taut.nn.memory import Memory
 from taut.norms import Norm
 
-__all__ = ["ConstrainedLinear", "outside_graphs"]
+__all__ = ["ConstrainedLayer", "ConstrainedLinear", "outside_graphs"]
 
 _T = TypeVar("_T")
 
 
-class ConstrainedLinear(nn.Module, ABC):
-    r"""A dense layer whose weight is feasible in every forward, whatever was done to it.
+class ConstrainedLayer(nn.Module, ABC):
+    r"""A layer whose weight is feasible in every forward, whatever was done to it.
 
-    To write a new one, give `input_norm`, `output_norm`, `_constrain` and, if the parameter is to
-    be kept feasible rather than mapped, set `_kept`.
+    To write a new kind, make `weight` and `bias`, and give `_constrain`, `_constrain_traceable`,
+    `_affine` and, if the parameter is to be kept feasible rather than mapped, set `_kept`.
 
     Half precision: a weight rounded to 16 bits leaves its constraint by up to a percent, so the
     parameters must be float32 or float64, and under `torch.autocast` the layer computes in the
@@ -42,50 +42,27 @@ class ConstrainedLinear(nn.Module, ABC):
 
     input_norm: Norm
     output_norm: Norm
+    weight: nn.Parameter
     bias: nn.Parameter | None
     _kept: bool = False
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        if not isinstance(bias, bool):
-            raise ArgumentError(
-                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
-                "Give other arguments by name."
-            )
-        check_count(type(self).__name__, "in_features", in_features)
-        check_count(type(self).__name__, "out_features", out_features)
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = nn.Parameter(
-            torch.empty(out_features, in_features, device=device, dtype=dtype)
-        )
-        self._check_dtype()
-        self.register_parameter(
-            "bias",
-            nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None,
-        )
         self._memory = Memory()
         self._written = Memory()
 
-    def reset_parameters(self) -> None:
-        """Draws a random orthonormal weight, made feasible, and a small uniform bias."""
-        nn.init.orthogonal_(self.weight)
-        if self.bias is not None:
-            # An orthonormal weight spreads the length of its input over all outputs: offsets as
-            # large as those of torch.nn.Linear would drown the rest behind a widening layer.
-            reach = 1 / math.sqrt(max(self.in_features, self.out_features))
-            nn.init.uniform_(self.bias, -reach, reach)
-        if not self.weight.is_meta:
-            with torch.no_grad():
-                self.weight.copy_(self._constrain(self.weight))
+    def _hold(
+        self,
+        weight: tuple[int, ...],
+        bias: int | None,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        """Makes the parameters, their numbers still undefined."""
+        self.weight = nn.Parameter(torch.empty(weight, device=device, dtype=dtype))
+        self._check_dtype()
+        made = None if bias is None else torch.empty(bias, device=device, dtype=dtype)
+        self.register_parameter("bias", None if made is None else nn.Parameter(made))
 
     @abstractmethod
     def _constrain(self, weight: Tensor) -> Tensor:
@@ -96,7 +73,7 @@ class ConstrainedLinear(nn.Module, ABC):
         """The same map in plain tensor operations without looking at values, for `torch.export`."""
 
     def effective_weight(self) -> Tensor:
-        """The weight that a forward pass uses now, `(out_features, in_features)`.
+        """The weight that a forward pass uses now, in the shape of a plain layer's.
 
         Feasible, made from the parameter's present numbers, and part of the autograd graph.
         """
@@ -172,17 +149,62 @@ class ConstrainedLinear(nn.Module, ABC):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps `(..., in_features)` to `(..., out_features)`."""
+        """What the plain layer with the effective weight computes."""
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(self.weight.dtype)
         with self._without_autocast():
             return self._affine(x)
 
+    @abstractmethod
     def _affine(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.effective_weight(), self.bias)
+        """The output for an input in the dtype of the weight."""
 
     def _without_autocast(self) -> torch.autocast:
         return torch.autocast(self.weight.device.type, enabled=False)
+
+
+class ConstrainedLinear(ConstrainedLayer):
+    r"""A dense layer whose weight is feasible in every forward, whatever was done to it.
+
+    To write a new one, give `input_norm`, `output_norm`, `_constrain` and, if the parameter is to
+    be kept feasible rather than mapped, set `_kept`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(bias, bool):
+            raise ArgumentError(
+                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
+                "Give other arguments by name."
+            )
+        check_count(type(self).__name__, "in_features", in_features)
+        check_count(type(self).__name__, "out_features", out_features)
+        self.in_features = in_features
+        self.out_features = out_features
+        self._hold((out_features, in_features), out_features if bias else None, device, dtype)
+
+    def reset_parameters(self) -> None:
+        """Draws a random orthonormal weight, made feasible, and a small uniform bias."""
+        nn.init.orthogonal_(self.weight)
+        if self.bias is not None:
+            # An orthonormal weight spreads the length of its input over all outputs: offsets as
+            # large as those of torch.nn.Linear would drown the rest behind a widening layer.
+            reach = 1 / math.sqrt(max(self.in_features, self.out_features))
+            nn.init.uniform_(self.bias, -reach, reach)
+        if not self.weight.is_meta:
+            with torch.no_grad():
+                self.weight.copy_(self._constrain(self.weight))
+
+    def _affine(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.effective_weight(), self.bias)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
