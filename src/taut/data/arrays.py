@@ -6,6 +6,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from taut.data.numbers import to_floats
 from taut.data.source import Block, subject_of
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["ArraySource", "open_npy", "open_npz"]
+__all__ = ["ArraySource", "npz_arrays", "open_npy", "open_npz"]
 
 NPY = b"\x93NUMPY"
 _OBJECTS = re.compile(rb"'[|<>=]?O'")
@@ -77,27 +78,53 @@ def open_npz(path: Path, key: str | None = None, columns: ColumnChoice = None) -
         columns: the columns to keep.
     """
     subject = subject_of(path)
+    with _archive(subject, path) as archive:
+        data = archive.read(_member(subject, path, archive.namelist(), key))
+    return ArraySource(subject, _parse(subject, data), columns)
+
+
+def npz_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a .npz file by their names, as they are."""
+    subject = subject_of(path)
+    with _archive(subject, path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist() if _is_array(name)}
+    if not members:
+        raise _empty(subject)
+    return {name.removesuffix(".npy"): _parse(subject, data) for name, data in members.items()}
+
+
+@contextmanager
+def _archive(subject: str, path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [name for name in archive.namelist() if name.endswith(".npy")]
-            data = archive.read(_member(subject, path, members, key))
+            yield archive
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, *_BAD) as error:
         if isinstance(error, (ArgumentError, DataError)):
             raise
         raise _damaged(subject, error) from error
+
+
+def _parse(subject: str, data: bytes) -> np.ndarray:
     _check_head(subject, data[:16384])
     try:
         with np.errstate(over="ignore"):
-            array = np.load(io.BytesIO(data), allow_pickle=False)
+            return np.load(io.BytesIO(data), allow_pickle=False)
     except _BAD as error:
         raise _damaged(subject, error) from error
-    return ArraySource(subject, array, columns)
+
+
+def _is_array(name: str) -> bool:
+    return name.endswith(".npy")
+
+
+def _empty(subject: str) -> DataError:
+    return DataError(f"{subject}: a .npz file must hold an array; this one holds none.")
 
 
 def _member(subject: str, path: Path, members: list[str], key: str | None) -> str:
-    keys = [name.removesuffix(".npy") for name in members]
+    keys = [name.removesuffix(".npy") for name in members if _is_array(name)]
     if not keys:
-        raise DataError(f"{subject}: a .npz file must hold an array; this one holds none.")
+        raise _empty(subject)
     if key is None and len(keys) > 1:
         raise ArgumentError(
             f"{subject}: `path` must say which array is meant; the file holds {list_some(keys)}. "

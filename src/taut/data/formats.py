@@ -8,13 +8,14 @@ from pathlib import Path
 from taut.data.arrays import NPY, open_npy, open_npz
 from taut.data.columns import ColumnChoice
 from taut.data.idx import IdxSource, looks_like_idx
+from taut.data.idx_classes import open_idx_class
 from taut.data.images import ENDINGS, FolderSource
 from taut.data.parquet import ParquetSource
 from taut.data.source import Source, open_bytes, reading, subject_of
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["PathLike", "open_source"]
+__all__ = ["PathLike", "kind_of", "open_source"]
 
 PathLike = str | os.PathLike[str]
 
@@ -31,6 +32,7 @@ _BY_ENDING = {
     **dict.fromkeys(ENDINGS, "image"),
 }
 _IDX_NAME = re.compile(r".*[.-]idx\d-ubyte")
+_IDX_CLASS = re.compile(r"(.*[.-]idx(?:\d-ubyte)?(?:\.gz)?):([^/\\]+)", re.DOTALL)
 _CALLED = {
     "text": "delimited text",
     "parquet": "a parquet file",
@@ -44,7 +46,10 @@ _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib")
 
 
 def open_source(path: PathLike, columns: ColumnChoice = None) -> Source:
-    """The reader of a file or folder; `archive.npz:key` names one array of several.
+    """The reader of a file or folder.
+
+    `archive.npz:key` names one array of several, `train-images-idx3-ubyte.gz:3` the images whose
+    label is 3 in the file of labels beside it.
 
     The ending decides, or the first bytes where it says nothing. Where the two disagree the file
     is refused: one of them is wrong.
@@ -52,19 +57,12 @@ def open_source(path: PathLike, columns: ColumnChoice = None) -> Source:
     name, key = os.fspath(path), None
     if match := re.fullmatch(r"(.*\.npz):([^/\\]+)", name, re.IGNORECASE | re.DOTALL):
         name, key = match.groups()
+    elif match := _IDX_CLASS.fullmatch(name):
+        name, key = match.groups()
     place = Path(name)
-    if place.is_dir():
-        return FolderSource(place, columns)
-    _check_there(place)
-    if place.suffix.lower() in _PICKLES + _SHEETS:  # some are zip archives, as .npz is
-        raise _unknown(place)
-    said, found = _ending_of(place), _look(place)
-    if said and found and said != found:
-        raise DamagedFileError(
-            f"{subject_of(place)}: the ending must fit the content; the name says "
-            f"{_CALLED[said]}, the first bytes say {_CALLED[found]}. Give it its right name."
-        )
-    match said or found:
+    match kind_of(place):
+        case "folder":
+            return FolderSource(place, columns)
         case "text":
             return TextSource(place, columns)
         case "parquet":
@@ -74,13 +72,30 @@ def open_source(path: PathLike, columns: ColumnChoice = None) -> Source:
         case "npz":
             return open_npz(place, key, columns)
         case "idx":
-            return IdxSource(place, columns)
-        case "image":
+            return IdxSource(place, columns) if key is None else open_idx_class(place, key, columns)
+        case _:
             raise DataError(
                 f"{subject_of(place)}: a sample must have several rows; this is one image. "
                 "Give the folder it is in."
             )
-    raise _unknown(place)
+
+
+def kind_of(path: Path) -> str:
+    """`"folder"`, or the format of a file: by its ending, checked against its first bytes."""
+    if path.is_dir():
+        return "folder"
+    _check_there(path)
+    if path.suffix.lower() in _PICKLES + _SHEETS:  # some are zip archives, as .npz is
+        raise _unknown(path)
+    said, found = _ending_of(path), _look(path)
+    if said and found and said != found:
+        raise DamagedFileError(
+            f"{subject_of(path)}: the ending must fit the content; the name says "
+            f"{_CALLED[said]}, the first bytes say {_CALLED[found]}. Give it its right name."
+        )
+    if kind := said or found:
+        return kind
+    raise _unknown(path)
 
 
 def _check_there(path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taut.data.columns import list_some
 from taut.errors import ArgumentError, DataError
 
 __all__ = ["LabelledData", "LabelledSet"]
@@ -148,6 +149,18 @@ class LabelledData:
             raise DataError(
                 f"data: {self.name}: training and test inputs must have one shape; got "
                 f"{self.train.inputs.shape[1:]} and {self.test.inputs.shape[1:]}."
+            )
+
+        if self.train.columns != self.test.columns:
+            raise DataError(
+                f"data: {self.name}: training and test must have the same columns in the same "
+                f"order; got {list_some(self.train.columns)} and {list_some(self.test.columns)}."
+            )
+        ranges = [(part.low, part.high) for part in (self.train, self.test)]
+        if ranges[0] != ranges[1]:
+            raise DataError(
+                f"data: {self.name}: training and test inputs must have one range, such as [0, 1]; "
+                f"got {ranges[0]} and {ranges[1]}. Scale both in the same way."
             )
 
     @property

@@ -2,12 +2,25 @@
 
 import difflib
 import os
+from pathlib import Path
 
+from taut.data.cifar import read_cifar
+from taut.data.classes import number_classes
+from taut.data.columns import ColumnChoice
 from taut.data.digits import read_digits
-from taut.data.formats import PathLike
-from taut.data.idx_pairs import read_known_idx
+from taut.data.fetch import Progress, fetch_file
+from taut.data.formats import PathLike, kind_of
+from taut.data.idx_classes import labels_beside
+from taut.data.idx_pairs import read_idx_pair, read_known_idx
 from taut.data.known import KNOWN, KnownSet, data_folder
-from taut.data.labelled import LabelledData
+from taut.data.labelled import LabelledData, LabelledSet
+from taut.data.labelled_files import (
+    Named,
+    NoLabelError,
+    read_labelled_archive,
+    read_labelled_table,
+)
+from taut.data.labelled_folders import read_idx_folder, read_image_classes
 from taut.errors import ArgumentError
 
 __all__ = ["load_labelled"]
@@ -18,23 +31,48 @@ def load_labelled(
     *,
     data_dir: PathLike | None = None,
     label: str | int | None = None,
+    columns: ColumnChoice = None,
     test: PathLike | None = None,
     download: bool = False,
     test_fraction: float = 0.2,
     seed: int = 0,
+    on_progress: Progress | None = None,
 ) -> LabelledData:
     """Training and test part of a labelled data set.
 
+    A name is one of
+
+    - `digits`, 1797 small images that come with taut;
+    - `mnist`, `fashion-mnist`, `cifar10`, in their official files, read only after their checksum.
+
+    A path is one of
+
+    - .csv, .tsv or .parquet, one column of which is the label: whole numbers or words;
+    - .npz with arrays x and y, or x_train, y_train, x_test, y_test;
+    - a folder with a folder of images for each class, or such folders in `train` and `test`;
+    - idx files, or a folder of four, named as MNIST's are.
+
+    Images are `(n, channels, height, width)` in [0, 1]; tables are kept as they are. All is finite
+    float32. Data that has no test part of its own is split, class by class.
+
     Args:
-        name_or_path: `"digits"`, which comes with taut; `"mnist"`, `"fashion-mnist"` or
-            `"cifar10"`, in their official files, each read only after its checksum; or a path.
+        name_or_path: the name or path.
         data_dir: where the named sets are looked for, also in a folder of the set's name in it;
             without it the variable `TAUT_DATA` says where, or else the user's cache.
-        label: the column of the classes, by name or by position.
-        test: a second file, of what to test on.
-        download: fetches what is not there yet.
+        label: the column of the classes, by name, or by position, from the end if negative; by
+            default the one called label, target, class or y.
+        columns: the columns of the inputs; by default all but the label.
+        test: a second file or folder, of what to test on.
+        download: fetches what is not there yet, to a folder of the set's name in `data_dir`.
         test_fraction: the share of the test part where the data has none of its own.
-        seed: decides that part.
+        seed: decides which rows that part has.
+        on_progress: see `taut.data.fetch.fetch_file`.
+
+    Raises:
+        ArgumentError: no such name, file or column.
+        DataError: the content cannot be learnt from; says where and why.
+        DamagedFileError: a file is cut short, altered or not what its name says.
+        FetchError: no mirror gave a file.
 
     Example:
         >>> data = load_labelled("digits")
@@ -42,27 +80,93 @@ def load_labelled(
         ((1438, 1, 8, 8), (359, 1, 8, 8), 1.0)
     """
     name = os.fspath(name_or_path)
-    if name.lower() == "digits":
-        train, rest = read_digits().split(test_fraction, seed)
-        return LabelledData(train, rest, "digits")
-    if known := KNOWN.get(name.lower()):
-        return _load_known(known, data_dir, download)
-    near = difflib.get_close_matches(name.lower(), ["digits", *KNOWN], n=1)
-    raise ArgumentError(
-        f"load_labelled: `name_or_path` must be digits, {', '.join(KNOWN)}, or a file or folder "
-        f"that is there; got {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
+    known = KNOWN.get(name.lower())
+    if known or name.lower() == "digits":
+        if label is not None or columns is not None or test is not None:
+            raise ArgumentError(
+                f"load_labelled: `label`, `columns` and `test` must be left out for {name}, "
+                "which is known; give them with the path of a file."
+            )
+        if known:
+            return _load_known(known, data_folder(data_dir), download, on_progress)
+        return LabelledData(*read_digits().split(test_fraction, seed), "digits")
+    path = Path(name).expanduser()
+    if not path.exists():
+        near = difflib.get_close_matches(name.lower(), ["digits", *KNOWN], n=1)
+        raise ArgumentError(
+            f"load_labelled: `name_or_path` must be digits, {', '.join(KNOWN)}, or a file or folder "
+            f"that is there; got {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
+        )
+    train, rest = _read_path(path, label, columns, None)
+    if test is not None:
+        if rest is not None:
+            raise ArgumentError(
+                f"load_labelled: `test` must be left out where the data has a test part of its "
+                f"own, as {path.name} has; got test={os.fspath(test)!r}."
+            )
+        rest, _ = _read_path(Path(test).expanduser(), label, columns, train.classes)
+    if rest is None:
+        train, rest = train.split(test_fraction, seed)
+    return LabelledData(train, rest, path.name)
+
+
+def _load_known(
+    known: KnownSet, folder: Path, download: bool, on_progress: Progress | None
+) -> LabelledData:
+    found = {file.name: known.find(file, folder) for file in known.files}
+    if missing := [file for file in known.files if found[file.name] is None]:
+        if not download:
+            raise ArgumentError(
+                f"load_labelled: the files of {known.title} must be in {folder / known.name} or "
+                f"{folder}; not there: {', '.join(file.name for file in missing)}. Pass data_dir or "
+                f"set TAUT_DATA to where they are, or fetch them: taut data fetch {known.name}."
+            )
+        for file in missing:
+            target = folder / known.name
+            found[file.name] = fetch_file(file, known.mirrors, target, on_progress=on_progress)
+    there = {name: path for name, path in found.items() if path is not None}
+    if known.name == "cifar10":
+        return LabelledData(*read_cifar(there[known.files[0].name]), known.name)
+    return LabelledData(*read_known_idx(known, there), known.name)
+
+
+def _read_path(
+    path: Path,
+    label: str | int | None,
+    columns: ColumnChoice,
+    classes: tuple[str, ...] | None,
+) -> tuple[LabelledSet, LabelledSet | None]:
+    if path.name.lower().endswith((".tar.gz", ".tar")):
+        return read_cifar(path)
+    kind = kind_of(path)
+    if kind in ("text", "parquet"):
+        return _number(path, read_labelled_table(path, kind, label, columns), None, classes)
+    if label is not None or columns is not None:
+        raise ArgumentError(
+            f"load_labelled: `label` and `columns` must be left out unless the file is a table; "
+            f"{path.name} is not."
+        )
+    match kind:
+        case "npz":
+            return _number(path, *read_labelled_archive(path), classes)
+        case "idx":
+            return read_idx_pair(path, labels_beside(path), classes), None
+        case "folder":
+            return read_idx_folder(path) or _number(path, *read_image_classes(path), classes)
+    raise NoLabelError(
+        f"load_labelled: `name_or_path` must hold labels; {path.name} cannot. Put the arrays x "
+        "and y in one .npz file: numpy.savez(path, x=x, y=y)."
     )
 
 
-def _load_known(known: KnownSet, data_dir: PathLike | None, download: bool) -> LabelledData:
-    folder = data_folder(data_dir)
-    found = {file.name: known.find(file, folder) for file in known.files}
-    if missing := [name for name, path in found.items() if path is None]:
-        raise ArgumentError(
-            f"load_labelled: the files of {known.title} must be in {folder / known.name} or "
-            f"{folder}; {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not there. "
-            f"Pass data_dir or set TAUT_DATA to where they are, or fetch them: "
-            f"taut data fetch {known.name}."
-        )
-    train, rest = read_known_idx(known, {name: path for name, path in found.items() if path})
-    return LabelledData(train, rest, known.name)
+def _number(
+    path: Path, train: Named, rest: Named | None, classes: tuple[str, ...] | None
+) -> tuple[LabelledSet, LabelledSet | None]:
+    """The parts with numbers for the names of classes, the same in both."""
+
+    def numbered(part: Named, classes: tuple[str, ...] | None) -> LabelledSet:
+        labels, names = number_classes(f"data: {path.name}", part.names, classes)
+        return LabelledSet(part.inputs, labels, names, part.columns, part.low, part.high, path.name)
+
+    first = numbered(train, classes)
+    return first, None if rest is None else numbered(rest, first.classes)

@@ -16,11 +16,17 @@ __all__ = ["ParquetSource"]
 
 
 class ParquetSource:
-    """A table in a parquet file; an index that pandas stored with it is left out."""
+    """A table in a parquet file; an index that pandas stored with it is left out.
+
+    Args:
+        path: the file.
+        columns: the columns to keep.
+        text: admits columns of text, for `cells`.
+    """
 
     image_shape = None
 
-    def __init__(self, path: Path, columns: ColumnChoice = None):
+    def __init__(self, path: Path, columns: ColumnChoice = None, text: bool = False):
         self._path = path
         self._subject = subject_of(path)
         self._arrow = require("pyarrow", "a parquet file")
@@ -36,10 +42,13 @@ class ParquetSource:
                 f"{self._subject}: a table must have rows and columns; "
                 f"got {self.rows} rows, {len(names)} columns."
             )
+        self.all_columns = names
         chosen = choose(self._subject, names, len(names), columns)
         self.columns = tuple(names[i] for i in chosen)
-        check_names(self._subject, self.columns)
         self.dim = len(chosen)
+        if text:
+            return
+        check_names(self._subject, self.columns)
         self._dtype = self._check_types([schema.field(positions[i]) for i in chosen])
 
     def blocks(self, batch_rows: int) -> Iterator[Block]:
@@ -55,6 +64,16 @@ class ParquetSource:
     def count(self) -> int:
         """See `Source`."""
         return self.rows
+
+    def cells(self) -> list[list[Any]]:
+        """The chosen columns of every row as Python's own values."""
+        try:
+            with self._open() as file:
+                table = file.read(columns=list(self.columns), use_threads=False)
+        except (self._arrow.ArrowException, OSError) as error:
+            raise self._damaged(error) from error
+        columns = [table.column(name).to_pylist() for name in self.columns]
+        return [list(row) for row in zip(*columns, strict=True)]
 
     def _open(self) -> Any:
         try:

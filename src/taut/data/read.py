@@ -7,11 +7,11 @@ import numpy as np
 from taut.data.columns import ColumnChoice
 from taut.data.formats import PathLike, open_source
 from taut.data.numbers import check_finite, check_rows
-from taut.data.source import Block
+from taut.data.source import Block, Source
 from taut.data.table import Table
 from taut.errors import check_count
 
-__all__ = ["read_table"]
+__all__ = ["read_source", "read_table"]
 
 _CELLS_AT_ONCE = 2**20
 
@@ -21,8 +21,9 @@ def read_table(path: PathLike, *, columns: ColumnChoice = None, limit: int | Non
 
     Reads .csv and .tsv (with or without header; comma, semicolon or tab; also .csv.gz), .parquet,
     .npy, .npz (`archive.npz:key` where it holds several arrays), idx files such as MNIST's (also
-    .gz), and folders of images. Numbers are kept as they are, with one exception: the bytes of idx
-    files and of images are scaled to [0, 1]. Nothing is unpickled.
+    .gz; `train-images-idx3-ubyte.gz:3` for the images of label 3), and folders of images. Numbers
+    are kept as they are, with one exception: the bytes of idx files and of images are scaled to
+    [0, 1]. Nothing is unpickled.
 
     Args:
         path: the file or folder.
@@ -45,8 +46,12 @@ def read_table(path: PathLike, *, columns: ColumnChoice = None, limit: int | Non
     """
     if limit is not None:
         check_count("read_table", "limit", limit, least=2)
-    source = open_source(path, columns)
-    subject = f"data: {Path(path).name}"
+    return read_source(open_source(path, columns), Path(path).name, limit)
+
+
+def read_source(source: Source, name: str, limit: int | None = None) -> Table:
+    """What `read_table` gives, of an open source."""
+    subject = f"data: {name}"
     step = max(1, _CELLS_AT_ONCE // source.dim)
     taken: list[Block] = []
     left = limit
@@ -60,4 +65,4 @@ def read_table(path: PathLike, *, columns: ColumnChoice = None, limit: int | Non
     lines = [block.lines for block in taken if block.lines is not None]
     check_finite(subject, values, source.columns, np.concatenate(lines) if lines else None)
     check_rows(subject, len(values))
-    return Table(values, source.columns, source.image_shape, Path(path).name)
+    return Table(values, source.columns, source.image_shape, name)

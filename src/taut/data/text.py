@@ -25,12 +25,17 @@ class TextSource:
     The delimiter is the first of tab, semicolon and comma that the first two lines hold equally
     often. The first row is a header if any of its cells is neither a number nor missing. Numbers
     may stand in quotes, true and false are 1 and 0, empty lines are passed over.
+
+    Args:
+        path: the file.
+        columns: the columns to keep.
+        header: whether the first row is one, where the caller knows better.
     """
 
     image_shape = None
     rows = None
 
-    def __init__(self, path: Path, columns: ColumnChoice = None):
+    def __init__(self, path: Path, columns: ColumnChoice = None, header: bool | None = None):
         self._path = path
         self._subject = subject_of(path)
         with reading(path), self._open() as file:
@@ -40,11 +45,11 @@ class TextSource:
         self._delimiter = _sniff(opening)
         _, first = next(self._records(), (0, []))
         self._width = len(first)
-        self._has_header = any(parse(cell) is None for cell in first)
-        names = [cell.strip() for cell in first] if self._has_header else []
-        if names:
-            # A header by numpy.savetxt starts as a comment does.
-            names[0] = names[0].removeprefix("#").strip()
+        self._has_header = any(parse(cell) is None for cell in first) if header is None else header
+        self.first_row = [cell.strip() for cell in first]
+        # A header by numpy.savetxt starts as a comment does.
+        self.first_row[0] = self.first_row[0].removeprefix("#").strip()
+        names = self.first_row if self._has_header else []
         if self._has_header and next(islice(self._records(), 1, None), None) is None:
             raise DataError(
                 f"{self._subject}: a table must have rows; the file has a header and nothing else."
@@ -67,6 +72,11 @@ class TextSource:
     def count(self) -> int:
         """See `Source`."""
         return sum(1 for _ in self._records()) - int(self._has_header)
+
+    def cells(self) -> list[list[str]]:
+        """The chosen columns of every row as the text they are."""
+        records = islice(self._records(), int(self._has_header), None)
+        return [[row[i].strip() for i in self._chosen] for _, row in records]
 
     def _open(self) -> io.TextIOWrapper:
         return io.TextIOWrapper(open_bytes(self._path), encoding="utf-8-sig", newline="")

@@ -1,0 +1,183 @@
+"""Labelled sets in files: tables with a column of labels, archives of two arrays."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from taut.data.arrays import npz_arrays
+from taut.data.classes import name_classes
+from taut.data.columns import ColumnChoice, choose, list_some
+from taut.data.numbers import check_finite, parse, to_floats
+from taut.data.parquet import ParquetSource
+from taut.data.read import read_source
+from taut.data.source import Source, subject_of
+from taut.data.text import TextSource
+from taut.errors import ArgumentError, DataError
+
+__all__ = ["Named", "NoLabelError", "read_labelled_archive", "read_labelled_table"]
+
+_USUAL = ("label", "target", "class", "y")
+_INPUTS = ("x", "inputs", "images", "data", "features")
+_LABELS = ("y", "labels", "label", "target", "targets")
+
+
+class NoLabelError(ArgumentError):
+    """Nothing says which column or array holds the labels."""
+
+
+class Named(NamedTuple):
+    """Inputs as float32, and the name of the class of each."""
+
+    inputs: np.ndarray
+    names: list[str]
+    columns: tuple[str, ...]
+    low: float | None
+    high: float | None
+
+
+def read_labelled_table(
+    path: Path, kind: str, label: str | int | None = None, columns: ColumnChoice = None
+) -> Named:
+    """The rows of a text or parquet file, one column of which is the label.
+
+    Args:
+        path: the file.
+        kind: `"text"` or `"parquet"`.
+        label: the column, by name or position, from the end if negative; by default the one
+            called label, target, class or y.
+        columns: the inputs; all others by default.
+    """
+    subject = subject_of(path)
+    if kind == "text":
+        first = TextSource(path, header=False).first_row
+        header = _has_header(first, label)
+        names, width = first if header else [], len(first)
+        at = _find(subject, names, width, label)
+        raw = TextSource(path, [at], header=header).cells()
+    else:
+        names = ParquetSource(path, text=True).all_columns
+        header, width = True, len(names)
+        at = _find(subject, names, width, label)
+        raw = ParquetSource(path, [at], text=True).cells()
+    chosen = choose(subject, names, width, columns)
+    if at in chosen and columns is not None:
+        raise ArgumentError(f"{subject}: `columns` must leave out the label; it is among them.")
+    inputs = [i for i in chosen if i != at]
+    if not inputs:
+        raise DataError(f"{subject}: there must be a column beside the label; there is none.")
+    source: Source = (
+        TextSource(path, inputs, header=header) if kind == "text" else ParquetSource(path, inputs)
+    )
+    table = read_source(source, path.name)
+    values = _to_float32(subject, table.values, table.columns)
+    return Named(values, name_classes(subject, [row[0] for row in raw]), table.columns, None, None)
+
+
+def read_labelled_archive(path: Path) -> tuple[Named, Named | None]:
+    """The arrays x and y of a .npz file, or x_train, y_train, x_test and y_test."""
+    subject = subject_of(path)
+    arrays = {key.lower(): array for key, array in npz_arrays(path).items()}
+    train = _two_arrays(subject, arrays, "_train")
+    if train is not None:
+        return train, _two_arrays(subject, arrays, "_test")
+    if (whole := _two_arrays(subject, arrays, "")) is not None:
+        return whole, None
+    raise NoLabelError(
+        f"{subject}: a labelled .npz file must hold arrays x and y, or x_train, y_train, x_test "
+        f"and y_test; got {list_some(arrays)}."
+    )
+
+
+def _has_header(first: Sequence[str], label: str | int | None) -> bool:
+    """Whether the first row names the columns; words in the label's alone do not show it."""
+    if isinstance(label, str) and label in first:
+        return True
+    at = int(label) if label is not None and _is_position(label) else len(first)
+    return any(
+        parse(cell) is None for i, cell in enumerate(first) if i not in (at, at + len(first))
+    )
+
+
+def _is_position(label: str | int) -> bool:
+    return isinstance(label, int) or label.removeprefix("-").isdecimal()
+
+
+def _find(subject: str, names: Sequence[str], width: int, label: str | int | None) -> int:
+    if label is None:
+        usual = [i for i, name in enumerate(names) if name.lower() in _USUAL]
+        if len(usual) == 1:
+            return usual[0]
+        have = f"the columns are {list_some(names, 20)}" if names else "they have no names"
+        raise NoLabelError(
+            f"{subject}: `label` must say which of the {width} columns holds the classes, unless "
+            f"just one is called {', '.join(_USUAL)}; {have}. "
+            f"Name it, or count: label={width - 1} is the last."
+        )
+    if label not in names and _is_position(label):
+        label = int(label)  # a command line has only text
+    if isinstance(label, int) and -width <= label < 0:
+        label += width
+    try:
+        return choose(subject, names, width, [label])[0]
+    except ArgumentError as error:
+        raise ArgumentError(str(error).replace("`columns`", "`label`")) from error
+
+
+def _two_arrays(subject: str, arrays: dict[str, np.ndarray], ending: str) -> Named | None:
+    inputs, labels = (
+        [name + ending for name in names if name + ending in arrays] for names in (_INPUTS, _LABELS)
+    )
+    if not inputs or not labels:
+        return None
+    if len(inputs) > 1 or len(labels) > 1:
+        raise DataError(
+            f"{subject}: inputs and labels must be there once; got {list_some(inputs + labels)}."
+        )
+    x, y = arrays[inputs[0]], arrays[labels[0]]
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1 or y.dtype.kind not in "biufU":
+        raise DataError(
+            f"{subject}: {labels[0]} must be one label a row; got {y.dtype} of shape {y.shape}. "
+            "Of one-hot rows take .argmax(1)."
+        )
+    if len(x) != len(y):
+        raise DataError(
+            f"{subject}: there must be a label for every input; {inputs[0]} has {len(x)} rows, "
+            f"{labels[0]} has {len(y)}."
+        )
+    values, low, high = _as_images(subject, x)
+    return Named(values, name_classes(subject, y.tolist()), (), low, high)
+
+
+def _as_images(subject: str, values: np.ndarray) -> tuple[np.ndarray, float | None, float | None]:
+    """Rows of numbers as they are; images with their channels first and bytes scaled to [0, 1]."""
+    if values.ndim not in (2, 3, 4) or 0 in values.shape:
+        raise DataError(
+            f"{subject}: inputs must be rows of numbers, or images of shape (n, height, width), "
+            f"(n, channels, height, width) or (n, height, width, channels); got {values.shape}."
+        )
+    floats = _to_float32(subject, to_floats(subject, values).reshape(len(values), -1))
+    floats = floats.reshape(values.shape)
+    if values.ndim == 2:
+        return floats, None, None
+    if values.ndim == 3:
+        floats = floats[:, None]
+    elif values.shape[-1] in (1, 3) and values.shape[1] not in (1, 3):
+        floats = np.ascontiguousarray(floats.transpose(0, 3, 1, 2))
+    if values.dtype == np.uint8:
+        floats /= np.float32(255)
+    if 0 <= floats.min() and floats.max() <= 1:
+        return floats, 0.0, 1.0
+    return floats, None, None
+
+
+def _to_float32(subject: str, values: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
+    check_finite(subject, values, names)
+    with np.errstate(over="ignore"):
+        small = values.astype(np.float32)
+    # What float32 cannot hold is infinite now, and refused as such.
+    check_finite(subject, small, names)
+    return small
