@@ -57,12 +57,10 @@ class KnownSet:
 
 def data_folder(chosen: str | os.PathLike[str] | None = None) -> Path:
     """Where data sets are looked for: as chosen, else `TAUT_DATA`, else the user's cache."""
-    if chosen is not None:
-        return Path(chosen).expanduser()
-    if place := os.environ.get("TAUT_DATA"):
-        return Path(place).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache, "taut").expanduser()
+    place = chosen if chosen is not None else os.environ.get("TAUT_DATA")
+    if not place:
+        place = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "taut")
+    return Path(os.path.expanduser(place))
 
 
 _MNIST = KnownSet(

@@ -90,8 +90,13 @@ def load_labelled(
         if known:
             return _load_known(known, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     if not path.exists():
+        if Path(name.rpartition(":")[0] or name).exists():
+            raise NoLabelError(
+                f"load_labelled: `name_or_path` must be a whole file or folder; {path.name!r} "
+                "names a part of one, which has no labels."
+            )
         near = difflib.get_close_matches(name.lower(), ["digits", *KNOWN], n=1)
         raise ArgumentError(
             f"load_labelled: `name_or_path` must be digits, {', '.join(KNOWN)}, or a file or folder "
@@ -104,7 +109,7 @@ def load_labelled(
                 f"load_labelled: `test` must be left out where the data has a test part of its "
                 f"own, as {path.name} has; got test={os.fspath(test)!r}."
             )
-        rest, _ = _read_path(Path(test).expanduser(), label, columns, train.classes)
+        rest, _ = _read_path(Path(os.path.expanduser(test)), label, columns, train.classes)
     if rest is None:
         train, rest = train.split(test_fraction, seed)
     return LabelledData(train, rest, path.name)
