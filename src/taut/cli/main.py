@@ -64,6 +64,7 @@ SUBCOMMANDS = {
     "demo": Subcommand("taut.cli.demo:demo", "See what taut does: train critics, write one page."),
     "audit": Subcommand("taut.cli.audit:audit", "Prove the constant of a saved network."),
     "export": Subcommand("taut.cli.export:export", "Write a saved network for other runtimes."),
+    "data": Subcommand("taut.cli.data:data", "List, fetch and look at data sets."),
     "bench": Subcommand("taut.cli.bench:bench", "Measure speed against peers on this machine."),
 }
 
