@@ -7,7 +7,7 @@ from torch import Generator, Tensor, nn
 
 from taut.attacks.ball import Ball
 from taut.attacks.judge import judge
-from taut.attacks.objectives import OBJECTIVES, predict
+from taut.attacks.objectives import OBJECTIVES, predict, rivals
 from taut.attacks.result import AttackResult
 from taut.attacks.setting import check_inputs, device_of, evaluating, norm_of, radii_of
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
@@ -77,7 +77,9 @@ def pgd(
         radius: one for all, or `(n,)`.
         norm: "linf" or "l2".
         num_steps: of each run.
-        num_restarts: runs, each from its own start.
+        num_restarts: runs, each from its own start: the first against whichever class is best,
+            the next ones each against one class, in the order of the logits at `x`. The nearest
+            boundary is often not that of the runner-up.
         step_size: $\eta$; by default `2.5 * radius / num_steps`.
         start: the largest distance of the random start, by default `radius / 10` as in the paper
             (large starts lose their way in networks with large margins); 0 starts at `x`.
@@ -95,11 +97,6 @@ def pgd(
     """
     check_count("pgd", "num_steps", num_steps)
     check_count("pgd", "num_restarts", num_restarts)
-    if num_restarts > 1 and start == 0:
-        raise ArgumentError(
-            f"pgd: `start` must be above 0 for restarts to differ; got start=0 and "
-            f"num_restarts={num_restarts}."
-        )
     stride, share = _shares("pgd", radius, num_steps, step_size, start, 0.1)
     descent = _Descent("pgd", loss, num_steps, stride, num_restarts, share, generator)
     return _attack(descent, model, x, labels, radius, norm, low, high, batch_size)
@@ -151,9 +148,9 @@ def adversarial_batch(
     descent = _Descent(subject, loss, num_steps, stride, 1, share, generator)
     device = device_of(model, x)
     labels = labels.to(device)
-    ball = Ball.around(x.to(device), radii_of(subject, x, radius).to(device), p, low, high)
-    point = descent.start(ball)
     with evaluating(model) as network:
+        ball = Ball.around(x.to(device), radii_of(subject, x, radius).to(device), p, low, high)
+        point = descent.start(ball)
         for _ in range(num_steps):
             point = descent.step(ball, point, descent.look(network, point, labels)[1])
     return point.to(x.device)
@@ -180,15 +177,19 @@ class _Descent:
     def step(self, ball: Ball, point: Tensor, gradient: Tensor) -> Tensor:
         return ball.project(point + self.stride * ball.radius * ball.steepest(gradient))
 
-    def look(self, network: nn.Module, point: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def look(
+        self, network: nn.Module, point: Tensor, labels: Tensor, targets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The logits at `point`, and the gradient of the objective, to the input alone."""
         point = point.detach().requires_grad_()
         logits = network(point)
-        objective = OBJECTIVES[self.loss](logits, labels)
+        objective = OBJECTIVES[self.loss](logits, labels, targets)
         (gradient,) = torch.autograd.grad(objective.sum(), point)
         return logits.detach(), gradient
 
-    def run(self, network: nn.Module, ball: Ball, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def run(
+        self, network: nn.Module, ball: Ball, labels: Tensor, targets: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The points where each row first fooled, or where it ended, and who did not fool."""
         point = self.start(ball)
         best = point.clone()
@@ -196,12 +197,13 @@ class _Descent:
         for step in range(self.num_steps + 1):
             if not len(left):
                 break
-            logits, gradient = self.look(network, point, labels)
+            logits, gradient = self.look(network, point, labels, targets)
             held = predict(logits) == labels
             best[left] = point
             if not bool(held.all()):
                 left, point, labels = left[held], point[held], labels[held]
                 gradient, ball = gradient[held], ball.rows(held)
+                targets = None if targets is None else targets[held]
             if step < self.num_steps:
                 point = self.step(ball, point, gradient)
         return best, left
@@ -230,10 +232,12 @@ def _attack(
         for clean, truth, reach in zip(*parts, strict=True):
             found = clean.clone()
             with torch.no_grad():
-                left = (predict(network(clean)) == truth).nonzero()[:, 0]
+                logits = network(clean)
+            left = (predict(logits) == truth).nonzero()[:, 0]
             ball = Ball.around(clean, reach, p, low, high)
-            for _ in range(descent.num_restarts):
-                found[left], standing = descent.run(network, ball.rows(left), truth[left])
+            for run in range(descent.num_restarts):
+                targets = rivals(logits[left], truth[left], run - 1) if run else None
+                found[left], standing = descent.run(network, ball.rows(left), truth[left], targets)
                 left = left[standing]
             examples.append(found.to(x.device))
     return judge(

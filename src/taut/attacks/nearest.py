@@ -26,6 +26,7 @@ def closest(
     norm: NormLike = "l2",
     num_rounds: int = 8,
     num_steps: int = 50,
+    num_restarts: int = 3,
     low: float | None = 0.0,
     high: float | None = 1.0,
     generator: Generator | None = None,
@@ -46,6 +47,7 @@ def closest(
         norm: "l2" or "linf".
         num_rounds: of halving.
         num_steps: of each run of `pgd`.
+        num_restarts: of `pgd` in each round.
         low: the smallest value that data can have; None for no limit.
         high: the largest.
         generator: draws the starts; None for torch's own.
@@ -65,7 +67,8 @@ def closest(
     x, labels = check_inputs("closest", x, labels, low, high)
     largest = radii_of("closest", x, radius)
     options = {"norm": p, "low": low, "high": high, "batch_size": batch_size}
-    search = partial(pgd, model, x, labels, num_steps=num_steps, generator=generator, **options)
+    descent = {"num_steps": num_steps, "num_restarts": num_restarts, "generator": generator}
+    search = partial(pgd, model, x, labels, **descent, **options)
     measure = partial(judge, model, x, labels=labels, radius=largest, attack="closest", **options)
     best = measure(examples=x)
     failed, tried = torch.zeros_like(largest), largest

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["OBJECTIVES", "lead", "predict"]
+__all__ = ["OBJECTIVES", "lead", "predict", "rivals"]
 
 # Beyond this lead of the wrong class the loss of Carlini and Wagner is flat.
 _CONFIDENCE = 50.0
@@ -19,29 +19,40 @@ def predict(logits: Tensor) -> Tensor:
     return logits.argmax(1)
 
 
-def lead(logits: Tensor, labels: Tensor) -> Tensor:
-    """By how much the true class leads the best other, `(n,)`; negative where it does not."""
+def lead(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+    """By how much the true class leads the target, or the best other class, `(n,)`."""
     if logits.dim() == 1 or logits.shape[1] == 1:
         return torch.where(labels == 1, logits.flatten(), -logits.flatten())
     true = labels[:, None]
-    others = logits.scatter(1, true, -torch.inf)
-    return logits.gather(1, true)[:, 0] - others.amax(1)
+    if targets is None:
+        rival = logits.scatter(1, true, -torch.inf).amax(1)
+    else:
+        rival = logits.gather(1, targets[:, None])[:, 0]
+    return logits.gather(1, true)[:, 0] - rival
 
 
-def _carlini_wagner(logits: Tensor, labels: Tensor) -> Tensor:
+def rivals(logits: Tensor, labels: Tensor, rank: int) -> Tensor | None:
+    """The class in place `rank` of the others, 0 the best, round and round; None for one output."""
+    if logits.dim() == 1 or logits.shape[1] <= 2:
+        return None
+    others = logits.scatter(1, labels[:, None], -torch.inf).argsort(1, descending=True)
+    return others[:, rank % (logits.shape[1] - 1)]
+
+
+def _carlini_wagner(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
     r"""$f_6$ of Carlini and Wagner, $\max(0, z_t - \max_{i \ne t} z_i + 50)$."""
-    return (lead(logits, labels) + _CONFIDENCE).relu()
+    return (lead(logits, labels, targets) + _CONFIDENCE).relu()
 
 
-def _likelihood(logits: Tensor, labels: Tensor) -> Tensor:
-    """The logarithm of the likelihood of the true class."""
-    if logits.dim() == 1 or logits.shape[1] == 1:
-        return F.logsigmoid(lead(logits, labels))
+def _likelihood(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
+    """The logarithm of the likelihood of the true class, among all or against the target alone."""
+    if targets is not None or logits.dim() == 1 or logits.shape[1] == 1:
+        return F.logsigmoid(lead(logits, labels, targets))
     return -F.cross_entropy(logits, labels, reduction="none")
 
 
 # Each gives one number a sample, to be made small.
-OBJECTIVES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+OBJECTIVES: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
     "cw": _carlini_wagner,
     "cross_entropy": _likelihood,
 }
