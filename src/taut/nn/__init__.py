@@ -2,26 +2,64 @@
 
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.builders import mlp
-from taut.nn.constrained import ConstrainedLinear
+from taut.nn.centering import Centering
+from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
+from taut.nn.conv import ConstrainedConv
+from taut.nn.conv_linf import LinfConv1d, LinfConv2d
+from taut.nn.conv_orthonormal import (
+    OrthonormalConv1d,
+    OrthonormalConv2d,
+    OrthonormalConvTranspose1d,
+    OrthonormalConvTranspose2d,
+)
+from taut.nn.conv_spectral import (
+    SpectralConv1d,
+    SpectralConv2d,
+    SpectralConv3d,
+    SpectralConvTranspose1d,
+    SpectralConvTranspose2d,
+    SpectralConvTranspose3d,
+)
+from taut.nn.downsampling import InvertibleDownsampling2d
 from taut.nn.orthonormal import OrthonormalLinear
+from taut.nn.pooling import L2Pool2d
+from taut.nn.residual import Residual
 from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
 __all__ = [
     "Abs",
+    "Centering",
+    "ConstrainedConv",
+    "ConstrainedLayer",
     "ConstrainedLinear",
     "FullSort",
     "GroupSort",
     "Householder",
+    "InvertibleDownsampling2d",
     "L1Linear",
+    "L2Pool2d",
+    "LinfConv1d",
+    "LinfConv2d",
     "LinfLinear",
     "MaxMin",
     "Maxout",
     "MixedLinear",
+    "OrthonormalConv1d",
+    "OrthonormalConv2d",
+    "OrthonormalConvTranspose1d",
+    "OrthonormalConvTranspose2d",
     "OrthonormalLinear",
     "ParsevalLinear",
+    "Residual",
     "Scale",
+    "SpectralConv1d",
+    "SpectralConv2d",
+    "SpectralConv3d",
+    "SpectralConvTranspose1d",
+    "SpectralConvTranspose2d",
+    "SpectralConvTranspose3d",
     "SpectralLinear",
     "mlp",
 ]

@@ -1,0 +1,195 @@
+r"""The autocorrelation of a kernel: norms and rescalings of convolutions without frequencies.
+
+With taps $K_q$ the transfer matrices satisfy $T(\omega)^* T(\omega) = \sum_l R_l e^{i\omega l}$,
+$R_l = \sum_q K_q^\top K_{q+l}$. So the entries of $T^*T$ are at most those of
+$A = \sum_l |R_l|$, at every frequency: on every circle and on the whole lattice, and hence for zero
+padding of any size. Two facts about the positive matrix $A$ follow.
+
+- **Rescaling** (Prach and Lampert 2022). With $d_i = (A 1)_i^{-1/2}$ the matrix
+  $\mathrm{diag}(A1) - T^*T$ is diagonally dominant, so $\|T\,\mathrm{diag}(d)\|_2 \le 1$.
+- **Norm**. $\|T\|_2^2 \le \rho(A) \le \max_i (Aq)_i / q_i$ for every positive $q$
+  (Collatz and Wielandt).
+
+A stride makes channels of phases, as in `walk`. Both hold for $TT^*$, too, with the sum over output
+channels; that side is the better one where it is the shorter.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from taut.linalg.rounding import exact_double, gamma, scale_to_unit, sqrt_up
+from taut.linalg.walk import Walk
+
+__all__ = ["TapPairs", "bound_autocorrelation", "rescale_channels"]
+
+_STEPS = 30
+
+
+@dataclass(frozen=True)
+class TapPairs:
+    """Which pairs of taps meet at the same lag, for one shape, stride and dilation.
+
+    Attributes:
+        outputs: whether pairs are of output channels ($TT^*$) or of input channels ($T^*T$).
+        pairs: places `t * taps + t'` of the pairs that meet.
+        lags: for each of them the number of its lag, phases included.
+        first: for each lag the phase of `t`; a single one for outputs.
+        second: for each lag the phase of `t'`.
+        phase: for each tap its phase.
+        num_phases: how many phases there are.
+    """
+
+    outputs: bool
+    pairs: Tensor
+    lags: Tensor
+    first: Tensor
+    second: Tensor
+    phase: Tensor
+    num_phases: int
+
+    @classmethod
+    @lru_cache(64)
+    def of(
+        cls,
+        channels: tuple[int, int],
+        taps: tuple[int, ...],
+        stride: tuple[int, ...],
+        dilation: tuple[int, ...],
+    ) -> "TapPairs":
+        """The pairs on the shorter side of a kernel with `channels = (out, in)` in each group."""
+        walked = zip(taps, stride, dilation, strict=True)
+        axes = [Walk(k, s, d, (0, 0), None).axis() for k, s, d in walked]
+        phases = list(itertools.product(*(axis.phases for axis in axes)))
+        offsets = list(itertools.product(*(axis.offsets for axis in axes)))
+        known = sorted(set(phases))
+        phase = [known.index(each) for each in phases]
+        outputs = channels[0] < channels[1] * len(known)
+        numbers: dict[tuple[int, ...], int] = {}
+        pairs, lags = [], []
+        for a, b in itertools.product(range(len(phases)), repeat=2):
+            lag = tuple(y - x for x, y in zip(offsets[a], offsets[b], strict=True))
+            if outputs and phase[a] != phase[b]:
+                continue
+            key = lag if outputs else (phase[a], phase[b], *lag)
+            pairs.append(a * len(phases) + b)
+            lags.append(numbers.setdefault(key, len(numbers)))
+        ends = [(0, 0) if outputs else key[:2] for key in numbers]
+        first, second = (torch.tensor([end[i] for end in ends]) for i in (0, 1))
+        return cls(
+            outputs,
+            torch.tensor(pairs),
+            torch.tensor(lags),
+            first,
+            second,
+            torch.tensor(phase),
+            1 if outputs else len(known),
+        )
+
+    def correlate(self, kernel: Tensor) -> Tensor:
+        """`(lags, groups, channels, channels)` of a kernel `(groups, out, in, taps)`."""
+        rows = kernel.permute(0, 3, 1, 2) if self.outputs else kernel.permute(0, 3, 2, 1)
+        groups, taps, channels, _ = rows.shape
+        rows = rows.reshape(groups, taps * channels, -1)
+        gram = (rows @ rows.mT).view(groups, taps, channels, taps, channels)
+        paired = gram.permute(1, 3, 0, 2, 4).flatten(0, 1)
+        if len(self.pairs) < taps * taps:
+            paired = paired[self.pairs.to(kernel.device)]
+        lagged = kernel.new_zeros(len(self.first), groups, channels, channels)
+        return lagged.index_add(0, self.lags.to(kernel.device), paired)
+
+    def terms(self, kernel: Tensor) -> int:
+        """At most how many products each entry of the autocorrelation adds up."""
+        _, out, inside, taps = kernel.shape
+        return taps * (inside if self.outputs else out)
+
+
+def rescale_channels(kernel: Tensor, pairs: TapPairs) -> Tensor:
+    r"""The kernel with its channels shrunk or stretched so that its norm is at most 1.
+
+    $K \mathrm{diag}(d)$ with $d_i = (\sum_{j,l} |R_l|_{ij})^{-1/2}$, on the side of `pairs`. An
+    orthonormal kernel comes back as it is; so does, nearly, one that is nearly orthonormal.
+    Differentiable; a channel of zeros stays.
+
+    Args:
+        kernel: `(groups, out, in, taps)`, finite.
+        pairs: those of its shape.
+
+    Returns:
+        `(groups, out, in, taps)`; without rounding the norm is at most 1.
+
+    Example:
+        >>> pairs = TapPairs.of((1, 1), (2,), (1,), (1,))
+        >>> rescale_channels(torch.tensor([[[[3.0, 3.0]]]]), pairs)
+        tensor([[[[0.5000, 0.5000]]]])
+    """
+    largest = kernel.detach().abs().amax()
+    kernel = kernel / torch.where(largest > 0, largest, 1.0)
+    sums = pairs.correlate(kernel).abs().sum(-1)  # (lags, groups, channels)
+    if pairs.num_phases > 1:
+        split = sums.new_zeros(pairs.num_phases, *sums.shape[1:])
+        sums = split.index_add(0, pairs.first.to(sums.device), sums)
+        sums = sums[pairs.phase.to(sums.device)]  # (taps, groups, channels)
+    else:
+        sums = sums.sum(0, keepdim=True)
+    scale = torch.where(sums > 0, sums, 1.0).rsqrt().movedim(0, -1)
+    return kernel * (scale.unsqueeze(2) if pairs.outputs else scale.unsqueeze(1))
+
+
+def bound_autocorrelation(
+    kernel: Tensor,
+    *,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int = 1,
+) -> float:
+    r"""A proven upper bound $\sqrt{\max_i (Aq)_i / q_i}$ of the L2 norm, for zeros beyond the input.
+
+    It holds on every circle that the stride divides as well, and is 1 to rounding for orthonormal
+    kernels and at most 1 for those of `rescale_channels`; others it overestimates.
+
+    Args:
+        kernel: `(out, in / groups, *taps)`, or what a transposed convolution holds: the norms of a
+            map and its adjoint are equal.
+        stride: per dimension.
+        dilation: per dimension.
+        groups: the number of independent blocks of channels.
+
+    Example:
+        >>> kernel = torch.tensor([[[0.0, 1.0, 0.0]]])
+        >>> 1 <= bound_autocorrelation(kernel, stride=(1,), dilation=(1,)) < 1 + 1e-14
+        True
+    """
+    exact = exact_double("bound_autocorrelation", kernel).unflatten(0, (groups, -1)).flatten(3)
+    scaled, exponent, _ = scale_to_unit(exact)
+    if not scaled.any():
+        return 0.0
+    channels = (scaled.shape[1], scaled.shape[2])
+    pairs = TapPairs.of(channels, tuple(kernel.shape[2:]), tuple(stride), tuple(dilation))
+    sums = _sum_lags(pairs, pairs.correlate(scaled).abs())
+    # Sums of magnitudes bound the rounding of all products and, in the end, of all sums.
+    reach = _sum_lags(pairs, pairs.correlate(scaled.abs()))
+    terms = pairs.terms(scaled) + len(pairs.first) + sums.shape[-1] + 8
+    majorant = sums + gamma(terms) * (1 + 2.0**-20) * reach + 2.0**-500
+    q = torch.ones_like(majorant[..., :1])
+    for _ in range(_STEPS):
+        q = majorant @ q
+        q = (q / q.amax(-2, keepdim=True)).clamp_min(1e-30)
+    ratio = float(((majorant @ q) / q).amax())
+    return sqrt_up(Fraction(ratio) * (1 + Fraction(gamma(terms))) ** 2) * math.ldexp(1.0, exponent)
+
+
+def _sum_lags(pairs: TapPairs, lagged: Tensor) -> Tensor:
+    """`(groups, phases * channels, phases * channels)` from `(lags, groups, channels, channels)`."""
+    _, groups, channels, _ = lagged.shape
+    n = pairs.num_phases
+    total = lagged.new_zeros(n * n, groups, channels, channels)
+    total.index_add_(0, pairs.first * n + pairs.second, lagged)
+    square = total.view(n, n, groups, channels, channels).permute(2, 0, 3, 1, 4)
+    return square.reshape(groups, n * channels, n * channels)

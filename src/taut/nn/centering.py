@@ -1,0 +1,75 @@
+"""`Centering`: what is left of batch normalisation when no slope may grow."""
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from taut.errors import ArgumentError, check_count
+
+__all__ = ["Centering"]
+
+
+@final
+class Centering(nn.Module):
+    r"""$y = x - \mu + b$ with the mean $\mu$ of each channel: 1-Lipschitz in every norm.
+
+    Batch normalisation divides by deviations, which may make a network arbitrarily steep; this
+    keeps its other half. In training $\mu$ is the mean of the batch, taken as a constant, and a
+    running mean follows it; in evaluation $\mu$ is the running mean, so samples pass on their own.
+
+    Args:
+        num_features: channels, dimension 1 of the input.
+        momentum: the weight of a new batch in the running mean, in (0, 1].
+        bias: whether to add a learned offset for each channel.
+        device: where the tensors live.
+        dtype: of the tensors.
+
+    Example:
+        >>> layer = Centering(2, momentum=1.0)
+        >>> layer(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+        tensor([[-1.,  0.],
+                [ 1.,  0.]], grad_fn=<AddBackward0>)
+        >>> layer.eval()(torch.zeros(1, 2)).tolist()
+        [[-2.0, -5.0]]
+    """
+
+    running_mean: Tensor
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.1,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_count("Centering", "num_features", num_features)
+        if not 0 < momentum <= 1:
+            raise ArgumentError(
+                f"Centering: `momentum` must lie in (0, 1]; got momentum={momentum!r}. "
+                "It is the weight of the newest batch; 0.1 is usual."
+            )
+        self.num_features = num_features
+        self.momentum = float(momentum)
+        zeros = torch.zeros(num_features, device=device, dtype=dtype)
+        self.register_buffer("running_mean", zeros)
+        self.register_parameter("bias", nn.Parameter(zeros.clone()) if bias else None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(batch, channels, ...)` to the same shape."""
+        column = (1, -1, *(1,) * (x.dim() - 2))
+        mean = self.running_mean
+        if self.training:
+            with torch.no_grad():
+                mean = x.transpose(0, 1).flatten(1).mean(1)
+                self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        y = x - mean.view(column)
+        return y if self.bias is None else y + self.bias.view(column)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"{self.num_features}, momentum={self.momentum}, bias={self.bias is not None}"

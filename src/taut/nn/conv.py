@@ -1,0 +1,254 @@
+r"""What all constrained convolutions share: torch's arguments, padding, and which shapes hold.
+
+A convolution with zeros beyond the input is a block of the same convolution on the whole lattice,
+so a norm proven there holds for every size, padding, stride and dilation. Circular padding closes
+the input to a circle: the frequencies of the circle are among those of the lattice, as long as the
+stride divides the circle and no output is computed twice. Reflect and replicate padding copy
+inputs, which enlarges L2 norms; no kernel of norm 1 makes up for that.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from taut.errors import ArgumentError, check_choice, check_count
+from taut.linalg.windows import per_dimension
+from taut.nn.constrained import ConstrainedLayer
+from taut.norms import L2
+
+__all__ = ["ConstrainedConv", "TransposedConv"]
+
+_MODES = ("zeros", "circular", "reflect", "replicate")
+_CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+
+
+class ConstrainedConv(ConstrainedLayer):
+    """A convolution whose kernel is feasible in every forward, whatever was done to it.
+
+    To write a new one, give `input_norm`, `output_norm`, `_dims`, `_constrain` and
+    `_constrain_traceable`; the parameter is the kernel, unless `_weight_shape` says otherwise.
+    """
+
+    _dims: int
+    transposed = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        *,
+        output_padding: int | Sequence[int] = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if not isinstance(bias, bool):
+            raise ArgumentError(
+                f"{name}: `bias` must be True or False; got bias={bias!r}. "
+                "Give other arguments by name."
+            )
+        for argument, count in (("in_channels", in_channels), ("out_channels", out_channels)):
+            check_count(name, argument, count)
+            check_count(name, "groups", groups)
+            if count % groups:
+                raise ArgumentError(
+                    f"{name}: `groups` must divide `{argument}`; got groups={groups}, "
+                    f"{argument}={count}. Use {math.gcd(in_channels, out_channels)} or a divisor."
+                )
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = per_dimension(name, "kernel_size", kernel_size, self._dims)
+        self.stride = per_dimension(name, "stride", stride, self._dims)
+        self.dilation = per_dimension(name, "dilation", dilation, self._dims)
+        self.padding: str | tuple[int, ...] = padding if isinstance(padding, str) else ()
+        if isinstance(padding, str):
+            check_choice(name, "padding", padding, ("same", "valid"))
+        else:
+            self.padding = per_dimension(name, "padding", padding, self._dims, least=0)
+        self.output_padding = per_dimension(
+            name, "output_padding", output_padding, self._dims, least=0
+        )
+        self.groups = groups
+        check_choice(name, "padding_mode", padding_mode, _MODES)
+        self.padding_mode = padding_mode
+        self._check_padding()
+        self._check_shape()
+        self._hold(self._weight_shape(), out_channels if bias else None, device, dtype)
+        self.reset_parameters()
+
+    @property
+    def kernel_shape(self) -> tuple[int, ...]:
+        """The shape of the kernel of a plain layer."""
+        first, second = self.in_channels, self.out_channels
+        if not self.transposed:
+            first, second = second, first
+        return (first, second // self.groups, *self.kernel_size)
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return self.kernel_shape
+
+    def _check_shape(self) -> None:
+        """Raises for kernels that the constraint cannot be met by."""
+
+    def _check_padding(self) -> None:
+        name = type(self).__name__
+        if self.padding == "same" and max(self.stride) > 1:
+            raise ArgumentError(
+                f"{name}: `padding` must be a number with a stride above 1; got padding='same', "
+                f"stride={self.stride}. torch has no such convolution."
+            )
+        if self.input_norm != L2:
+            return
+        if self.padding_mode in ("reflect", "replicate"):
+            raise ArgumentError(
+                f"{name}: `padding_mode` must be 'zeros' or 'circular'; got "
+                f"padding_mode={self.padding_mode!r}, which copies inputs and so enlarges L2 "
+                "norms. Use 'circular', or a padding layer before this one and Scale behind it."
+            )
+        if self.padding_mode == "circular" and any(
+            front + behind > dilation * (k - 1)
+            for (front, behind), dilation, k in zip(
+                self._sides(), self.dilation, self.kernel_size, strict=True
+            )
+        ):
+            raise ArgumentError(
+                f"{name}: circular `padding` must be at most dilation * (kernel_size - 1) in all; "
+                f"got padding={self.padding} on both sides for kernel_size={self.kernel_size}: "
+                "some outputs would be there twice. Use padding='same' or less."
+            )
+
+    def _sides(self) -> list[tuple[int, int]]:
+        """The padding in front and behind, per dimension."""
+        if self.padding == "valid":
+            return [(0, 0)] * self._dims
+        if isinstance(self.padding, str):
+            totals = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+            return [(total // 2, total - total // 2) for total in totals]
+        return [(amount, amount) for amount in self.padding]
+
+    def reset_parameters(self) -> None:
+        """Draws a random orthonormal kernel where there is one, and a small uniform bias."""
+        self._draw_weight()
+        if self.bias is not None:
+            fan = math.prod(self.kernel_shape[1:])
+            reach = 1 / math.sqrt(max(fan, self.out_channels))
+            nn.init.uniform_(self.bias, -reach, reach)
+        if not self.weight.is_meta:
+            with torch.no_grad():
+                self.weight.copy_(self._constrain(self.weight))
+
+    def _draw_weight(self) -> None:
+        nn.init.orthogonal_(self.weight)
+
+    def _affine(self, x: Tensor) -> Tensor:
+        self._check_input(x)
+        kernel = self.effective_weight()
+        if self.transposed and not isinstance(self.padding, str):
+            return _TRANSPOSE[self._dims](
+                x,
+                kernel,
+                self.bias,
+                self.stride,
+                self.padding,
+                self.output_padding,
+                self.groups,
+                self.dilation,
+            )
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            outward = [side for pair in reversed(self._sides()) for side in pair]
+            x, padding = F.pad(x, outward, mode=self.padding_mode), 0
+        return _CONVOLVE[self._dims](
+            x, kernel, self.bias, self.stride, padding, self.dilation, self.groups
+        )
+
+    def _check_input(self, x: Tensor) -> None:
+        if self.padding_mode != "circular" or self.input_norm != L2:
+            return
+        size = tuple(x.shape[-self._dims :])
+        if any(n % s for n, s in zip(size, self.stride, strict=True)):
+            raise ArgumentError(
+                f"{type(self).__name__}: `stride` must divide the size of the input with circular "
+                f"padding; got stride={self.stride}, size {size}. The phases of a circle would "
+                "mix; use padding_mode='zeros', or pad the input."
+            )
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        text = (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}"
+        )
+        ones, zeros = (1,) * self._dims, (0,) * self._dims
+        shown = {
+            "padding": (self.padding, zeros),
+            "output_padding": (self.output_padding, zeros),
+            "dilation": (self.dilation, ones),
+            "groups": (self.groups, 1),
+            "bias": (self.bias is not None, True),
+            "padding_mode": (self.padding_mode, "zeros"),
+        }
+        return text + "".join(
+            f", {name}={value!r}" for name, (value, usual) in shown.items() if value != usual
+        )
+
+
+class TransposedConv(ConstrainedConv):
+    """The adjoint of a convolution, with the order of arguments that torch gives it."""
+
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | Sequence[int] = 1,
+        padding_mode: str = "zeros",
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        name = type(self).__name__
+        if padding_mode != "zeros" or isinstance(padding, str):
+            raise ArgumentError(
+                f"{name}: `padding` must be numbers and `padding_mode` 'zeros'; got "
+                f"padding={padding!r}, padding_mode={padding_mode!r}. A transposed convolution "
+                "crops its output by `padding`; torch has no other kind."
+            )
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            output_padding=output_padding,
+            device=device,
+            dtype=dtype,
+        )
+        limits = zip(self.output_padding, self.stride, self.dilation, strict=True)
+        if any(extra >= max(s, d) for extra, s, d in limits):
+            raise ArgumentError(
+                f"{name}: `output_padding` must be below the stride or the dilation; got "
+                f"output_padding={self.output_padding}, stride={self.stride}. torch refuses it too."
+            )

@@ -1,0 +1,283 @@
+r"""`OrthonormalConv`: convolutions that keep the length of their inputs, kept on the manifold.
+
+The kernel is a product: one orthonormal matrix over windows of `stride` cells (`(out, in * cells)`),
+and, for every cell by which the kernel is longer, a convolution with the two taps $P$ and $I - P$,
+$P = UU^\top$ (`taut.linalg.block_convolution`). The matrices themselves are the parameter. They are
+pulled back to orthonormality after each step, and derivatives are projected on the tangent space,
+as in `OrthonormalLinear`: nothing is differentiated through an iteration.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from taut.errors import ArgumentError
+from taut.linalg.block_convolution import block_convolution, retract_stack
+from taut.nn.constrained import _Recomputed, outside_graphs
+from taut.nn.conv import ConstrainedConv, TransposedConv
+from taut.nn.memory import Memory
+from taut.nn.orthonormal import _Tangent
+from taut.norms import L2
+
+__all__ = [
+    "Factors",
+    "OrthonormalConv1d",
+    "OrthonormalConv2d",
+    "OrthonormalConvTranspose1d",
+    "OrthonormalConvTranspose2d",
+]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """How the numbers of the parameter are laid out: per group a matrix, then the planes.
+
+    Attributes:
+        groups: independent blocks of channels.
+        rows: output channels of a block, of the plain convolution.
+        columns: input channels of a block.
+        taps: the sizes of the kernel.
+        stride: the sizes of the window that the matrix spans.
+    """
+
+    groups: int
+    rows: int
+    columns: int
+    taps: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def widens(self) -> bool:
+        """Whether the short convolutions come after the matrix, where there are more channels."""
+        whole = all(k % s == 0 for k, s in zip(self.taps, self.stride, strict=True))
+        return whole and self.rows > self.columns * math.prod(self.stride)
+
+    @property
+    def dims(self) -> list[int]:
+        """The dimension of each short convolution, in turn."""
+        pairs = list(zip(self.taps, self.stride, strict=True))
+        left = [k // s - 1 if self.widens else k - s for k, s in pairs]
+        turns: list[int] = []
+        while any(left):
+            for dim in range(len(left)):
+                if left[dim]:
+                    turns.append(dim)
+                    left[dim] -= 1
+        return turns
+
+    @property
+    def matrix_shape(self) -> tuple[int, int, int]:
+        """Of the matrices, `(groups, out, in * cells)`."""
+        return self.groups, self.rows, self.columns * math.prod(self.stride)
+
+    @property
+    def planes_shape(self) -> tuple[int, int, int, int]:
+        """Of the planes, `(groups, number, channels, rank)`."""
+        channels = self.rows if self.widens else self.columns
+        return self.groups, len(self.dims), channels, channels // 2
+
+    @property
+    def numel(self) -> int:
+        """How many numbers there are in all."""
+        return math.prod(self.matrix_shape) + math.prod(self.planes_shape)
+
+    def split(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """The matrices and the planes, as views."""
+        size = math.prod(self.matrix_shape)
+        return flat[:size].view(self.matrix_shape), flat[size:].view(self.planes_shape)
+
+    def draw(self, flat: Tensor) -> None:
+        """Writes random orthonormal factors."""
+        for part in self.split(flat.detach()):
+            for matrix in part.flatten(0, -3):
+                if matrix.numel():
+                    nn.init.orthogonal_(matrix)
+
+    def retract(self, flat: Tensor) -> Tensor:
+        """All of them orthonormal; the argument itself if they are."""
+        matrix, planes = self.split(flat)
+        pulled = retract_stack(matrix), retract_stack(planes.flatten(0, 1))
+        pairs = zip(pulled, (matrix, planes), strict=True)
+        same = all(a.data_ptr() == b.data_ptr() for a, b in pairs)
+        return flat if same else torch.cat([part.reshape(-1) for part in pulled])
+
+    def kernel(self, matrix: Tensor, planes: Tensor) -> Tensor:
+        """The kernel `(groups * rows, columns, *taps)`."""
+        num_dims = len(self.taps)
+        spread = matrix.view(self.groups, self.rows, self.columns, *self.stride)
+        inner = range(3, 3 + num_dims)
+        order = (0, *inner, 2, 1) if self.widens else (0, *inner, 1, 2)
+        steps = self.stride if self.widens else (1,) * num_dims
+        made = block_convolution(spread.permute(order), planes, self.dims, steps)
+        if self.widens:
+            made = made.transpose(-1, -2)
+        back = (0, 1 + num_dims, 2 + num_dims, *range(1, 1 + num_dims))
+        return made.permute(back).flatten(0, 1)
+
+
+class _OrthonormalConv(ConstrainedConv):
+    input_norm = L2
+    output_norm = L2
+    _kept = True
+
+    @property
+    def factors(self) -> Factors:
+        """The layout of the parameter, which holds the factors of the kernel one after the other."""
+        rows, columns = self.kernel_shape[:2]
+        return Factors(
+            self.groups, rows // self.groups, columns, tuple(self.kernel_size), tuple(self.stride)
+        )
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return (self.factors.numel,)
+
+    def _hold(self, *args: Any) -> None:
+        super()._hold(*args)
+        self._kernels = Memory()
+
+    def _check_shape(self) -> None:
+        name = type(self).__name__
+        for k, s, d in zip(self.kernel_size, self.stride, self.dilation, strict=True):
+            if k < s:
+                raise ArgumentError(
+                    f"{name}: `kernel_size` must be at least the stride; got kernel_size="
+                    f"{self.kernel_size}, stride={self.stride}: what lies between the windows "
+                    "would be lost. Enlarge the kernel, or use SpectralConv."
+                )
+            if math.gcd(s, d) > 1:
+                raise ArgumentError(
+                    f"{name}: `dilation` must have no divisor in common with the stride; got "
+                    f"dilation={self.dilation}, stride={self.stride}: some inputs would be read "
+                    "by no window. Use dilation=1, or SpectralConv."
+                )
+
+    def _draw_weight(self) -> None:
+        self.factors.draw(self.weight)
+
+    def _constrain(self, weight: Tensor) -> Tensor:
+        return self.factors.retract(weight)
+
+    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+        parts = []
+        for part in self.factors.split(weight):
+            u, _, vh = torch.linalg.svd(part.double(), full_matrices=False)
+            parts.append((u @ vh).reshape(-1))
+        return torch.cat(parts)
+
+    def effective_weight(self) -> Tensor:
+        """The kernel that a forward pass uses now, in the shape of a plain layer's."""
+        with self._without_autocast():
+            if torch.compiler.is_exporting():
+                return self._made(*self.factors.split(self._constrain_traceable(self.weight)))
+            point = self._settled()
+            if self.training and self.weight.requires_grad and torch.is_grad_enabled():
+                return self._kernel_near(self.weight, point)
+            value = outside_graphs(partial(self._kernel_at, point))
+            function = partial(self._kernel_near, point=point)
+            return _Recomputed.apply(self.weight, value, function)  # type: ignore[return-value]
+
+    def evaluation_weight(self) -> Tensor:
+        """The kernel that evaluation uses now, in whatever mode the layer is; plain numbers."""
+        return self._kernel_at(super().evaluation_weight())
+
+    def _kernel_at(self, point: Tensor) -> Tensor:
+        known = self._kernels.recall(point)
+        if known is None:
+            with torch.inference_mode(False), torch.no_grad():
+                known = self._kernel_near(point, point)
+                self._kernels.keep(point, known)
+        return known.detach()
+
+    def _kernel_near(self, weight: Tensor, point: Tensor) -> Tensor:
+        """The kernel at `point`, with the derivatives of tangent directions for `weight`."""
+        # What single precision took from the factors is given back before they are multiplied.
+        exact = outside_graphs(partial(self.factors.retract, point.double()))
+        parts = zip(
+            self.factors.split(weight.double()), self.factors.split(exact.detach()), strict=True
+        )
+        matrix, planes = (_Tangent.apply(part, near) for part, near in parts)  # type: ignore[misc]
+        return self._made(matrix, planes)
+
+    def _made(self, matrix: Tensor, planes: Tensor) -> Tensor:
+        # Rounding an entry moves the norm by no more than the matrix of magnitudes has of it.
+        terms = min(self.kernel_shape[:2]) * math.prod(self.kernel_size)
+        margin = max(torch.finfo(self.weight.dtype).eps / 2 * math.sqrt(terms), 1e-13)
+        return (self.factors.kernel(matrix, planes) * (1 - margin)).to(self.weight.dtype)
+
+
+@final
+class OrthonormalConv1d(_OrthonormalConv):
+    """`OrthonormalConv2d` in one dimension.
+
+    Example:
+        >>> layer = OrthonormalConv1d(4, 4, 3, padding="same", padding_mode="circular", bias=False)
+        >>> x = torch.randn(2, 4, 9)
+        >>> torch.allclose(layer(x).flatten(1).norm(dim=1), x.flatten(1).norm(dim=1), rtol=1e-5)
+        True
+    """
+
+    _dims = 1
+
+
+@final
+class OrthonormalConv2d(_OrthonormalConv):
+    r"""A convolution with all singular values 1: 1-Lipschitz in L2, and an isometry where it can be.
+
+    On a circle (`padding_mode="circular"` with `padding="same"`, or with a stride and a padding that
+    give `size / stride` outputs) the map is orthogonal to 1e-5: it keeps lengths if `out_channels`
+    is at least `in_channels` times the cells of a stride, else it keeps those of gradients. With
+    zeros beyond the input it is a block of such a map: 1-Lipschitz, and some length is lost at the
+    border. That holds at any learning rate, with any optimiser, for every shape accepted.
+
+    The parameter `weight` is flat and holds the factors of the kernel; `effective_weight()` is the
+    kernel.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: at least the stride.
+        stride: of the windows; with circular padding it must divide the size of the input.
+        padding: per dimension, or "same" or "valid".
+        dilation: the step between taps; without a divisor in common with the stride.
+        groups: independent blocks of channels.
+        bias: whether to add a learned offset.
+        padding_mode: "zeros" or "circular"; others copy inputs, and no such layer is 1-Lipschitz.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = OrthonormalConv2d(3, 16, 3, padding="same", padding_mode="circular", bias=False)
+        >>> x = torch.randn(2, 3, 8, 8)
+        >>> torch.allclose(layer(x).flatten(1).norm(dim=1), x.flatten(1).norm(dim=1), rtol=1e-5)
+        True
+    """
+
+    _dims = 2
+
+
+@final
+class OrthonormalConvTranspose1d(TransposedConv, _OrthonormalConv):
+    """The adjoint of `OrthonormalConv1d`, with torch's arguments for transposed convolutions.
+
+    Example:
+        >>> OrthonormalConvTranspose1d(8, 4, 4, stride=2, padding=1)(torch.randn(2, 8, 5)).shape
+        torch.Size([2, 4, 10])
+    """
+
+    _dims = 1
+
+
+@final
+class OrthonormalConvTranspose2d(TransposedConv, _OrthonormalConv):
+    """The adjoint of `OrthonormalConv2d`, with torch's arguments for transposed convolutions.
+
+    Example:
+        >>> OrthonormalConvTranspose2d(8, 4, 4, stride=2, padding=1)(torch.randn(2, 8, 5, 5)).shape
+        torch.Size([2, 4, 10, 10])
+    """
+
+    _dims = 2

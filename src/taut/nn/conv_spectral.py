@@ -1,0 +1,144 @@
+r"""`SpectralConv`: convolutions of norm at most 1 by a factor for each channel, at little cost."""
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+
+from taut.linalg.autocorrelation import TapPairs, rescale_channels
+from taut.nn.conv import ConstrainedConv, TransposedConv
+from taut.nn.conv_orthonormal import Factors
+from taut.norms import L2
+
+__all__ = [
+    "SpectralConv1d",
+    "SpectralConv2d",
+    "SpectralConv3d",
+    "SpectralConvTranspose1d",
+    "SpectralConvTranspose2d",
+    "SpectralConvTranspose3d",
+]
+
+
+class _SpectralConv(ConstrainedConv):
+    input_norm = L2
+    output_norm = L2
+
+    def _draw_weight(self) -> None:
+        rows, columns = self.kernel_shape[:2]
+        window = tuple(min(k, s) for k, s in zip(self.kernel_size, self.stride, strict=True))
+        factors = Factors(self.groups, rows // self.groups, columns, self.kernel_size, window)
+        # No factor shrinks an orthonormal kernel, so training starts with all of the norm in use.
+        flat = torch.empty(factors.numel, dtype=self.weight.dtype, device=self.weight.device)
+        factors.draw(flat)
+        with torch.no_grad():
+            self.weight.copy_(factors.kernel(*factors.split(flat)))
+
+    def _constrain(self, weight: Tensor) -> Tensor:
+        rows, columns, *taps = self.kernel_shape
+        pairs = TapPairs.of(
+            (rows // self.groups, columns), tuple(taps), tuple(self.stride), tuple(self.dilation)
+        )
+        # In float64 the sums are exact for all that single precision can tell.
+        blocks = weight.double().unflatten(0, (self.groups, -1)).flatten(3)
+        terms = min(rows, columns) * math.prod(taps)
+        margin = max(torch.finfo(weight.dtype).eps / 2 * math.sqrt(terms), 1e-13)
+        scaled = rescale_channels(blocks, pairs) * (1 - margin)
+        return scaled.to(weight.dtype).view(self.kernel_shape)
+
+    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+        return self._constrain(weight)
+
+
+@final
+class SpectralConv1d(_SpectralConv):
+    """`SpectralConv2d` in one dimension.
+
+    Example:
+        >>> SpectralConv1d(4, 6, 3, padding=1)(torch.randn(2, 4, 9)).shape
+        torch.Size([2, 6, 9])
+    """
+
+    _dims = 1
+
+
+@final
+class SpectralConv2d(_SpectralConv):
+    r"""A convolution of norm at most 1 in every forward, for every shape it accepts.
+
+    Each channel of the free parameter is multiplied by
+    $d_i = (\sum_{j,l} |R_l|_{ij})^{-1/2}$, $R$ the autocorrelation of the kernel
+    (`taut.linalg.rescale_channels`). That is a proof, not an iteration, it costs one product of
+    small matrices, and it holds for zero and circular padding, any stride, dilation and groups. The
+    factors are 1 for orthonormal kernels, with one of which training begins; kernels far from
+    that have a norm below 1, of which `taut.bound_lipschitz` tells the value.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: of the windows.
+        stride: of the windows; with circular padding it must divide the size of the input.
+        padding: per dimension, or "same" or "valid".
+        dilation: the step between taps.
+        groups: independent blocks of channels.
+        bias: whether to add a learned offset.
+        padding_mode: "zeros" or "circular"; others copy inputs, and enlarge L2 norms.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = SpectralConv2d(3, 8, 3, padding=1)
+        >>> bool(taut.bound_lipschitz(layer, input_shape=(3, 6, 6)).value <= 1)
+        True
+    """
+
+    _dims = 2
+
+
+@final
+class SpectralConv3d(_SpectralConv):
+    """`SpectralConv2d` in three dimensions.
+
+    Example:
+        >>> SpectralConv3d(2, 3, 2)(torch.randn(1, 2, 4, 4, 4)).shape
+        torch.Size([1, 3, 3, 3, 3])
+    """
+
+    _dims = 3
+
+
+@final
+class SpectralConvTranspose1d(TransposedConv, _SpectralConv):
+    """The transposed `SpectralConv1d`, with torch's arguments.
+
+    Example:
+        >>> SpectralConvTranspose1d(4, 2, 4, stride=2, padding=1)(torch.randn(2, 4, 5)).shape
+        torch.Size([2, 2, 10])
+    """
+
+    _dims = 1
+
+
+@final
+class SpectralConvTranspose2d(TransposedConv, _SpectralConv):
+    """The transposed `SpectralConv2d`, with torch's arguments.
+
+    Example:
+        >>> SpectralConvTranspose2d(4, 2, 4, stride=2, padding=1)(torch.randn(2, 4, 5, 5)).shape
+        torch.Size([2, 2, 10, 10])
+    """
+
+    _dims = 2
+
+
+@final
+class SpectralConvTranspose3d(TransposedConv, _SpectralConv):
+    """The transposed `SpectralConv3d`, with torch's arguments.
+
+    Example:
+        >>> SpectralConvTranspose3d(2, 1, 2, stride=2)(torch.randn(1, 2, 3, 3, 3)).shape
+        torch.Size([1, 1, 6, 6, 6])
+    """
+
+    _dims = 3

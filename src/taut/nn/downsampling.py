@@ -1,0 +1,50 @@
+"""`InvertibleDownsampling2d`: fewer pixels, more channels, nothing lost."""
+
+from typing import final
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from taut.errors import ArgumentError, check_count
+
+__all__ = ["InvertibleDownsampling2d"]
+
+
+@final
+class InvertibleDownsampling2d(nn.Module):
+    """Turns each block of `factor * factor` pixels into channels: a permutation of the entries.
+
+    An isometry in every norm. `torch.nn.PixelUnshuffle` is the same map; this one explains sizes
+    that it cannot take, and undoes itself.
+
+    Args:
+        factor: the side of a block.
+
+    Example:
+        >>> layer = InvertibleDownsampling2d(2)
+        >>> x = torch.randn(1, 3, 4, 6)
+        >>> layer(x).shape, torch.equal(layer.inverse(layer(x)), x)
+        (torch.Size([1, 12, 2, 3]), True)
+    """
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        check_count("InvertibleDownsampling2d", "factor", factor)
+        self.factor = int(factor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., c, h, w)` to `(..., c * factor**2, h / factor, w / factor)`."""
+        if x.shape[-2] % self.factor or x.shape[-1] % self.factor:
+            raise ArgumentError(
+                f"InvertibleDownsampling2d: `factor` must divide height and width; got "
+                f"factor={self.factor}, size {tuple(x.shape[-2:])}. Pad the input with zeros first."
+            )
+        return F.pixel_unshuffle(x, self.factor)
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """What `forward` has made `y` of."""
+        return F.pixel_shuffle(y, self.factor)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"factor={self.factor}"
