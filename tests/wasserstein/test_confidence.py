@@ -14,8 +14,14 @@ from scipy import stats
 from torch import Tensor
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError
+from taut.wasserstein import (
+    bound_difference,
+    bound_mean,
+    difference,
+    permutation,
+    permutation_p_value,
+)
 from taut.wasserstein import confidence as room
-from taut.wasserstein.confidence import bound_difference, bound_mean, permutation_p_value
 
 METHODS: list[room.Method] = ["betting", "bernstein", "hoeffding"]
 
@@ -261,7 +267,7 @@ def test_a_generator_shuffles_what_was_sorted():
 
 
 def test_groups_share_a_sample_evenly():
-    means = room._group_means(torch.arange(7, dtype=torch.float64), 3)
+    means = difference._group_means(torch.arange(7, dtype=torch.float64), 3)
     assert means.tolist() == [1.0, 3.5, 5.5]
 
 
@@ -308,7 +314,7 @@ def test_p_value_of_equal_scores_is_one_and_of_distant_ones_the_smallest():
 def test_chunks_do_not_change_the_p_value(monkeypatch):
     x, y = uniform(30), uniform(20, seed=1)
     whole = permutation_p_value(x, y, 300, generator=seeded())
-    monkeypatch.setattr(room, "_CHUNK_ENTRIES", 500)
+    monkeypatch.setattr(permutation, "_CHUNK_ENTRIES", 500)
     assert permutation_p_value(x, y, 300, generator=seeded()) == whole
 
 

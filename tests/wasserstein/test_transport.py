@@ -17,14 +17,14 @@ from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from taut.errors import ArgumentError, DtypeError, MissingExtraError, NonFiniteError
-from taut.wasserstein.transport import (
+from taut.wasserstein import (
     Transport,
-    _plan_cost,
-    _sweep,
     bound_population_upper,
     coupling_upper_bound,
     exact_transport,
 )
+from taut.wasserstein.coupling import _sweep
+from taut.wasserstein.plans import plan_cost
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -172,7 +172,7 @@ def test_a_wrong_plan_is_charged_for_its_repair(seed):
     t = exact_transport(x, y, a, b)
     keep = torch.rand(len(t.mass), generator=seeded(seed)) < 0.7
     mass = t.mass * (0.5 + torch.rand(len(t.mass), generator=seeded(seed + 1)).double())
-    upper = _plan_cost(x, y, a, b, t.rows[keep], t.columns[keep], mass[keep])
+    upper = plan_cost(x, y, a, b, t.rows[keep], t.columns[keep], mass[keep])
     assert upper >= t.interval.lower.value
 
 
@@ -202,10 +202,10 @@ def test_sweeps_never_cost_more():
     x, y = normal(200, 3), normal(200, 3, seed=1)
     a = torch.full((200,), 1 / 200, dtype=torch.float64)
     plan = (torch.arange(200), torch.arange(200), a)
-    costs = [_plan_cost(x, y, a, a, *plan)]
+    costs = [plan_cost(x, y, a, a, *plan)]
     for _ in range(4):
         plan = _sweep(x, y, *plan, 32, seeded(len(costs)))
-        costs.append(_plan_cost(x, y, a, a, *plan))
+        costs.append(plan_cost(x, y, a, a, *plan))
     assert all(after <= before + 1e-10 for before, after in itertools.pairwise(costs))
     assert costs[-1] < 0.8 * costs[0]
 

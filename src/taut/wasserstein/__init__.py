@@ -9,10 +9,15 @@ from typing import Any
 
 from taut.wasserstein.cone_fit import ConeFit, fit_cones
 from taut.wasserstein.cones import ConeCritic
-from taut.wasserstein.confidence import bound_difference, bound_mean, permutation_p_value
+from taut.wasserstein.confidence import bound_mean
+from taut.wasserstein.coupling import coupling_upper_bound
 from taut.wasserstein.critics import CriticFit, Sampler, dual_value, fit_critic
+from taut.wasserstein.difference import bound_difference
 from taut.wasserstein.estimator import wasserstein
-from taut.wasserstein.funnels import funnels
+from taut.wasserstein.exact import Transport, exact_transport
+from taut.wasserstein.funnel_benchmark import funnels
+from taut.wasserstein.permutation import permutation_p_value
+from taut.wasserstein.population import bound_population_upper
 from taut.wasserstein.problems import (
     Problem,
     absolute_value,
@@ -25,12 +30,6 @@ from taut.wasserstein.problems import (
 from taut.wasserstein.result import WassersteinResult
 from taut.wasserstein.saved import SavedCritic, load_critic
 from taut.wasserstein.scaling import FeatureScaling
-from taut.wasserstein.transport import (
-    Transport,
-    bound_population_upper,
-    coupling_upper_bound,
-    exact_transport,
-)
 
 __all__ = [
     "ConeCritic",

@@ -12,7 +12,7 @@ from torch.optim import Adam
 from taut.bounds import Estimate
 from taut.errors import ArgumentError, NonFiniteError, check_choice, check_count, check_positive
 from taut.wasserstein.cones import ConeCritic
-from taut.wasserstein.critics import CriticFit, Sampler, dual_value
+from taut.wasserstein.critics import CriticFit, Sampler, climb, dual_value
 from taut.wasserstein.problems import Problem
 
 __all__ = ["ConeFit", "fit_cones"]
@@ -200,8 +200,7 @@ class _Climb:
             critic.temperature = scale * self.hot * (self.cold / self.hot) ** done
             optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * done)) / 2
             optimizer.zero_grad()
-            dual = dual_value(critic, *self.data.sample(self.batch_size, self.generator))
-            (-dual).backward()
+            dual = climb(critic, *self.data.sample(self.batch_size, self.generator))
             optimizer.step()
             history.append(_finite(dual))
             if on_step is not None:

@@ -13,16 +13,27 @@ import torch
 from torch import Generator, Tensor
 
 from taut.bounds import Bound
-from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_choice, check_count
+from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_choice
 from taut.linalg.rounding import gamma, unit_roundoff
 
-__all__ = ["bound_difference", "bound_mean", "permutation_p_value"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "bound_mean",
+    "check_confidence",
+    "check_range",
+    "check_sample",
+    "less",
+    "log_inverse",
+    "lower_mean",
+    "shuffle",
+]
 
 Method = Literal["betting", "bernstein", "hoeffding"]
 Side = Literal["lower", "upper"]
 
 _U = unit_roundoff()
-_METHODS = ("betting", "bernstein", "hoeffding")
+METHODS = ("betting", "bernstein", "hoeffding")
 _LARGEST_STAKE = 0.75  # of the wealth, at one draw: log(1 - stake) stays finite
 _CHUNK_ENTRIES = 2**22
 
@@ -90,164 +101,43 @@ def bound_mean(
     """
     subject = "bound_mean"
     check_choice(subject, "side", side, ("lower", "upper"))
-    check_choice(subject, "method", method, _METHODS)
-    delta = _check_confidence(subject, confidence)
-    low, high = _check_range(subject, low, high)
-    draws = _shuffle(_check_sample(subject, "sample", sample, low, high), generator)
+    check_choice(subject, "method", method, METHODS)
+    delta = check_confidence(subject, confidence)
+    low, high = check_range(subject, low, high)
+    draws = shuffle(check_sample(subject, "sample", sample, low, high), generator)
     # Negation is exact, so one side is enough.
     if side == "lower":
-        value = _lower_mean(draws, low, high, delta, method)
+        value = lower_mean(draws, low, high, delta, method)
     else:
-        value = -_lower_mean(-draws, -high, -low, delta, method)
+        value = -lower_mean(-draws, -high, -low, delta, method)
     text = f"{method} on {len(draws)} draws"
     return Bound(value, side=side, method=text, confidence=confidence)
 
 
-def bound_difference(
-    x_scores: Tensor,
-    y_scores: Tensor,
-    low: float,
-    high: float,
-    confidence: float = 0.95,
-    method: Method = "betting",
-    generator: Generator | None = None,
-) -> Bound:
-    r"""A lower bound of $\mathbb{E}[x] - \mathbb{E}[y]$ from two independent bounded samples.
-
-    For the scores of a critic of Lipschitz constant $L$, fixed before these points were seen,
-    the value divided by $L$ is a lower bound of $W_1(P, Q)$.
-
-    - `"hoeffding"`: $\hat\mu_x - \hat\mu_y - R \sqrt{\tfrac12 \ln(1/\delta)(1/n + 1/m)}$, both
-      samples in one inequality.
-    - `"bernstein"`: a lower bound of one mean less an upper bound of the other, at $\delta / 2$ each
-      (union bound).
-    - `"betting"`: the samples are cut into $k = \min(n, m)$ groups each, of sizes that differ by at
-      most one. The $k$ differences of group means are independent, lie in $[-R, R]$ and have the
-      mean sought; `bound_mean` bounds it at the whole of $\delta$. Near $\sqrt{2 \ln(1/\delta)
-      (\sigma_x^2/n + \sigma_y^2/m)}$ below the observed difference, where a union bound of two such
-      bounds loses up to twice that.
-
-    The groups' means are unbiased one by one but not of one variance; the theorem of `bound_mean`
-    asks for equal means only, so they may be.
-
-    Args:
-        x_scores: `(n,)`.
-        y_scores: `(m,)`, independent of `x_scores`.
-        low: no score can be below; clamp the critic to a range chosen on training data.
-        high: no score can be above.
-        confidence: inside (0, 1).
-        method: "betting", "bernstein" or "hoeffding".
-        generator: shuffles both samples first; see `bound_mean`.
-
-    Returns:
-        A lower `Bound`, at least `low - high`. Negative where the samples prove no difference.
-
-    Example:
-        >>> x, y = torch.ones(200), torch.zeros(200)
-        >>> bound_difference(x, y, 0.0, 1.0)
-        Bound(>= 0.96019, at 95 %)
-    """
-    subject = "bound_difference"
-    check_choice(subject, "method", method, _METHODS)
-    delta = _check_confidence(subject, confidence)
-    low, high = _check_range(subject, low, high)
-    x = _shuffle(_check_sample(subject, "x_scores", x_scores, low, high), generator)
-    y = _shuffle(_check_sample(subject, "y_scores", y_scores, low, high), generator)
-    n, m = len(x), len(y)
-    width = (high - low) * (1 + 2 * _U)
-    if method == "hoeffding":
-        slack = width * math.sqrt(_log_inverse(delta) / 2 * (1 / n + 1 / m))
-        value = _less(math.fsum(x.tolist()) / n, math.fsum(y.tolist()) / m, slack)
-    elif method == "bernstein":
-        lower = _lower_mean(x, low, high, delta / 2, method)
-        upper = -_lower_mean(-y, -high, -low, delta / 2, method)
-        value = _less(lower, upper)
-    else:
-        k = min(n, m)
-        # Each group mean is off by a rounding or so for every term of its sum.
-        largest = max(abs(low), abs(high))
-        rounding = gamma(-(-max(n, m) // k) + 4) * 2 * largest
-        difference = (_group_means(x, k) - _group_means(y, k)).clamp(-width, width)
-        value = _less(_lower_mean(difference, -width, width, delta, method), rounding)
-    value = max(value, -width)
-    return Bound(value, side="lower", method=f"{method} on {n} + {m} draws", confidence=confidence)
-
-
-def permutation_p_value(
-    x_scores: Tensor, y_scores: Tensor, num_permutations: int = 999, *, generator: Generator
-) -> float:
-    r"""A valid p-value for "both samples are of one law" against a larger mean of `x_scores`.
-
-    $$p = \frac{1 + \#\{b : T_b \ge T\}}{1 + B}$$
-
-    with $T$ the difference of means and $T_b$ the same after the labels were shuffled. If the
-    $n + m$ scores are exchangeable (so under one law, with a scoring function fixed beforehand),
-    then $T, T_1, \dots, T_B$ are exchangeable too, the rank of $T$ among them is at least uniform,
-    and $\Pr(p \le \alpha) \le \alpha$ for every $\alpha$, at any sample size. The 1 counts $T$
-    itself; without it p could be 0, which no number of shuffles proves. A tie counts against the
-    difference, and so does what rounding cannot tell from a tie.
-
-    Args:
-        x_scores: `(n,)`.
-        y_scores: `(m,)`.
-        num_permutations: `B`; the smallest p that can come out is `1 / (B + 1)`.
-        generator: the source of the shuffles, on the CPU.
-
-    Returns:
-        A number in `(0, 1]`.
-
-    Example:
-        >>> seeded = torch.Generator().manual_seed(0)
-        >>> permutation_p_value(torch.ones(20), torch.zeros(20), 99, generator=seeded)
-        0.01
-    """
-    subject = "permutation_p_value"
-    check_count(subject, "num_permutations", num_permutations)
-    x = _check_sample(subject, "x_scores", x_scores, -math.inf, math.inf)
-    y = _check_sample(subject, "y_scores", y_scores, -math.inf, math.inf)
-    scores = torch.cat([x, y])
-    # With sizes and total given, the difference of means grows with the sum of one group:
-    # the smaller one is cheaper to draw, and of y the sign is turned.
-    if len(x) > len(y):
-        scores, group = -scores, y.numel()
-        observed = float(-y.sum())
-    else:
-        group = x.numel()
-        observed = float(x.sum())
-    tie = 2 * gamma(len(scores)) * float(scores.abs().sum())
-    at_least = 0
-    chunk = max(1, _CHUNK_ENTRIES // len(scores))
-    for done in range(0, num_permutations, chunk):
-        count = min(chunk, num_permutations - done)
-        keys = torch.rand(count, len(scores), generator=generator, dtype=torch.float64)
-        chosen = keys.topk(group, sorted=False).indices
-        at_least += int((scores[chosen].sum(-1) >= observed - tie).sum())
-    return (1 + at_least) / (1 + num_permutations)
-
-
-def _lower_mean(draws: Tensor, low: float, high: float, delta: float, method: str) -> float:
+def lower_mean(draws: Tensor, low: float, high: float, delta: float, method: str) -> float:
+    """The lower bound of `bound_mean` at the error probability `delta`."""
     n, width = len(draws), (high - low) * (1 + 2 * _U)
     if method == "betting":
         # Rounding to nearest is monotone, so the quotients stay in [0, 1]; each is off by 3u.
         unit = (draws - low) / (high - low)
         fraction = max(0.0, float(_lower_by_betting(unit, delta)) - 4 * _U)
-        return max(low, _less(low + fraction * (high - low), 4 * _U * width))
+        return max(low, less(low + fraction * (high - low), 4 * _U * width))
     mean = math.fsum(draws.tolist()) / n
     if method == "hoeffding":
-        return max(low, _less(mean, width * math.sqrt(_log_inverse(delta) / (2 * n))))
+        return max(low, less(mean, width * math.sqrt(log_inverse(delta) / (2 * n))))
     if n == 1:
         return low
     # About any centre but the mean the sum of squares is larger: rounding the mean errs upward.
     squares = float((draws - mean).square().sum()) * (1 + 2 * gamma(n + 8)) + n * 2.0**-1000
-    log = _log_inverse(delta / 2)
+    log = log_inverse(delta / 2)
     spread = math.sqrt(2 * squares / (n - 1) * log / n)
-    return max(low, _less(mean, spread, 7 * width * log / (3 * (n - 1))))
+    return max(low, less(mean, spread, 7 * width * log / (3 * (n - 1))))
 
 
 def _lower_by_betting(unit: Tensor, delta: float) -> Tensor:
     """The bound of `bound_mean` for draws in the unit interval: `(..., n)` to `(...)`."""
     n = unit.shape[-1]
-    goal = _log_inverse(delta)
+    goal = log_inverse(delta)
     bets = _predictable_bets(unit, goal)
     # Bisection into many parts: small samples are bound by the number of calls, not by their size.
     parts = min(64, max(2, _CHUNK_ENTRIES // 16 // unit.numel()))
@@ -281,29 +171,23 @@ def _predictable_bets(unit: Tensor, goal: float) -> Tensor:
     return (2 * goal / n / before).sqrt_()
 
 
-def _group_means(sample: Tensor, k: int) -> Tensor:
-    """Means of `k` consecutive groups whose sizes differ by at most one."""
-    n = len(sample)
-    group = torch.arange(n) * k // n
-    total = torch.zeros(k, dtype=torch.float64).index_add_(0, group, sample)
-    return total / group.bincount(minlength=k)
-
-
-def _less(first: float, *others: float) -> float:
+def less(first: float, *others: float) -> float:
     """`first` minus the others, below the exact result even if each of them is 16 roundings off."""
     total = abs(first) + sum(map(abs, others))
     return math.nextafter(first - sum(others) - 32 * _U * total, -math.inf)
 
 
-def _log_inverse(delta: float) -> float:
+def log_inverse(delta: float) -> float:
+    """`log(1 / delta)`, rounded up."""
     return -math.log(delta) + 4 * _U * abs(math.log(delta))
 
 
-def _shuffle(sample: Tensor, generator: Generator | None) -> Tensor:
+def shuffle(sample: Tensor, generator: Generator | None) -> Tensor:
+    """The draws in an order that knows nothing of their values; as given without a generator."""
     return sample if generator is None else sample[torch.randperm(len(sample), generator=generator)]
 
 
-def _check_confidence(subject: str, confidence: float) -> float:
+def check_confidence(subject: str, confidence: float) -> float:
     """The probability of error, `1 - confidence`, never above the truth."""
     if not 0 < confidence < 1:
         raise ArgumentError(
@@ -314,7 +198,8 @@ def _check_confidence(subject: str, confidence: float) -> float:
     return exact if confidence >= 0.5 else math.nextafter(exact, 0)
 
 
-def _check_range(subject: str, low: float, high: float) -> tuple[float, float]:
+def check_range(subject: str, low: float, high: float) -> tuple[float, float]:
+    """Raises unless the ends are finite and in order."""
     low, high = float(low), float(high)
     if not (low < high and math.isfinite(high - low)):
         raise ArgumentError(
@@ -324,7 +209,8 @@ def _check_range(subject: str, low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
-def _check_sample(subject: str, name: str, sample: Tensor, low: float, high: float) -> Tensor:
+def check_sample(subject: str, name: str, sample: Tensor, low: float, high: float) -> Tensor:
+    """The draws in float64 on the CPU; raises unless they are finite and in the range."""
     if not sample.dtype.is_floating_point:
         raise DtypeError(
             f"{subject}: `{name}` must be a floating-point tensor; got dtype={sample.dtype}. "

@@ -9,11 +9,12 @@ from torch import Generator, Tensor, nn
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
+from taut import parallel
 from taut.bounds import Estimate
 from taut.errors import ArgumentError, NonFiniteError, check_count, check_positive
 from taut.wasserstein.problems import Problem
 
-__all__ = ["CriticFit", "Sampler", "dual_value", "fit_critic"]
+__all__ = ["CriticFit", "Sampler", "climb", "dual_value", "fit_critic"]
 
 Sampler = Callable[[int, Generator], tuple[Tensor, Tensor]]
 
@@ -74,7 +75,8 @@ def fit_critic(
     r"""Trains `net` in place to maximise $\mathbb{E}_P f - \mathbb{E}_Q f$.
 
     The constraint is the network's own affair: the value speaks of $W_1$ only if `net` is
-    1-Lipschitz, whatever its weights, as those of `taut.nn.mlp` are.
+    1-Lipschitz, whatever its weights, as those of `taut.nn.mlp` are. Under `torchrun` (see
+    `taut.parallel`) all processes draw the same batches and share them out.
 
     Args:
         net: `(n, dim) -> (n, 1)`.
@@ -108,8 +110,7 @@ def fit_critic(
     history = []
     for step in range(1, num_steps + 1):
         optimizer.zero_grad()
-        dual = dual_value(net, *sample(batch_size, generator))
-        (-dual).backward()
+        dual = climb(net, *sample(batch_size, generator))
         optimizer.step()
         if schedule is not None:
             schedule.step()
@@ -118,6 +119,19 @@ def fit_critic(
             on_step(step, history[-1])
 
     return CriticFit(tuple(history), _estimate(net, sample, num_fresh, generator))
+
+
+def climb(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Leaves in `net` the gradient of minus its dual value on a batch, and returns that value.
+
+    Several processes each compute a share of the batch, and all are left with the same gradient.
+    """
+    mine_x, mine_y = parallel.share(x), parallel.share(y)
+    # Both sides have as many rows, so one weight serves both.
+    dual = dual_value(net, mine_x, mine_y) * parallel.share_weight(len(x))
+    (-dual).backward()
+    parallel.average_gradients(net.parameters())
+    return parallel.gather(dual.detach().reshape(1)).mean()
 
 
 def _estimate(net: nn.Module, sample: Sampler, n: int, generator: Generator) -> Estimate:

@@ -68,15 +68,10 @@ class SavedCritic:
         """
         return self.score_side(self.match(open_side(data, "data", least=1)))
 
-    @torch.no_grad()
-    def score_points(self, points: Tensor) -> Tensor:
-        """Scores of `(n, dim)` points in the data's own units and the critic's order of columns."""
-        parts = [self.scaling(part.double()) for part in points.split(_CHUNK_ROWS)]
-        return torch.cat([self.critic(part).flatten() for part in parts])
-
     def score_side(self, side: Side) -> Tensor:
         """Scores of all rows of a sample whose columns fit."""
-        return torch.cat([self.score_points(batch) for batch in batches_of(side)])
+        scores = [score_points(self.critic, self.scaling(batch)) for batch in batches_of(side)]
+        return torch.cat(scores)
 
     def match(self, side: Side) -> Side:
         """The same sample with the columns of the critic in its order.
@@ -139,6 +134,8 @@ class SavedCritic:
             old = old.new_full((max(len(scores), 1),), self.means[side])
         generator = Generator().manual_seed(seed)
         each = (1 + confidence) / 2
+        low, high = self.limits
+        rounding = 1e-9 * (high - low + max(abs(low), abs(high)))
         found = [
             bound_distance_below(
                 *pair,
@@ -147,6 +144,7 @@ class SavedCritic:
                 confidence=each,
                 method=method,
                 generator=generator,
+                rounding=rounding,
             ).value
             for pair in ((old, scores), (scores, old))
         ]
@@ -176,6 +174,12 @@ class SavedCritic:
             "y_scores": self.scores[1],
         }
         save(self.critic, path, norm="l2", input_shape=[self.dim], facts=facts, attached=attached)
+
+
+@torch.no_grad()
+def score_points(critic: nn.Module, points: Tensor) -> Tensor:
+    """The critic at `(n, dim)` scaled points: `(n,)`, in float64."""
+    return torch.cat([critic(part).flatten() for part in points.split(_CHUNK_ROWS)])
 
 
 def thin(scores: Tensor, generator: Generator) -> Tensor:

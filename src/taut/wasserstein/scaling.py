@@ -14,7 +14,8 @@ class FeatureScaling:
 
     Attributes:
         method: "none", "standard" or "robust".
-        shift: what was subtracted from each feature.
+        shift: what was subtracted from each feature. With "none" it is the mean, which changes no
+            distance, so that critics in few digits see data about the origin.
         scale: what each was divided by; constant features have 1.
     """
 
@@ -23,20 +24,21 @@ class FeatureScaling:
     scale: Tensor
 
     def __call__(self, points: Tensor) -> Tensor:
-        """Points in the common unit."""
-        return points if self.method == "none" else (points - self.shift) / self.scale
+        """Points in the common unit, about the common origin."""
+        return (points.double() - self.shift) / self.scale
 
 
 def fit_scaling(method: str, points: Tensor) -> FeatureScaling:
     """The scaling that `points` `(n, dim)` ask for; a constant feature is divided by 1."""
     points = points.double()
-    zero, one = torch.zeros_like(points[0]), torch.ones_like(points[0])
-    if method == "none":
-        return FeatureScaling(method, zero, one)
+    shift, one = points.mean(0), torch.ones_like(points[0])
+    spread = one
     if method == "standard":
-        shift, spread = points.mean(0), points.std(0)
-    else:
+        spread = points.std(0)
+    elif method == "robust":
+        # As many values as torch.quantile takes, from all parts of the rows.
+        some = points[:: -(-points.numel() // 2**23)]
         quarters = torch.tensor([0.25, 0.5, 0.75], dtype=points.dtype)
-        low, shift, high = torch.quantile(points[:100_000], quarters, dim=0)
+        low, shift, high = torch.quantile(some, quarters, dim=0)
         spread = high - low
     return FeatureScaling(method, shift, torch.where(spread > 0, spread, one))

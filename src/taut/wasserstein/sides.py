@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from taut.data import Table, TableStream, in_memory
-from taut.data.columns import choose
-from taut.errors import DataError
+from taut.data.columns import choose, label
+from taut.errors import ArgumentError, DataError
 
-__all__ = ["BatchStream", "Side", "batches_of", "open_side"]
+__all__ = ["BatchStream", "Side", "batches_of", "hold", "name_constant_columns", "open_side"]
 
 _BATCH_CELLS = 2**20
+# 512 MB of float64.
+_MOST_CELLS = 2**26
 
 
 class BatchStream:
@@ -100,3 +102,41 @@ def batches_of(side: Side) -> Iterator[Tensor]:
         return
     for batch in side:
         yield torch.from_numpy(batch.values if isinstance(batch, Table) else batch)
+
+
+def hold(side: Side, subject: str) -> Tensor:
+    """All rows in memory, `(n, dim)` in float64.
+
+    Raises:
+        ArgumentError: a stream of more than 2**26 numbers.
+    """
+    if isinstance(side, Table):
+        return torch.from_numpy(side.values).double()
+    parts, cells = [], 0
+    for batch in batches_of(side):
+        parts.append(batch.double())
+        cells += batch.numel()
+        if cells > _MOST_CELLS:
+            raise ArgumentError(
+                f"{subject}: `population=False` holds both sets in memory, so a stream must have at "
+                f"most {_MOST_CELLS // side.dim} rows of {side.dim} columns; {side.source} has more. "
+                "Use population=True, which streams, or take a sample of its rows."
+            )
+    return torch.cat(parts)
+
+
+def name_constant_columns(names: Sequence[str] | None, low: Tensor, high: Tensor) -> list[str]:
+    """A note for columns whose least and largest values, over both samples, are one.
+
+    Example:
+        >>> name_constant_columns(("a", "b"), torch.tensor([0, 7]), torch.tensor([1, 7]))
+        ["column 'b' is constant: it was kept, and adds nothing to distances"]
+    """
+    constant = (low == high).nonzero().flatten().tolist()
+    if not constant:
+        return []
+    labels = [label(names or (), i) for i in constant[:8]]
+    some = ", ".join(labels) + (f" and {len(constant) - 8} more" if len(constant) > 8 else "")
+    if len(constant) == 1:
+        return [f"column {some} is constant: it was kept, and adds nothing to distances"]
+    return [f"columns {some} are constant: they were kept, and add nothing to distances"]
