@@ -45,7 +45,7 @@ def violations(package: Path) -> list[str]:
     found: list[str] = []
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in modules.items():
-        if name == "taut":  # the front door names every room
+        if name in ("taut", "taut.__main__"):  # the front door names every room
             continue
         room = name.split(".")[1]
         if room not in ROOMS:

@@ -62,6 +62,9 @@ class LazyGroup(click.Group):
 
 SUBCOMMANDS = {
     "demo": Subcommand("taut.cli.demo:demo", "See what taut does: train critics, write one page."),
+    "wasserstein": Subcommand(
+        "taut.cli.wasserstein:wasserstein", "Measure how far apart two data sets are."
+    ),
     "audit": Subcommand("taut.cli.audit:audit", "Prove the constant of a saved network."),
     "export": Subcommand("taut.cli.export:export", "Write a saved network for other runtimes."),
     "data": Subcommand("taut.cli.data:data", "List, fetch and look at data sets."),

@@ -56,11 +56,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it, in this order: words, table, pictures, note.
+    """A heading and what stands below it, in this order: words, terms, table, pictures, note.
 
     Attributes:
         title: the heading.
         paragraphs: plain text; it is escaped, so it may hold any character.
+        terms: what is explained and its explanation, a paragraph each.
         table: a table, or None.
         pictures: set in a grid, as many abreast as `columns` says where the screen has room.
         columns: 1 or 2.
@@ -73,6 +74,7 @@ class Section:
     pictures: Sequence[Picture] = ()
     columns: int = 1
     note: str = ""
+    terms: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
