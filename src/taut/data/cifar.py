@@ -105,23 +105,29 @@ def _encode(text: str, encoding: str) -> bytes:
     return codecs.latin_1_encode(text)[0] if encoding == "latin1" else _refuse(encoding)
 
 
+def _frombuffer(buffer: bytes, dtype: np.dtype, shape: tuple[int, ...], order: Any) -> np.ndarray:
+    """What numpy calls to rebuild an array from a pickle of protocol 5."""
+    return np.frombuffer(buffer, dtype).reshape(shape, order=order)
+
+
 def _refuse(name: str) -> Any:
     raise pickle.UnpicklingError(f"it asks for {name}, which is no array, list or text")
 
 
-_ARRAY = "numpy.core.multiarray", "numpy._core.multiarray"
+_CORES = "numpy.core", "numpy._core"  # before and since numpy 2
 _ADMITTED = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
     ("_codecs", "encode"): _encode,
+    **{(f"{core}.numeric", "_frombuffer"): _frombuffer for core in _CORES},
     # numpy's own function, wherever this release keeps it.
-    **{(module, "_reconstruct"): np.empty(0).__reduce__()[0] for module in _ARRAY},
+    **{(f"{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in _CORES},
 }
 
 
 class _ArraysAlone(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
-        """One of the four names that arrays need, or an error."""
+        """One of the names that arrays need, or an error."""
         try:
             return _ADMITTED[module_name, global_name]
         except KeyError:
