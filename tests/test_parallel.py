@@ -47,7 +47,7 @@ with parallel.process_group():
     out["fits"] = fit.estimate.value, cones.estimate.value
     out["histories"] = fit.history, cones.history
     x, y = problem.sample(301, seeded())
-    result = taut.wasserstein(x, y, num_steps=40, num_permutations=99)
+    result = taut.wasserstein(x, y, num_steps=30, num_permutations=19)
     out["result"] = [result.estimate.value, result.lower.value, result.upper.value, result.p_value]
     out["scores"] = result.scores
     rank = parallel.rank()
@@ -64,28 +64,19 @@ def run(folder: Path, processes: int) -> list[dict]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(program), str(into)],
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(processes),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-            }
-            if processes > 1
-            else {**os.environ, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(processes)
-    ]
-    for process in started:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    command = [sys.executable]
+    if processes > 1:
+        command += ["-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+        command += ["--master-addr=127.0.0.1", f"--master-port={port}"]
+    done = subprocess.run(
+        [*command, str(program), str(into)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
     return [torch.load(into / f"{rank}.pt") for rank in range(processes)]
 
 

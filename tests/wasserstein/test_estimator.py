@@ -4,11 +4,13 @@ from typing import Any
 
 import numpy as np
 import ot
+import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 import taut
-from taut.errors import ArgumentError
+from taut.errors import TautError
 from taut.wasserstein import wasserstein
 
 QUICK: dict[str, Any] = {"num_steps": 40, "num_permutations": 99}
@@ -71,7 +73,7 @@ def test_finite_sets_are_bracketed_around_exact_transport(dim):
 
 
 def test_large_finite_sets_are_bracketed_by_a_critic_and_a_coupling(monkeypatch):
-    monkeypatch.setattr("taut.wasserstein.estimator._MOST_PAIRS", 100)
+    monkeypatch.setattr("taut.wasserstein.comparison._MOST_PAIRS", 100)
     x, y = cubes(1.0, n=80)
     truth = exact(x, y)
     result = wasserstein(x, y, population=False, num_steps=100)
@@ -88,10 +90,66 @@ def test_scaling_makes_units_irrelevant(scaling: Any):
     assert scaled.scaling.method == scaling
 
 
-def test_constant_columns_do_no_harm():
+@pytest.mark.parametrize("population", [True, False])
+def test_constant_columns_are_kept_and_noted(population):
     x, y = (torch.cat([points, torch.full((200, 1), 7.0)], 1) for points in cubes(1.0))
-    result = wasserstein(x, y, scaling="standard", kinds=("network",), **QUICK)
-    assert 0 < result.lower.value < result.upper.value
+    result = wasserstein(x, y, scaling="standard", kinds=("cones",), population=population, **QUICK)
+    assert 0 < result.lower.value <= result.upper.value
+    assert "column 2 (counted from 0) is constant: it was kept" in result.notes[0]
+
+
+def test_data_far_from_the_origin_lose_no_digits():
+    x, y = cubes(1.0)
+    near = wasserstein(x, y, kinds=("cones",), **QUICK)
+    far = wasserstein(x + 2.0**30, y + 2.0**30, kinds=("cones",), **QUICK)
+    assert far.estimate.value == pytest.approx(near.estimate.value, rel=1e-4)
+
+
+def test_patience_ends_the_fit_before_all_steps_are_spent():
+    x, y = cubes(1.0)
+    told = []
+    wasserstein(
+        x, y, kinds=("cones",), num_steps=800, on_progress=lambda *stage: told.append(stage)
+    )
+    fits = [(total) for stage, done, total in told if stage == "cones" and done == total]
+    assert fits[:2] == [100, 100] and 800 not in fits
+    assert ("transport", 1, 1) in told
+
+
+def test_scores_are_those_of_the_rows_held_out():
+    x, y = cubes(1.0, n=100)
+    result = wasserstein(x, y, kinds=("cones",), **QUICK)
+    assert [len(side) for side in result.scores] == [40, 40] and result.rows == (100, 100)
+    every, held = result.score(x).tolist(), result.scores[0].tolist()
+    assert set(held) <= set(every) and held == [score for score in every if score in set(held)]
+    assert result.scores[0].dtype == torch.float64
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.7])
+def test_finite_sets_on_the_line_equal_scipy(shift):
+    x, y = cubes(shift, n=70, dim=1)
+    y = y[:50] ** 2
+    truth = stats.wasserstein_distance(x[:, 0].numpy(), y[:, 0].numpy())
+    result = wasserstein(x[:, 0], y, population=False)
+    assert result.lower.value <= truth + 1e-12 and truth - 1e-12 <= result.upper.value
+    assert result.estimate.value == pytest.approx(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize("dim", [2, 10])
+@pytest.mark.parametrize("shift", [0.0, 1.5])
+def test_bounds_cover_the_truth_of_gaussians_as_often_as_they_say(dim, shift):
+    # Each bound may fail with probability 1/8: 12 failures of 24 have a chance below 1e-4.
+    below = above = 0
+    for seed in range(24):
+        g = torch.Generator().manual_seed(seed)
+        x, y = torch.randn(2, 60, dim, generator=g)
+        x[:, 0] += shift
+        result = wasserstein(
+            x, y, kinds=("cones",), num_steps=10, confidence=0.75, num_permutations=1, seed=seed
+        )
+        below += result.lower.value <= shift
+        above += result.upper.value >= shift
+    assert below > 12 and above > 12
 
 
 def test_arrays_lists_batches_and_frames_are_one():
@@ -109,42 +167,51 @@ def test_the_module_can_be_called_and_still_holds_its_problems():
     assert taut.wasserstein.cone(3).distance == 1
 
 
-class Frame(dict):
-    """As much of a data frame as is needed to have columns."""
-
-    @property
-    def columns(self):
-        return list(self)
-
-    def __array__(self, dtype=None, copy=None):
-        return np.stack([np.asarray(column) for column in self.values()], 1)
+def frame(**columns):
+    return pd.DataFrame(columns)
 
 
 MISTAKES = [
-    (lambda: wasserstein([], [1.0]), "`x` must not be empty"),
-    (lambda: wasserstein([[1.0, np.nan]], [[1.0, 2.0]]), "1 missing .* row 0, column 1"),
-    (lambda: wasserstein([["a"]], [[1.0]]), "`x` must hold numbers"),
-    (lambda: wasserstein([[1j]], [[1.0]]), "must be real"),
+    (lambda: wasserstein([], [1.0, 2.0]), "x: a sample must have at least two rows; got none"),
+    (lambda: wasserstein([1.0], [1.0, 2.0]), "x: a sample must have at least two rows; got one"),
+    (
+        lambda: wasserstein([[1.0, np.nan], [1, 1]], [[1.0, 2.0], [1, 1]]),
+        "1 value is missing .* row 0 .* column 1",
+    ),
+    (lambda: wasserstein([["a"], ["b"]], [[1.0], [2.0]]), "x: .* text"),
+    (lambda: wasserstein([[1j], [2.0]], [[1.0], [2.0]]), "got complex numbers"),
     (
         lambda: wasserstein(np.ones((30, 2)), np.ones((30, 3))),
-        "same number of features; got 2 and 3",
+        "equally many columns; got 2 and 3",
     ),
     (
         lambda: wasserstein(np.ones((5, 2)), np.ones((30, 2))),
         "at least 20 rows .* population=False",
     ),
-    (lambda: wasserstein([1.0], [1.0], confidence=1.0), "strictly between 0 and 1"),
-    (lambda: wasserstein([1.0], [1.0], kinds=("gan",)), "some of 'cones', 'network'"),
-    (lambda: wasserstein(iter(()), [1.0]), "got no batches"),
-    (lambda: wasserstein(Frame(a=[1.0], b=["t"]), [[1.0, 2.0]]), "in the columns 'b'"),
+    (lambda: wasserstein([1.0, 2], [1.0, 2], confidence=1.0), "strictly between 0 and 1"),
+    (lambda: wasserstein([1.0, 2], [1.0, 2], kinds=("gan",)), "some of 'cones', 'network'"),
+    (lambda: wasserstein([1.0, 2], [1.0, 2], patience=0), "`patience` must be a whole number"),
+    (lambda: wasserstein(iter(()), [1.0, 2.0]), "got none"),
     (
-        lambda: wasserstein(Frame(a=[1.0]), Frame(b=[1.0])),
-        r"only in x: \['a'\], only in y: \['b'\]",
+        lambda: wasserstein(frame(a=[1.0, 2], b=["s", "t"]), [[1.0, 2.0]] * 2),
+        "column 'b' holds text",
     ),
+    (lambda: wasserstein(frame(a=[1.0, 2]), frame(b=[1.0, 2])), "y lacks 'a'; y has also 'b'"),
 ]
 
 
-@pytest.mark.parametrize(("call", "text"), MISTAKES)
-def test_mistakes_are_answered_in_a_sentence(call, text):
-    with pytest.raises(ArgumentError, match=text):
+@pytest.mark.parametrize("number", range(len(MISTAKES)))
+def test_mistakes_are_answered_in_a_sentence(number):
+    call, text = MISTAKES[number]
+    with pytest.raises(TautError, match=text):
         call()
+
+
+def test_named_columns_decide_and_their_reordering_is_noted():
+    x, y = cubes(1.0, n=50)
+    one = frame(a=x[:, 0], b=x[:, 1] * 3)
+    two = frame(b=y[:, 1] * 3, a=y[:, 0])
+    result = wasserstein(one, two, population=False)
+    plain = wasserstein(one.to_numpy(), two[["a", "b"]].to_numpy(), population=False)
+    assert result.upper.value == plain.upper.value and result.columns == ("a", "b")
+    assert result.notes == ("columns of y were put in the order of x",)

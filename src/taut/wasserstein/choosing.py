@@ -21,6 +21,8 @@ OnProgress = Callable[[str, int, int], None]
 _BATCH = 256
 _SHORTEST = 100
 _PROGRESS = 3e-3
+# Fits of at most so many steps have half the width: they end before the rest would tell.
+_SMALL = 250
 # A kind this far behind the best is not given the next round.
 _HOPELESS = 0.7
 Sides = tuple[Tensor, Tensor]
@@ -121,7 +123,7 @@ def _fit(
             on_progress(kind, step, num_steps)
 
     if kind == "network":
-        net = _network(torch.cat(train), generator)
+        net = _network(torch.cat(train), 128 if num_steps <= _SMALL else 256, generator)
         fit = fit_critic(
             net,
             _resampler(*train),
@@ -172,13 +174,13 @@ def _resampler(x: Tensor, y: Tensor) -> Callable[[int, Generator], Sides]:
     return sample
 
 
-def _network(points: Tensor, generator: Generator) -> nn.Sequential:
+def _network(points: Tensor, width: int, generator: Generator) -> nn.Sequential:
     """A 1-Lipschitz network that sees the data centred and of length about 1."""
     centre = points.mean(0)
     length = (points - centre).norm(dim=1).mean().clamp_min(torch.finfo(points.dtype).tiny).item()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
-        net = mlp([points.shape[1], 256, 256, 1], activation="groupsort8")
+        net = mlp([points.shape[1], width, width, 1], activation="groupsort8")
     first = net[0]
     assert isinstance(first, ConstrainedLinear) and first.bias is not None
     with torch.no_grad():

@@ -1,0 +1,189 @@
+"""A critic in a file judges later rows as the one in memory does, and altered files are refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import taut
+from taut.data import TableStream
+from taut.errors import ArgumentError, DamagedFileError, DataError
+from taut.wasserstein import ConeCritic, load_critic, wasserstein
+
+QUICK = {"num_steps": 30, "num_permutations": 19}
+
+
+def normal(n, shift=0.0, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    points = torch.randn(n, 2, generator=g, dtype=torch.float64)
+    points[:, 0] += shift
+    return points
+
+
+@pytest.fixture(scope="module", params=["cones", "network", "finite"])
+def kept(request, tmp_path_factory):
+    finite = request.param == "finite"
+    kinds = ("cones",) if finite else (request.param,)
+    result = wasserstein(
+        normal(300, 2.0),
+        normal(400, seed=1),
+        kinds=kinds,
+        population=not finite,
+        scaling="standard",
+        **QUICK,
+    )
+    path = tmp_path_factory.mktemp("saved") / "critic.safetensors"
+    result.save(path)
+    return result, path
+
+
+def test_a_file_holds_all_of_the_critic(kept):
+    result, path = kept
+    saved = load_critic(path)
+    new = normal(50, seed=5)
+    assert torch.equal(saved.score(new), result.score(new))
+    assert saved.lipschitz.value == pytest.approx(result.lipschitz.value)
+    assert saved.limits == result.limits and saved.population == result.population
+    for mine, theirs in zip(saved.scores, result.scores, strict=True):
+        assert torch.equal(mine, theirs)
+    assert saved.score(new[:1]).shape == (1,)
+    assert saved.scaling.method == "standard"
+
+
+def test_later_rows_are_told_from_the_side_they_do_not_come_from(kept):
+    result, path = kept
+    scale = result.scaling.scale[0].item()
+    from_x, from_y = load_critic(path).lower_bounds(normal(400, seed=7), confidence=0.9)
+    # In the units of the file the new rows are 2 / scale from x and 0 from y.
+    assert 0.5 / scale < from_x.value <= 2 / scale
+    assert (from_x.side, from_x.confidence) == ("lower", 0.9)
+    if result.population:
+        assert from_y.value <= 0.1
+
+
+def test_rows_beyond_the_reference_are_noticed_too(kept):
+    _, path = kept
+    from_x, from_y = load_critic(path).lower_bounds(normal(400, shift=-3.0, seed=8))
+    assert from_x.value > 0 and from_y.value >= 0
+
+
+@pytest.mark.parametrize("kept", ["cones", "network"], indirect=True)
+def test_later_bounds_hold_as_often_as_they_say(kept):
+    _, path = kept
+    saved = load_critic(path)
+    # From y the distance is 0, so a bound above 0 is a failure: probability at most 1/4 each.
+    failures = sum(
+        saved.lower_bounds(normal(100, seed=seed), confidence=0.75)[1].value > 0
+        for seed in range(100, 140)
+    )
+    assert failures < 20
+
+
+def test_streams_and_named_columns_are_matched(tmp_path):
+    x, y = (pd.DataFrame(normal(60, s).numpy(), columns=["a", "b"]) for s in (1.0, 0.0))
+    result = wasserstein(x, y, kinds=("cones",), **QUICK)
+    result.save(tmp_path / "critic")
+    saved = load_critic(tmp_path / "critic")
+    plain = saved.score(x)
+    assert torch.equal(saved.score(x[["b", "a"]]), plain)
+    np.save(tmp_path / "x.npy", x.to_numpy())
+    stream = TableStream(tmp_path / "x.npy", batch_rows=7)
+    torch.testing.assert_close(saved.score(stream), plain, rtol=1e-12, atol=1e-12)
+    with pytest.raises(DataError, match="lacks 'a'"):
+        saved.score(x.rename(columns={"a": "c"}))
+    with pytest.raises(DataError, match="must have 2 columns, .* got 3"):
+        saved.score(np.zeros((4, 3)))
+    with pytest.raises(ArgumentError, match="inside"):
+        saved.lower_bounds(x, confidence=1.0)
+
+
+def test_at_most_100_000_scores_are_kept(tmp_path):
+    result = wasserstein(normal(60, 1.0), normal(60, seed=1), kinds=("cones",), **QUICK)
+    many = torch.arange(150_000.0, dtype=torch.float64)
+    object.__setattr__(result, "scores", (many, many[:5]))
+    saved = result.saved
+    assert len(saved.scores[0]) == 100_000 and len(saved.scores[0].unique()) == 100_000
+    # Drawn uniformly, whatever the order: the mean of the part is that of the whole.
+    assert saved.scores[0].mean().item() == pytest.approx(many.mean().item(), rel=0.01)
+    assert saved.means[0] == many.mean().item() and len(saved.scores[1]) == 5
+
+
+def test_an_altered_file_is_refused(kept, tmp_path):
+    _, path = kept
+    data = bytearray(path.read_bytes())
+    for place in range(9, len(data), len(data) // 40):
+        data[place] ^= 1
+        (tmp_path / "altered").write_bytes(data)
+        with pytest.raises(DamagedFileError):
+            load_critic(tmp_path / "altered")
+        data[place] ^= 1
+    (tmp_path / "short").write_bytes(data[:-8])
+    with pytest.raises(DamagedFileError):
+        load_critic(tmp_path / "short")
+
+
+def test_a_network_without_scores_is_no_critic(tmp_path):
+    taut.save(taut.nn.mlp([2, 4, 1]), tmp_path / "net")
+    with pytest.raises(DamagedFileError, match="holds no critic with scores"):
+        load_critic(tmp_path / "net")
+
+
+GOOD = {
+    "kind": "cones",
+    "scaling": "none",
+    "columns": None,
+    "image_shape": None,
+    "limits": [0.0, 1.0],
+    "means": [0.5, 0.0],
+    "population": True,
+}
+FORGED = [
+    {"limits": [1.0, 0.0]},
+    {"limits": [0.0]},
+    {"limits": [0, 1]},
+    {"means": ["a", 0.0]},
+    {"columns": ["a"]},
+    {"columns": "ab"},
+    {"image_shape": [1.5]},
+    {"population": 1},
+    {"scaling": "odd"},
+]
+
+
+@pytest.mark.parametrize("number", range(len(FORGED) + 4))
+def test_a_file_whose_parts_do_not_fit_is_refused(number, tmp_path):
+    attached = {
+        "shift": torch.zeros(2).double(),
+        "scale": torch.ones(2).double(),
+        "x_scores": torch.ones(3).double(),
+        "y_scores": torch.zeros(3).double(),
+    }
+    facts = {**GOOD, **(FORGED[number] if number < len(FORGED) else {})}
+    if number >= len(FORGED):
+        name, wrong = [
+            ("scale", torch.zeros(2).double()),
+            ("shift", torch.zeros(3).double()),
+            ("x_scores", torch.ones(3)),
+            ("y_scores", torch.ones(3, 1).double()),
+        ][number - len(FORGED)]
+        attached[name] = wrong
+    model = ConeCritic(3, 2).double().eval()
+    path = tmp_path / "forged"
+    taut.save(model, path, input_shape=[2], facts={"critic": facts}, attached=attached)
+    with pytest.raises(DamagedFileError, match="holds no critic with scores"):
+        load_critic(path)
+
+
+def test_the_honest_twin_of_the_forged_files_is_read(tmp_path):
+    attached = {
+        "shift": torch.zeros(2).double(),
+        "scale": torch.ones(2).double(),
+        "x_scores": torch.ones(3).double(),
+        "y_scores": torch.zeros(3).double(),
+    }
+    model = ConeCritic(3, 2, sign=-1, temperature=0.3).double().eval()
+    taut.save(model, tmp_path / "twin", input_shape=[2], facts={"critic": GOOD}, attached=attached)
+    assert load_critic(tmp_path / "twin").limits == (0.0, 1.0)
+    loaded = taut.load(tmp_path / "twin")
+    points = normal(5)
+    assert torch.equal(loaded(points), model(points)) and "sign=-1" in repr(loaded)

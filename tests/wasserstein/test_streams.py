@@ -1,0 +1,137 @@
+"""A stream gives the answer that the same rows in memory give, and is never held whole."""
+
+import numpy as np
+import pytest
+import torch
+
+from taut.data import TableStream, in_memory
+from taut.errors import ArgumentError, DataError
+from taut.wasserstein import sides, splitting, wasserstein
+from taut.wasserstein.sides import BatchStream, open_side
+from taut.wasserstein.splitting import draw_rows, score_held_out
+
+QUICK = {"kinds": ("cones",), "num_steps": 20, "num_permutations": 19}
+
+
+class Batches:
+    """As much of a loader as the estimator needs."""
+
+    def __init__(self, rows, size=7, shuffle=False):
+        self.rows, self.size, self.shuffle = rows, size, shuffle
+        self.passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        rows = self.rows.flip(0) if self.shuffle and self.passes % 2 else self.rows
+        yield from rows.split(self.size)
+
+
+@pytest.fixture
+def pair():
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.rand(2, 90, 3, generator=g, dtype=torch.float64)
+    return x + 1, y
+
+
+def test_streams_and_tables_give_one_answer(pair, tmp_path):
+    x, y = pair
+    np.save(tmp_path / "x.npy", x.numpy())
+    stream = TableStream(tmp_path / "x.npy", batch_rows=11)
+    first, *others = (
+        wasserstein(data, y, **QUICK)
+        for data in (x, in_memory(x), stream, Batches(x), (part for part in x.split(4)))
+    )
+    assert first.lower.value > 0
+    for other in others:
+        assert (other.lower.value, other.upper.value) == (first.lower.value, first.upper.value)
+        assert torch.equal(other.scores[0], first.scores[0])
+        assert other.rows == (90, 90)
+
+
+def test_long_samples_train_on_a_part_and_score_all_the_rest(pair, monkeypatch):
+    monkeypatch.setattr(splitting, "_MOST_TRAINING", 20)
+    monkeypatch.setattr(splitting, "_MOST_CHOOSING", 5)
+    monkeypatch.setattr(splitting, "_MOST_KEPT", 10)
+    x, y = pair
+    table = wasserstein(x, y, **QUICK)
+    stream = wasserstein(Batches(x, 3), Batches(y, 50), **QUICK)
+    assert [len(side) for side in table.scores] == [65, 65]
+    assert table.notes[0].startswith("critics were trained on 20 of the 90 rows of x")
+    assert stream.lower.value == table.lower.value and stream.upper.value == table.upper.value
+
+
+def test_no_row_that_trains_or_chooses_is_held_out(pair, monkeypatch):
+    monkeypatch.setattr(splitting, "_MOST_TRAINING", 20)
+    x, _ = pair
+    side = open_side(Batches(x), "x")
+    assert isinstance(side, BatchStream)
+    draw = draw_rows(side, seed=3, which=0)
+    held = score_held_out(side, draw, lambda rows: rows[:, 0])
+    seen = torch.cat([draw.train, draw.choose])[:, 0]
+    assert len(draw.train) == 20 and len(draw.choose) == 9
+    assert sorted([*held.tolist(), *seen.tolist()]) == sorted(x[:, 0].tolist())
+    assert not set(held.tolist()) & set(seen.tolist())
+    # Rows outside of both are kept for transport.
+    assert set(draw.kept[:, 0].tolist()) <= set(held.tolist())
+
+
+def test_every_row_trains_equally_often(monkeypatch):
+    monkeypatch.setattr(splitting, "_MOST_TRAINING", 10)
+    monkeypatch.setattr(splitting, "_MOST_CHOOSING", 1)
+    monkeypatch.setattr(splitting, "_MOST_KEPT", 1)
+    rows = torch.arange(50.0).reshape(50, 1)
+    counts = torch.zeros(50)
+    for seed in range(400):
+        draw = draw_rows(open_side(Batches(rows), "x"), seed=seed, which=0)
+        counts[draw.train[:, 0].long()] += 1
+    # Binomial(400, 1/5): mean 80, deviation 8; six deviations at 50 rows.
+    assert counts.sum() == 4000 and bool(((counts - 80).abs() < 48).all())
+
+
+def test_a_stream_that_changes_between_passes_is_refused(pair):
+    x, y = pair
+    with pytest.raises(DataError, match="same rows in the same order at every pass"):
+        wasserstein(Batches(x, shuffle=True), y, **QUICK)
+
+
+def test_memory_of_a_long_stream_is_that_of_its_sample(monkeypatch):
+    monkeypatch.setattr(splitting, "_MOST_TRAINING", 100)
+    monkeypatch.setattr(splitting, "_MOST_CHOOSING", 10)
+    monkeypatch.setattr(splitting, "_MOST_KEPT", 10)
+    largest = 0
+
+    class Watched(splitting._Smallest):
+        def offer(self, keys, start, points):
+            nonlocal largest
+            super().offer(keys, start, points)
+            largest = max(largest, sum(map(len, self.points)))
+
+    monkeypatch.setattr(splitting, "_Smallest", Watched)
+    draw_rows(open_side(Batches(torch.zeros(20_000, 2), 50), "x"), seed=0, which=0)
+    assert largest <= 2 * 120 + 50
+
+
+def test_finite_sets_that_do_not_fit_into_memory_are_refused(pair, monkeypatch):
+    x, y = pair
+    assert wasserstein(Batches(x), y, population=False).gap < 1e-6
+    monkeypatch.setattr(sides, "_MOST_CELLS", 150)
+    with pytest.raises(ArgumentError, match="at most 50 rows of 3 columns; x has more"):
+        wasserstein(Batches(x), y, population=False)
+
+
+def test_batches_of_other_columns_and_no_batches_are_refused(pair):
+    x, y = pair
+    with pytest.raises(DataError, match="every batch must have the columns of the first, 3"):
+        wasserstein(Odd([x, x[:, :2]]), y, **QUICK)
+    with pytest.raises(DataError, match="got no batches"):
+        wasserstein(Odd([]), y, **QUICK)
+    with pytest.raises(DataError, match="x, batch 1: every value must be a finite number"):
+        wasserstein(Odd([x, x * np.nan]), y, **QUICK)
+
+
+class Odd:
+    def __init__(self, items):
+        self.items = items
+
+    def __iter__(self):
+        return iter(self.items)
