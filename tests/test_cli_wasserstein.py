@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -315,3 +318,20 @@ def test_the_page_is_written_with_the_command_that_repeats_it(
     assert "--seed 3" in html
     headline = result.stdout.splitlines()[0].rstrip(".")
     assert f"<h1>{headline}</h1>" in html
+
+
+def test_of_several_processes_only_the_first_speaks(pair: tuple[Path, Path], tmp_path: Path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "taut", "wasserstein", *map(str, pair)]
+    critic = tmp_path / "critic.safetensors"
+    several = subprocess.run(
+        [*command, "--json", "--save", str(critic), *QUICK],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"},
+    )
+    assert several.returncode == 0, several.stderr
+    found = json.loads(several.stdout)
+    assert several.stderr.count("cone critic") == 1
+    assert critic.is_file()
+    assert found["estimate"] == pytest.approx(answer(*pair)["estimate"], rel=1e-4)

@@ -1,18 +1,14 @@
 """The page of a distance between two data sets: the answer, what makes it, what it rests on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from taut.data import Table as Rows
-from taut.report.attribution import attribute
 from taut.report.figures import Picture
 from taut.report.page import Page, Section, Table
 from taut.report.wasserstein_figures import (
-    as_image,
     draw_features,
     draw_image,
     draw_images,
@@ -20,6 +16,7 @@ from taut.report.wasserstein_figures import (
     draw_scores,
     draw_training,
 )
+from taut.report.wasserstein_view import View, look_at
 from taut.report.wasserstein_words import UNITS, headline, promises, rounded
 from taut.wasserstein import WassersteinResult
 
@@ -30,8 +27,6 @@ _MOST_SHOWN = 6  # features beside a row
 _EXTREMES = 8
 _IMAGES = 24
 _SHARES = "% of the critic's value"
-# Weights of the critic times points that it is asked about: seconds for the slowest critic.
-_WORK = 3 * 10**9
 
 
 def wasserstein_page(
@@ -55,7 +50,7 @@ def wasserstein_page(
         facts: how it was run: names and values.
         seed: decides which rows are looked at where there are many.
     """
-    view = _look(result, x, y, names, Generator().manual_seed(seed))
+    view = look_at(result, x, y, names, Generator().manual_seed(seed))
     return Page(
         title=headline(result, names),
         lead=_lead(result),
@@ -70,73 +65,6 @@ def wasserstein_page(
         ],
         facts=facts,
     )
-
-
-@dataclass(frozen=True)
-class _View:
-    """What is looked at: some rows of both sides, their scores, and the parts of the features."""
-
-    result: WassersteinResult
-    tables: tuple[Rows, Rows]
-    names: tuple[str, str]
-    picks: tuple[Tensor, Tensor]
-    scores: tuple[Tensor, Tensor]
-    parts: Tensor
-    total: float
-
-    @property
-    def labels(self) -> list[str]:
-        """What each feature is called."""
-        named = self.tables[0].columns or self.tables[1].columns
-        return list(named) or [f"column {j}" for j in range(len(self.parts))]
-
-    @property
-    def order(self) -> list[int]:
-        """The features, the one that moves most first."""
-        return self.parts.abs().argsort(descending=True, stable=True).tolist()
-
-    @property
-    def shares(self) -> Tensor:
-        """Parts of one; zero throughout where the critic tells nothing apart."""
-        return self.parts / self.total if self.total > 0 else torch.zeros_like(self.parts)
-
-    def row(self, side: int, index: int) -> np.ndarray:
-        """The features of a row, in the units they came in."""
-        return self.tables[side].values[index]
-
-    def image(self, row: np.ndarray) -> np.ndarray | None:
-        """The row as a picture, where rows are pictures."""
-        shape = self.tables[0].image_shape
-        return None if shape is None else as_image(row, shape)
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Black and white, the same for every picture."""
-        values = [table.values for table in self.tables]
-        low, high = min(v.min() for v in values), max(v.max() for v in values)
-        return (min(0.0, float(low)), float(high))
-
-
-def _look(
-    result: WassersteinResult, x: Rows, y: Rows, names: tuple[str, str], generator: Generator
-) -> _View:
-    size = max(1, sum(parameter.numel() for parameter in result.critic.parameters()))
-    most = min(20_000, max(500, _WORK // size))
-    picks, scores, points = [], [], []
-    for table, known in zip((x, y), result.scores, strict=True):
-        pick = torch.randperm(len(table), generator=generator)[:most].sort().values
-        rows = torch.from_numpy(np.ascontiguousarray(table.values[pick.numpy()])).double()
-        picks.append(pick)
-        whole = not result.population and len(known) == len(table)
-        scores.append(known[pick] if whole else result.score(rows))
-        points.append(result.scaling(rows))
-    parts, total = attribute(
-        result.critic,
-        *points,
-        num_pairs=min(256, max(32, _WORK // size // 16)),
-        generator=generator,
-    )
-    return _View(result, (x, y), names, (*picks,), (*scores,), parts, total)
 
 
 def _lead(result: WassersteinResult) -> str:
@@ -173,7 +101,7 @@ def _numbers(result: WassersteinResult) -> Section:
     return Section("In numbers", table=Table(["", "value", "how"], rows), note=" ".join(notes))
 
 
-def _scores(result: WassersteinResult, view: _View) -> Section:
+def _scores(result: WassersteinResult, view: View) -> Section:
     values = [side.double().numpy() for side in result.scores]
     drop = values[0].mean() - values[1].mean()
     whose = "rows that it was not trained on" if result.population else "all rows"
@@ -189,7 +117,7 @@ def _scores(result: WassersteinResult, view: _View) -> Section:
     )
 
 
-def _features(view: _View) -> list[Section]:
+def _features(view: View) -> list[Section]:
     if view.total <= 0:
         return []
     words = (
@@ -220,7 +148,7 @@ def _features(view: _View) -> list[Section]:
     ]
 
 
-def _image_features(view: _View, words: str) -> Section:
+def _image_features(view: View, words: str) -> Section:
     means = [table.values.mean(0, dtype=np.float64) for table in view.tables]
     pictures = []
     for name, mean in zip(view.names, means, strict=True):
@@ -249,7 +177,7 @@ def _image_features(view: _View, words: str) -> Section:
     )
 
 
-def _extremes(view: _View) -> list[Section]:
+def _extremes(view: View) -> list[Section]:
     sections = []
     for side, other in ((0, 1), (1, 0)):
         ranked = view.scores[side].argsort(descending=side == 0, stable=True)
@@ -269,7 +197,7 @@ def _extremes(view: _View) -> list[Section]:
     return sections
 
 
-def _table(view: _View, side: int, places: list[int], scores: list[float]) -> Table:
+def _table(view: View, side: int, places: list[int], scores: list[float]) -> Table:
     shown = view.order[:_MOST_SHOWN]
     rows = [
         [str(place), f"{score:.4g}", *(f"{view.row(side, place)[j]:.4g}" for j in shown)]
@@ -278,7 +206,7 @@ def _table(view: _View, side: int, places: list[int], scores: list[float]) -> Ta
     return Table(["row", "critic", *(view.labels[j] for j in shown)], rows)
 
 
-def _pictures(view: _View, side: int, places: list[int]) -> list[Picture]:
+def _pictures(view: View, side: int, places: list[int]) -> list[Picture]:
     """The rows furthest out, and those that the critic takes for the other side."""
     name, other = view.names[side], view.names[1 - side]
     groups = {f"Least like {other}": places[:_IMAGES], f"Most like {other}": places[::-1][:_IMAGES]}

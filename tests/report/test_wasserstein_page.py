@@ -1,0 +1,189 @@
+"""The page of a distance: its figures are those of the result, and it stands alone."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+from taut.bounds import Bound
+from taut.data import Table
+from taut.report.wasserstein import wasserstein_page
+from taut.report.wasserstein_figures import as_image, draw_interval
+from taut.report.wasserstein_words import headline, promises, rounded
+from taut.wasserstein import WassersteinResult, wasserstein
+
+NAMES = ("old <a>.csv", "new & b.csv")
+
+
+def table(shift: float, dim: int, seed: int, **kwargs) -> Table:
+    values = np.random.default_rng(seed).uniform(size=(60, dim))
+    values[:, 0] += shift
+    columns = kwargs.pop("columns", tuple(f"feature <{j}>" for j in range(dim)))
+    return Table(values, columns, kwargs.pop("image_shape", None), f"{seed}.csv")
+
+
+def measure(x: Table, y: Table, **kwargs) -> WassersteinResult:
+    return wasserstein(x, y, num_steps=3, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def population() -> tuple[WassersteinResult, Table, Table]:
+    x, y = table(3.0, 20, 1), table(0.0, 20, 2)
+    return measure(x, y, scaling="standard"), x, y
+
+
+@pytest.fixture(scope="module")
+def finite() -> tuple[WassersteinResult, Table, Table]:
+    x, y = (table(s, 12, i, columns=(), image_shape=(3, 2, 2)) for i, s in ((1, 0.5), (2, 0.0)))
+    return measure(x, y, population=False), x, y
+
+
+@pytest.fixture(scope="module")
+def population_html(population) -> str:
+    return render(population, method="betting", facts=[("Command", "taut wasserstein a b")])
+
+
+@pytest.fixture(scope="module")
+def finite_html(finite) -> str:
+    return render(finite, seed=5)
+
+
+def render(found: tuple[WassersteinResult, Table, Table], **kwargs) -> str:
+    return wasserstein_page(*found, names=NAMES, **kwargs).render()
+
+
+def test_the_page_has_the_figures(population, population_html):
+    result, html = population[0], population_html
+    for text in (
+        rounded(result.lower.value, "lower"),
+        rounded(result.upper.value, "upper"),
+        f"{result.estimate.value:.4g}",
+        f"{result.p_value:.3g}",
+        rounded(result.lipschitz.value, "upper", 7),
+        "old &lt;a&gt;.csv and new &amp; b.csv are ",
+        "Ville&#39;s inequality",
+        "McDiarmid",
+        "independent draws of one population",
+        "the width of the support was taken from the data",
+        "standard deviations",
+        "taut wasserstein a b",
+    ):
+        assert text in html
+    for title in ("Where the distance lies", "Which features move it", "Training"):
+        assert f"<h2>{title}</h2>" in html
+    assert html.count("<img ") == 4  # interval, scores, features, training
+    assert "Rows of old &lt;a&gt;.csv least like new &amp; b.csv" in html
+
+
+def test_the_page_fetches_nothing_and_escapes_names(population_html):
+    bare = re.sub(r'src="data:[^"]*"', "", population_html)
+    for word in ("http", "<script", "<link", "url(", "@import", "feature <0>"):
+        assert word not in bare
+
+
+def test_the_feature_that_moved_is_named_first(population_html):
+    alts = [alt for alt in re.findall(r'alt="([^"]*)"', population_html) if alt.startswith("Share")]
+    assert len(alts) == 1
+    assert alts[0].startswith("Share of each feature: feature &lt;0&gt; ")
+    assert "5 others" in alts[0]
+    shares = [float(number) for number in re.findall(r" (-?[\d.e-]+) %", alts[0])]
+    assert len(shares) == 16
+    assert sum(shares) == pytest.approx(100, abs=0.5)
+
+
+def test_the_extremes_are_those_of_the_scores(population, population_html):
+    result, x, y = population
+    highest = int(result.score(x).argmax())
+    lowest = int(result.score(y).argmin())
+    firsts = re.findall(r'<tbody>\s*<tr>\s*<th scope="row">(\d+)</th>', population_html)
+    assert firsts == [str(highest), str(lowest)]
+
+
+def test_images_are_shown_as_images(finite_html):
+    html = finite_html
+    assert "<h2>Which pixels move it</h2>" in html
+    assert html.count("<h2>Images of ") == 2
+    # Interval, scores; two means, difference, shares; two grids for each side.
+    assert html.count("<img ") == 2 + 4 + 4
+    assert "Anything about the populations" in html
+    assert "p-value" not in html
+
+
+def test_the_seed_decides_and_others_draws_are_left_alone(finite, finite_html):
+    state = torch.random.get_rng_state()
+    assert render(finite, seed=5) == finite_html
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_nothing_to_tell_apart():
+    x = Table(np.ones((30, 2)), ("a", "b"), None, "x")
+    html = wasserstein_page(measure(x, x), x, x).render()
+    assert "nothing proves that they differ" in html
+    assert "Which features move it" not in html
+
+
+def test_the_headline_rounds_outward(population):
+    result, *_ = population
+    lower = Bound(0.37499, side="lower", confidence=0.975)
+    result = replace(result, lower=lower, upper=Bound(0.61101, confidence=0.975))
+    text = headline(result, ("A", "B"))
+    assert text == "A and B are between 0.374 and 0.612 apart, at 95 % confidence"
+    nothing = replace(result, lower=Bound(0.0, side="lower", confidence=0.975))
+    assert headline(nothing, ("A", "B")).startswith("A and B are at most 0.612 apart, at 95 %")
+
+
+@pytest.mark.parametrize("value", [1e-300, 0.1, 1 / 3, 12345.678, 9.9996, 1e22])
+def test_rounding_stays_on_its_side(value: float):
+    low, high = float(rounded(value, "lower")), float(rounded(value, "upper"))
+    assert low <= value <= high
+    assert high - low <= 1.0001e-3 * value
+
+
+def test_a_stated_diameter_is_no_assumption(population):
+    result, *_ = population
+    sure = replace(result, upper=replace(result.upper, method="exact transport, McDiarmid"))
+    assert "Assumed for the upper bound" in promises(result)
+    assert "Assumed for the upper bound" not in promises(sure)
+
+
+@pytest.mark.parametrize(
+    ("low", "middle", "high"), [(0, 0, 0), (0, -0.1, 1), (0.99, 0.995, 1), (1e-9, 5, 9)]
+)
+def test_every_interval_can_be_drawn(population, low: float, middle: float, high: float):
+    result = population[0]
+    made = replace(
+        result,
+        lower=Bound(low, side="lower"),
+        upper=Bound(high),
+        estimate=replace(result.estimate, value=middle),
+    )
+    assert draw_interval(made).source.startswith("data:image/svg+xml;base64,")
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((4, 3), (4, 3)),
+        ((1, 4, 3), (4, 3)),
+        ((4, 3, 1), (4, 3)),
+        ((3, 5, 4), (5, 4, 3)),
+        ((5, 4, 3), (5, 4, 3)),
+        ((7, 5, 4), None),
+        ((2, 2, 2, 2), None),
+    ],
+)
+def test_shapes_of_images(shape: tuple[int, ...], expected: tuple[int, ...] | None):
+    image = as_image(np.arange(np.prod(shape)), shape)
+    assert (None if image is None else image.shape) == expected
+
+
+def test_odd_shapes_are_told_as_features():
+    g = Generator().manual_seed(0)
+    x = Table(torch.rand(30, 8, generator=g).double().numpy(), (), (2, 2, 2), "x")
+    y = Table(torch.rand(30, 8, generator=g).double().numpy() + 1, (), (2, 2, 2), "y")
+    html = wasserstein_page(measure(x, y, population=False), x, y).render()
+    assert "Which features move it" in html
+    assert "column 0" in html
