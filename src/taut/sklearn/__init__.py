@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 
 from taut.errors import MissingExtraError
 
-__all__ = ["WassersteinDrift"]
+__all__ = ["LipschitzClassifier", "LipschitzRegressor", "WassersteinDrift"]
 
 if TYPE_CHECKING:
+    from taut.sklearn.classifier import LipschitzClassifier
     from taut.sklearn.drift import WassersteinDrift
+    from taut.sklearn.regressor import LipschitzRegressor
 else:
-    _HOMES = {"WassersteinDrift": "drift"}
+    _HOMES = {
+        "LipschitzClassifier": "classifier",
+        "LipschitzRegressor": "regressor",
+        "WassersteinDrift": "drift",
+    }
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:

@@ -1,4 +1,4 @@
-"""What users pass as `X`, checked the way scikit-learn checks it."""
+"""What users pass as `X` and `y`, checked the way scikit-learn checks it."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-__all__ = ["known_rows", "new_rows"]
+__all__ = ["known_rows", "new_rows", "new_rows_and_targets"]
 
 
 def new_rows(estimator: BaseEstimator, X: Any, least: int = 1) -> np.ndarray:
@@ -16,6 +16,14 @@ def new_rows(estimator: BaseEstimator, X: Any, least: int = 1) -> np.ndarray:
     """
     rows: Any = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=least)
     return rows
+
+
+def new_rows_and_targets(
+    estimator: BaseEstimator, X: Any, y: Any, *, numeric: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same with `y`, `(n,)`: numbers, or classes of any kind."""
+    pair: Any = validate_data(estimator, X, y, dtype=np.float64, y_numeric=numeric)
+    return pair[0], pair[1]
 
 
 def known_rows(estimator: BaseEstimator, X: Any) -> np.ndarray:

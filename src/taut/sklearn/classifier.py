@@ -1,0 +1,210 @@
+r"""`LipschitzClassifier`: predictions that no small change of the input can change, with proof."""
+
+import math
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor, nn
+
+from taut.audit import bound_lipschitz
+from taut.certificates import Certificates, certify
+from taut.errors import ArgumentError, check_positive
+from taut.losses import loss_for_radius, margin_for_radius
+from taut.nn import Scale
+from taut.norms import as_norm
+from taut.sklearn.inputs import known_rows, new_rows_and_targets
+from taut.sklearn.network import make_network, train_network, view_of
+from taut.sklearn.seeds import RandomState, seed_of
+
+__all__ = ["LipschitzClassifier"]
+
+_SUBJECT = "LipschitzClassifier"
+# Distances between classes are measured among this many rows at most.
+_MOST_ROWS = 1000
+# Probabilities sharper than this, relative to the margin, would claim more than training saw.
+_SHARPEST = 4.4
+
+
+class LipschitzClassifier(ClassifierMixin, BaseEstimator):
+    r"""A network of proven Lipschitz constant, with a certified radius for every prediction.
+
+    Trained on the leads $f_t - f_i$ of the true class, so that they exceed
+    `taut.losses.margin_for_radius(radius)`, above which no $x'$ with $\|x' - x\| <$ `radius` is
+    classified otherwise.
+
+    Units: radii and the constant are in the units of `X` as it is given. The network centres the
+    rows and divides them by *one* length, which changes neither; features of different units
+    should be brought to one scale first, by `make_pipeline(StandardScaler(), ...)`, and then radii
+    are in standard deviations.
+
+    Prediction runs in float64, the certificates are about just that execution, and everything is
+    stored with the estimator: copies, pickles and clones answer alike to the bit.
+
+    Args:
+        hidden_sizes: widths of the hidden layers.
+        activation: a name that `taut.nn.mlp` knows.
+        norm: "l2", "linf" or "l1": of radii and of the constant.
+        lipschitz: the constant of `decision_function`'s outputs; sets their scale and nothing else.
+        radius: what to certify. None takes a quarter of the median distance from a row to the
+            nearest row of another class: half of what any classifier could certify there.
+        loss: "cross_entropy", "hinge" or "hkr".
+        epochs: passes over the rows.
+        batch_size: rows of one step.
+        lr: the learning rate, of Adam, falling to zero along a cosine.
+        validation_fraction: share of the rows that is held out to choose the best epoch by its loss
+            and to stop early; 0 trains on all rows to the end.
+        patience: epochs without a better one after which training stops.
+        random_state: decides weights, order and held-out rows.
+        verbose: whether to log each epoch, at level INFO to the logger "taut.sklearn".
+
+    Attributes:
+        classes_: the labels, sorted.
+        network_: the network, from rows to one output a class, float64.
+        lipschitz_: its proven constant, a `Bound`.
+        radius_: the radius trained for.
+        temperature_: what outputs are multiplied by before `predict_proba`'s softmax: best for the
+            training rows, and at most 4.4 over the margin.
+        loss_curve_: the mean loss of each epoch.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = LipschitzClassifier(hidden_sizes=(16,), epochs=20).fit(X, y)
+        >>> model.score(X, y) > 0.9
+        True
+        >>> model.lipschitz_
+        Bound(<= 1.0, l2, proven)
+        >>> bool(model.certify(X, y).certified_accuracy(0.1) > 0.8)
+        True
+    """
+
+    def __init__(
+        self,
+        hidden_sizes: tuple[int, ...] = (64, 64),
+        *,
+        activation: str = "maxmin",
+        norm: str = "l2",
+        lipschitz: float = 1.0,
+        radius: float | None = None,
+        loss: str = "cross_entropy",
+        epochs: int = 50,
+        batch_size: int = 32,
+        lr: float = 1e-2,
+        validation_fraction: float = 0.0,
+        patience: int = 10,
+        random_state: RandomState = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.hidden_sizes = hidden_sizes
+        self.activation = activation
+        self.norm = norm
+        self.lipschitz = lipschitz
+        self.radius = radius
+        self.loss = loss
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Trains on rows `X` `(n, features)`, finite, with labels `y` `(n,)` of any kind."""
+        rows, labels = new_rows_and_targets(self, X, y, numeric=False)
+        check_classification_targets(labels)
+        check_positive(_SUBJECT, "lipschitz", self.lipschitz)
+        self.classes_, places = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ArgumentError(
+                f"{_SUBJECT}: `y` must have at least two classes; got one class, "
+                f"{self.classes_[0]!r}."
+            )
+        seed = seed_of(self.random_state)
+        sizes = (rows.shape[1], *self.hidden_sizes, len(self.classes_))
+        net = make_network(_SUBJECT, sizes, self.activation, self.norm, seed)
+        index = torch.from_numpy(places)
+        self.radius_ = self._choose_radius(rows, index)
+        asked = {"lipschitz": self.lipschitz, "norm": self.norm}
+        loss = loss_for_radius(self.radius_, **asked, kind=self.loss)
+        view = view_of(rows, self.norm)
+        training = nn.Sequential(net, Scale(self.lipschitz * view.length))
+        self.loss_curve_ = train_network(self, training, view(rows), index, loss, seed)
+        self.network_ = view.proven_network(net, self.lipschitz)
+        self.lipschitz_ = bound_lipschitz(self.network_, self.norm, (rows.shape[1],))
+        sharpest = _SHARPEST / margin_for_radius(self.radius_, **asked)
+        self.temperature_ = _best_temperature(self._outputs(rows), index, sharpest)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The outputs, `(n, classes)`; for two classes the lead of the second, `(n,)`."""
+        outputs = self._outputs(known_rows(self, X)).numpy()
+        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of the largest output, `(n,)`."""
+        outputs = self._outputs(known_rows(self, X))
+        return self.classes_[outputs.argmax(1).numpy()]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The softmax of `temperature_` times the outputs, `(n, classes)`: an estimate, not proven."""
+        outputs = self._outputs(known_rows(self, X))
+        return (self.temperature_ * outputs).softmax(1).numpy()
+
+    def certify(self, X: Any, y: Any = None) -> Certificates:
+        """For every row a radius within which `predict` gives the same label: a theorem.
+
+        Args:
+            X: `(n, features)`.
+            y: `(n,)`, the true labels, for `certified_accuracy`.
+
+        Returns:
+            `taut.Certificates` of `network_` in float64 arithmetic; `classes_[prediction]` is what
+            `predict` says.
+        """
+        rows = torch.tensor(known_rows(self, X))
+        labels = None if y is None else self._places(y)
+        return certify(self.network_, rows, self.norm, labels=labels, arithmetic="float64")
+
+    def _places(self, y: Any) -> Tensor:
+        labels = np.asarray(y)
+        places = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
+        unknown = labels[self.classes_[places] != labels]
+        if len(unknown):
+            raise ArgumentError(
+                f"{_SUBJECT}: `y` must hold the classes of `fit`; got {unknown[0]!r}, which is none "
+                f"of {self.classes_.tolist()}."
+            )
+        return torch.from_numpy(places)
+
+    @torch.no_grad()
+    def _outputs(self, rows: np.ndarray) -> Tensor:
+        return self.network_(torch.tensor(rows))
+
+    def _choose_radius(self, rows: np.ndarray, labels: Tensor) -> float:
+        if self.radius is not None:
+            check_positive(_SUBJECT, "radius", self.radius)
+            assert isinstance(self.radius, Real)
+            return float(self.radius)
+        some = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:_MOST_ROWS]
+        points, kinds = torch.tensor(rows)[some], labels[some]
+        apart = torch.cdist(points, points, p=as_norm(self.norm).p)
+        nearest = apart.masked_fill(kinds[:, None] == kinds, math.inf).amin(1)
+        # Where most rows lie on rows of another class, those that do not decide.
+        known = nearest[nearest.isfinite() & (nearest > 0)]
+        return known.median().item() / 4 if len(known) else 1.0
+
+
+def _best_temperature(outputs: Tensor, labels: Tensor, sharpest: float) -> float:
+    """The factor up to `sharpest` under which the labels are most likely; the problem is convex."""
+
+    def surprise(share: float) -> float:
+        return nn.functional.cross_entropy(share * sharpest * outputs, labels).item()
+
+    found: Any = minimize_scalar(surprise, bounds=(0.0, 1.0), method="bounded")
+    return sharpest * float(found.x)

@@ -1,0 +1,107 @@
+"""`fit`: a network, tensors and a loss, for those who need neither folders nor checkpoints."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from taut.errors import NonFiniteError, check_count, check_positive
+from taut.training.chance import batches
+from taut.training.config import TrainConfig
+from taut.training.schedule import learning_rate
+
+__all__ = ["fit"]
+
+_SUBJECT = "fit"
+
+
+def fit(
+    model: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    *,
+    epochs: int,
+    batch_size: int,
+    lr: float = 1e-3,
+    seed: int = 0,
+    validation: tuple[Tensor, Tensor] | None = None,
+    patience: int = 10,
+    on_epoch: Callable[[int, float, float | None], None] | None = None,
+) -> tuple[float, ...]:
+    """Trains `model` in place by Adam under a cosine that ends at zero; leaves it evaluating.
+
+    Args:
+        model: any module.
+        inputs: `(n, ...)`.
+        targets: `(n, ...)`, what `loss` compares outputs with.
+        loss: `(outputs, targets) -> scalar`, a mean over rows.
+        epochs: passes over the rows.
+        batch_size: rows of one step.
+        lr: the rate at the start.
+        seed: of the order of rows.
+        validation: rows to choose the best epoch by, the first with the smallest loss; without
+            any the last epoch counts.
+        patience: epochs without a better one after which training ends.
+        on_epoch: called after each with its number, its loss, and that on validation rows.
+
+    Returns:
+        The mean loss of each epoch, as the steps met it.
+
+    Raises:
+        NonFiniteError: training diverged.
+
+    Example:
+        >>> x = torch.linspace(-1, 1, 64)[:, None]
+        >>> model = torch.nn.Linear(1, 1)
+        >>> _ = fit(model, x, 2 * x, torch.nn.MSELoss(), epochs=50, batch_size=16, lr=0.1)
+        >>> round(model.weight.item(), 3)
+        2.0
+    """
+    check_count(_SUBJECT, "epochs", epochs)
+    check_count(_SUBJECT, "batch_size", batch_size)
+    check_count(_SUBJECT, "patience", patience)
+    check_positive(_SUBJECT, "lr", lr)
+    schedule = TrainConfig(lr=lr, epochs=epochs)
+    optimizer = torch.optim.Adam(model.parameters(), lr)
+    history: list[float] = []
+    best, best_epoch, kept = float("inf"), 0, {}
+    for epoch in range(epochs):
+        model.train()
+        order = batches(len(inputs), batch_size, seed, epoch)
+        total = 0.0
+        for step, rows in enumerate(order):
+            rate = learning_rate(schedule, epoch * len(order) + step, len(order))
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.zero_grad()
+            value = loss(model(inputs[rows]), targets[rows])
+            value.backward()
+            optimizer.step()
+            total += value.item() * len(rows)
+        history.append(total / len(inputs))
+        if not abs(total) < float("inf"):
+            raise NonFiniteError(
+                f"{_SUBJECT}: the loss must stay finite; got {total} in epoch {epoch + 1}. "
+                "Lower `lr`, or scale the data."
+            )
+        found = None if validation is None else _evaluate(model, loss, *validation)
+        if on_epoch is not None:
+            on_epoch(epoch + 1, history[-1], found)
+        if found is not None and found < best:
+            best, best_epoch = found, epoch
+            kept = {name: t.detach().clone() for name, t in model.state_dict().items()}
+        if found is not None and epoch - best_epoch >= patience:
+            break
+    if kept:
+        model.load_state_dict(kept)
+    model.eval()
+    return tuple(history)
+
+
+@torch.no_grad()
+def _evaluate(
+    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor
+) -> float:
+    model.eval()
+    return loss(model(inputs), targets).item()
