@@ -77,7 +77,11 @@ def labels_beside(path: Path) -> Path:
             if found.is_file():
                 return found
     raise ArgumentError(
-        f"{subject_of(path)}: to choose by label the file of labels must lie beside the images, as "
+        f"{subject_of(path)}: the file of labels must lie beside the images, as "
         f"train-labels-idx1-ubyte.gz beside train-images-idx3-ubyte.gz; "
-        + (f"there is no {packed} in {path.parent}." if name != path.name else "no name fits.")
+        + (
+            f"there is no {packed} in {path.parent.resolve()}."
+            if name != path.name
+            else "no name fits."
+        )
     )
