@@ -5,8 +5,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from taut import nn as taut_nn
 from taut.audit.constants import Constants, Value
 from taut.audit.rules import rule
 from taut.errors import NoRuleError
@@ -47,10 +48,35 @@ Convolution = (
     method="convolution norm",
 )
 def _convolution(module: Convolution, incoming: Value) -> Constants:
+    return _convolution_constants(module, module.weight.detach(), incoming)
+
+
+@rule(
+    taut_nn.LinfConv1d,
+    taut_nn.LinfConv2d,
+    taut_nn.OrthonormalConv1d,
+    taut_nn.OrthonormalConv2d,
+    taut_nn.OrthonormalConvTranspose1d,
+    taut_nn.OrthonormalConvTranspose2d,
+    taut_nn.SpectralConv1d,
+    taut_nn.SpectralConv2d,
+    taut_nn.SpectralConv3d,
+    taut_nn.SpectralConvTranspose1d,
+    taut_nn.SpectralConvTranspose2d,
+    taut_nn.SpectralConvTranspose3d,
+    method="convolution norm",
+)
+def _constrained_convolution(module: taut_nn.ConstrainedConv, incoming: Value) -> Constants:
+    return _convolution_constants(module, module.evaluation_weight(), incoming)
+
+
+def _convolution_constants(
+    module: Convolution | taut_nn.ConstrainedConv, kernel: Tensor, incoming: Value
+) -> Constants:
     return _in_each_norm(
         lambda norm: (
             bound_convolution(
-                module.weight.detach(),
+                kernel,
                 norm,
                 stride=module.stride,
                 padding=module.padding,
@@ -128,6 +154,33 @@ def _max_pooling(module: nn.MaxPool1d | nn.MaxPool2d | nn.MaxPool3d, incoming: V
         ),
         incoming,
     )
+
+
+@rule(taut_nn.L2Pool2d, method="overlap of windows")
+def _l2_pooling(module: taut_nn.L2Pool2d, incoming: Value) -> Constants:
+    return _in_each_norm(
+        lambda norm: (
+            bound_pooling(
+                "lp",
+                norm,
+                module.kernel_size,
+                module.stride,
+                ceil_mode=module.ceil_mode,
+                input_size=_size(incoming),
+            ).value
+        ),
+        incoming,
+    )
+
+
+@rule(taut_nn.InvertibleDownsampling2d, method="permutation")
+def _downsampling(module: taut_nn.InvertibleDownsampling2d, incoming: Value) -> Constants:
+    return incoming.constants
+
+
+@rule(taut_nn.Centering, method="translation")
+def _centering(module: taut_nn.Centering, incoming: Value) -> Constants:
+    return incoming.constants
 
 
 _ADAPTIVE = {

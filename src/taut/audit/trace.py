@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 from taut import functional
 from taut.audit.rules import find_rule
 from taut.errors import NonFiniteError, NoRuleError, TautError
-from taut.nn import ConstrainedLinear
+from taut.nn import ConstrainedLinear, Residual
 
 __all__ = [
     "SUBJECT",
@@ -25,7 +25,7 @@ __all__ = [
 SUBJECT = "bound_lipschitz"
 
 
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, Residual)
 
 
 class Tracer(fx.Tracer):

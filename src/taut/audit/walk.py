@@ -14,7 +14,7 @@ from taut.audit.rules import find_rule
 from taut.audit.trace import SUBJECT, tensor_like
 from taut.bounds import LayerBound, LayerTable
 from taut.errors import ArgumentError, NoRuleError
-from taut.nn import ConstrainedLinear
+from taut.nn import ConstrainedLayer, ConstrainedLinear
 from taut.norms import Norm
 
 __all__ = ["Audit", "Visit", "Walk"]
@@ -59,7 +59,7 @@ class Audit:
 # Modules whose result is a tensor of its own, which an in-place module behind them may change.
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_MAKERS = (ConstrainedLinear, nn.Linear, *_CONVOLUTIONS, *_BATCH_NORMS)
+_MAKERS = (ConstrainedLayer, nn.Linear, *_CONVOLUTIONS, *_BATCH_NORMS)
 
 
 class Walk:

@@ -8,10 +8,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from taut.audit import Constants, Value, rule
+from taut.audit.rules import find_rule
 from taut.certificates.spread import gains_of, norms_up
 from taut.linalg import bound_gram_iteration, bound_operator_norm
 from taut.linalg.rounding import exact_double
 from taut.nn import (
+    ConstrainedConv,
     ConstrainedLinear,
     L1Linear,
     LinfLinear,
@@ -92,11 +94,14 @@ def _bound_affine(module: Affine, incoming: Value) -> Constants:
 
 
 def freeze(model: nn.Module) -> nn.Module:
-    """A CPU copy in evaluation mode and float64, dense layers made `Affine`; `model` is left alone."""
+    """A CPU copy in evaluation mode and float64, dense layers made `Affine`; `model` is left alone.
+
+    Constrained convolutions become plain ones.
+    """
     frozen: dict[int, nn.Module] = {}
     for module in model.modules():
         changed = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-        if not changed and (made := _as_affine(module)) is not None:
+        if not changed and (made := _as_affine(module) or _as_plain(module)) is not None:
             frozen[id(module)] = made
     return copy.deepcopy(model, frozen).eval().cpu().double()
 
@@ -110,4 +115,13 @@ def _as_affine(module: nn.Module) -> Affine | None:
             # Reading a parametrised weight may run code that writes, as power iterations do.
             module = copy.deepcopy(module).eval()
         return Affine(module.weight, module.bias, kind.__name__)
+    return None
+
+
+def _as_plain(module: nn.Module) -> nn.Module | None:
+    """A constrained convolution as the plain one that evaluation amounts to."""
+    if isinstance(module, ConstrainedConv) and find_rule(module) is not None:
+        plain = module.as_plain(module.evaluation_weight())
+        # A copy of its own: freezing changes dtypes, and the model must not follow.
+        return copy.deepcopy(plain).requires_grad_(False)
     return None

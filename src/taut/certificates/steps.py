@@ -45,6 +45,7 @@ _CHOOSING = (
     nn.PixelShuffle,
     nn.PixelUnshuffle,
     nn.ChannelShuffle,
+    taut_nn.InvertibleDownsampling2d,
     nn.MaxPool1d,
     nn.MaxPool2d,
     nn.MaxPool3d,
@@ -60,6 +61,8 @@ def step_module(study: Study, module: nn.Module, run: Run) -> Run:
         return _affine(study, module, run)  # type: ignore[arg-type]
     if kind is taut_nn.Scale:
         return _factor(study, module(run.value), run, module.factor)  # type: ignore[arg-type]
+    if kind is taut_nn.Centering:
+        return _translated(study, module, run)  # type: ignore[arg-type]
     if kind in _IDENTITIES:
         return run
     if kind in _CHOOSING:
@@ -160,6 +163,17 @@ def _leaky(study: Study, module: nn.LeakyReLU, run: Run) -> Run:
     fresh = study.rounding(value, run.spread, magnitude, diagonal(below, value), 3)
     carried = run.spread.through(diagonal(slope_of(module), value), math.prod(run.shape))
     return Run(value, carried + fresh)
+
+
+def _translated(study: Study, module: taut_nn.Centering, run: Run) -> Run:
+    value = module(run.value)
+    column = [1, -1] + [1] * (run.value.dim() - 2)
+    sums = run.value.abs() + module.running_mean.abs().view(column)
+    if module.bias is not None:
+        sums = sums + module.bias.abs().view(column)
+    magnitude = up(norms_up(sums) * (1 + 2 * gamma(4)))
+    fresh = study.rounding(value, run.spread, magnitude, diagonal(1.0, value), 4)
+    return Run(value, run.spread + fresh)
 
 
 def _summed(study: Study, module: Any, run: Run) -> Run:

@@ -1,6 +1,7 @@
 """`fold`: from layers that constrain their weights to plain layers that hold the constrained ones."""
 
 import copy
+from collections.abc import Callable
 from typing import overload
 
 import torch
@@ -8,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from taut.errors import ArgumentError, NoRuleError, NotConvergedError
-from taut.linalg import bound_operator_norm
-from taut.nn import ConstrainedLinear
-from taut.norms import Norm
+from taut.linalg import bound_autocorrelation, bound_convolution, bound_operator_norm
+from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear
+from taut.norms import L2
 
 __all__ = ["copy_for_evaluation", "fold"]
 
@@ -22,7 +23,7 @@ def fold(model: ConstrainedLinear) -> nn.Linear: ...
 @overload
 def fold(model: nn.Module) -> nn.Module: ...
 def fold(model: nn.Module) -> nn.Module:
-    r"""A copy of the network in which every constrained layer is a plain `torch.nn.Linear`.
+    r"""A copy of the network in which every constrained layer is a plain one of `torch.nn`.
 
     The weight of each is the one that evaluation uses, and its norm, from the layer's input norm to
     its output norm, is *proven* at most 1 for the numbers as stored. Where rounding left it a hair
@@ -30,6 +31,10 @@ def fold(model: nn.Module) -> nn.Module:
     $\varepsilon$ a few units of rounding, and proven again. Parametrised layers of torch
     (`torch.nn.utils.parametrize`) become plain ones, too. All else is copied as it is: `Scale`
     keeps its factor apart from the weights, for a merged product would be rounded.
+
+    Convolutions become `torch.nn.Conv2d` and its kin, with kernels proven for every size of input;
+    with circular padding, for every size that the stride divides, which the plain layer no longer
+    checks.
 
     Args:
         model: any module, a single layer included; left as it is to the last bit, its mode and
@@ -77,40 +82,51 @@ def copy_for_evaluation(model: nn.Module, subject: str) -> nn.Module:
 
 @torch.no_grad()
 def _plain(name: str, module: nn.Module) -> nn.Module:
-    if isinstance(module, ConstrainedLinear):
-        return _plain_linear(name, module)
+    if isinstance(module, (ConstrainedLinear, ConstrainedConv)):
+        return _plain_layer(name, module)
     if parametrize.is_parametrized(module):
         return _without_parametrizations(module)
     return module
 
 
-def _plain_linear(name: str, layer: ConstrainedLinear) -> nn.Linear:
+def _plain_layer(name: str, layer: ConstrainedLinear | ConstrainedConv) -> nn.Module:
     subject = f"fold: `{name or 'model'}` ({type(layer).__name__})"
     if layer._forward_hooks or layer._forward_pre_hooks:
         raise NoRuleError(
             f"{subject} has forward hooks, which a plain layer would lose. Remove them first."
         )
-    if type(layer).forward is not ConstrainedLinear.forward or "forward" in vars(layer):
+    if type(layer).forward is not ConstrainedLayer.forward or "forward" in vars(layer):
         raise NoRuleError(
             f"{subject} has a forward of its own, which a plain layer cannot follow. Put what it "
             "adds into a module before or after the layer."
         )
     weight = layer.evaluation_weight()
+    if isinstance(layer, ConstrainedConv):
+        return layer.as_plain(_proven(subject, weight, lambda kernel: _bound_kernel(layer, kernel)))
     plain = nn.Linear(layer.in_features, layer.out_features, bias=False, device="meta")
-    plain.weight = nn.Parameter(_proven(subject, weight, layer.input_norm, layer.output_norm))
+    norms = layer.input_norm, layer.output_norm
+    proven = _proven(subject, weight, lambda matrix: bound_operator_norm(matrix, *norms).value)
+    plain.weight = nn.Parameter(proven)
     plain.register_parameter("bias", layer.bias)
     return plain
 
 
-def _proven(subject: str, weight: Tensor, input_norm: Norm, output_norm: Norm) -> Tensor:
+def _bound_kernel(layer: ConstrainedConv, kernel: Tensor) -> float:
+    geometry = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
+    if layer.input_norm == L2:
+        return bound_autocorrelation(kernel, **geometry)
+    return bound_convolution(kernel, layer.input_norm, **geometry).value
+
+
+def _proven(subject: str, weight: Tensor, bound_of: Callable[[Tensor], float]) -> Tensor:
     """The weight, shrunk as little as it takes to prove a norm of at most 1."""
-    bound = bound_operator_norm(weight, input_norm, output_norm).value
+    bound = bound_of(weight)
     if bound <= 1:
         return weight.clone(memory_format=torch.contiguous_format)
     margin = 2 * torch.finfo(weight.dtype).eps
     while margin < 1e-5:
         shrunk = weight.contiguous() * ((1 - margin) / bound)
-        if bound_operator_norm(shrunk, input_norm, output_norm).value <= 1:
+        if bound_of(shrunk) <= 1:
             return shrunk
         margin *= 4
     raise NotConvergedError(

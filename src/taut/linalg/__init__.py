@@ -3,6 +3,7 @@
 What is named `project_*` is an exact map, `bound_*` is proven, `estimate_*` is neither.
 """
 
+from taut.linalg.autocorrelation import TapPairs, bound_autocorrelation, rescale_channels
 from taut.linalg.balls import (
     project_l1_ball,
     project_l1_ball_by_sorting,
@@ -11,6 +12,7 @@ from taut.linalg.balls import (
     project_simplex,
 )
 from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
+from taut.linalg.block_convolution import block_convolution, retract_stack
 from taut.linalg.convolution import bound_convolution
 from taut.linalg.orthonormal import polar, project_tangent, retract, rounding_margin
 from taut.linalg.padding import bound_padding
@@ -32,9 +34,12 @@ from taut.linalg.windows import bound_adaptive_pooling, bound_pooling
 
 __all__ = [
     "SCALINGS",
+    "TapPairs",
     "apply_bjorck",
     "bjorck",
+    "block_convolution",
     "bound_adaptive_pooling",
+    "bound_autocorrelation",
     "bound_by_scaling",
     "bound_convolution",
     "bound_gram_iteration",
@@ -55,7 +60,9 @@ __all__ = [
     "project_linf_ball",
     "project_simplex",
     "project_tangent",
+    "rescale_channels",
     "retract",
+    "retract_stack",
     "round_down",
     "round_up",
     "rounding_margin",

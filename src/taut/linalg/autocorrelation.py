@@ -24,12 +24,14 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from taut.linalg.rounding import exact_double, gamma, scale_to_unit, sqrt_up
+from taut.linalg.rounding import exact_double, float_up, gamma, scale_to_unit, sqrt_up
 from taut.linalg.walk import Walk
 
 __all__ = ["TapPairs", "bound_autocorrelation", "rescale_channels"]
 
-_STEPS = 30
+# Rows of products that are formed at once.
+_LONGEST = 1024
+_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,16 @@ class TapPairs:
         rows = kernel.permute(0, 3, 1, 2) if self.outputs else kernel.permute(0, 3, 2, 1)
         groups, taps, channels, _ = rows.shape
         rows = rows.reshape(groups, taps * channels, -1)
-        gram = (rows @ rows.mT).view(groups, taps, channels, taps, channels)
-        paired = gram.permute(1, 3, 0, 2, 4).flatten(0, 1)
-        if len(self.pairs) < taps * taps:
-            paired = paired[self.pairs.to(kernel.device)]
         lagged = kernel.new_zeros(len(self.first), groups, channels, channels)
-        return lagged.index_add(0, self.lags.to(kernel.device), paired)
+        pairs, lags = self.pairs.to(kernel.device), self.lags.to(kernel.device)
+        # All products at once are quicker, and all of them at once would not fit where they are many.
+        for part in (range(taps),) if taps * channels <= _LONGEST else ([t] for t in range(taps)):
+            some = rows[:, part[0] * channels : (part[-1] + 1) * channels]
+            gram = (some @ rows.mT).view(groups, len(part), channels, taps, channels)
+            paired = gram.permute(1, 3, 0, 2, 4).flatten(0, 1)
+            inside = (pairs >= part[0] * taps) & (pairs < (part[-1] + 1) * taps)
+            lagged = lagged.index_add(0, lags[inside], paired[pairs[inside] - part[0] * taps])
+        return lagged
 
     def terms(self, kernel: Tensor) -> int:
         """At most how many products each entry of the autocorrelation adds up."""
@@ -178,11 +184,13 @@ def bound_autocorrelation(
     terms = pairs.terms(scaled) + len(pairs.first) + sums.shape[-1] + 8
     majorant = sums + gamma(terms) * (1 + 2.0**-20) * reach + 2.0**-500
     q = torch.ones_like(majorant[..., :1])
+    ratio = math.inf
     for _ in range(_STEPS):
-        q = majorant @ q
-        q = (q / q.amax(-2, keepdim=True)).clamp_min(1e-30)
-    ratio = float(((majorant @ q) / q).amax())
-    return sqrt_up(Fraction(ratio) * (1 + Fraction(gamma(terms))) ** 2) * math.ldexp(1.0, exponent)
+        image = majorant @ q
+        ratio = min(ratio, float((image / q).amax()))
+        q = (image / image.amax(-2, keepdim=True)).clamp_min(1e-30)
+    root = Fraction(sqrt_up(Fraction(ratio) * (1 + Fraction(gamma(terms))) ** 2))
+    return float_up(root * Fraction(2) ** exponent)
 
 
 def _sum_lags(pairs: TapPairs, lagged: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
+from taut.linalg.autocorrelation import bound_autocorrelation
 from taut.linalg.padding import bound_padding
-from taut.linalg.rounding import exact_double, float_up, sqrt_up
+from taut.linalg.rounding import exact_double, float_up, scale_to_unit, sqrt_up
 from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm
 from taut.linalg.symbol import bound_symbol, widen_grid
 from taut.linalg.walk import Axis, Walk
@@ -31,6 +32,9 @@ _MODES = ("zeros", "circular", "reflect", "replicate")
 # Multiplications: what takes a few seconds on one core chooses the grid of frequencies, and what
 # takes longer than a minute leaves the proof to the flattened kernel.
 _QUICK, _MOST = 3 * 10**9, 2 * 10**10
+
+# How far a quick bound may be above the norm for slower ones not to be tried.
+_NEARLY = 1e-5
 
 
 def bound_convolution(
@@ -56,7 +60,8 @@ def bound_convolution(
       of that circle give the norm itself, within 1e-8. With zero padding the map is a block of the
       map on a longer circle, on which nothing wraps: its frequencies give an upper bound. For sizes
       unknown or large, a grid of frequencies bounds the supremum over all (`widen_grid`); dilation
-      does not change that. A kernel too large for any grid is bounded by
+      does not change that. Kernels that are orthonormal to rounding, or nearly, are recognised by
+      their autocorrelation (`bound_autocorrelation`). A kernel too large for any grid is bounded by
       $\sqrt{|Q|}$ times the spectral norm of the kernel flattened either way, for $|Q|$ taps.
     - Reflect and replicate padding copy inputs: the norm of the map without padding times
       `bound_padding`. Circular padding has the smaller of that and the circle's own bound, times
@@ -117,13 +122,21 @@ def bound_convolution(
         sizes = per_dimension(subject, "input_size", input_size, dims)
     walked = zip(kernel.shape[2:], strides, steps, pads, sizes, strict=True)
     walks = [Walk(*each) for each in walked]
+    near = None
+    if p == L2 and _on_lattice(walks, padding_mode):
+        near = bound_autocorrelation(kernel, stride=strides, dilation=steps, groups=groups)
+        if near > _least(kernel, strides, groups) * (1 + _NEARLY):
+            near = None
     if transposed:
         adjoint = [walk.adjoint(more).axis() for walk, more in zip(walks, extra, strict=True)]
-        value, method = _bound_on_lattice(blocks, adjoint, p.dual)
+        value, method = _bound_on_lattice(blocks, adjoint, p.dual, near)
         return Bound(value, p, method=f"adjoint: {method}")
     if padding_mode == "zeros":
-        value, method = _bound_on_lattice(blocks, [walk.axis() for walk in walks], p)
+        value, method = _bound_on_lattice(blocks, [walk.axis() for walk in walks], p, near)
         return Bound(value, p, method=method)
+    if near is not None:
+        value, method = _bound_on_lattice(blocks, [walk.circle() for walk in walks], p, near)
+        return Bound(value, p, method=f"circle: {method}")
     outward = [amount for pair in reversed(pads) for amount in pair]
     copies = bound_padding(outward, padding_mode, p, input_size).value
     value, method = _bound_on_lattice(blocks, [walk.padded().axis() for walk in walks], p)
@@ -137,8 +150,30 @@ def bound_convolution(
     return Bound(value, p, method=method)
 
 
-def _bound_on_lattice(blocks: Tensor, axes: list[Axis], norm: Norm) -> tuple[float, str]:
-    """A bound of the map with kernel `(groups, out, in, *taps)`, and its proof in a few words."""
+def _least(kernel: Tensor, strides: Sequence[int], groups: int) -> float:
+    """A number below the norm, on a lattice, up to rounding: the length of the longest filter."""
+    scaled, exponent, _ = scale_to_unit(kernel.detach().double())
+    energy = scaled.square()
+    rows = float(energy.flatten(1).sum(1).amax())
+    columns = float(energy.unflatten(0, (groups, -1)).sum(1).flatten(2).sum(2).amax())
+    return math.ldexp(math.sqrt(max(rows, columns / math.prod(strides))), exponent)
+
+
+def _on_lattice(walks: list[Walk], padding_mode: str) -> bool:
+    """Whether what holds on the whole lattice holds for the padded input as well."""
+    if padding_mode != "circular":
+        return padding_mode == "zeros"
+    closed = all(walk.size is not None and walk.size % walk.stride == 0 for walk in walks)
+    return closed and all(walk.repeats() == 1 for walk in walks)
+
+
+def _bound_on_lattice(
+    blocks: Tensor, axes: list[Axis], norm: Norm, near: float | None = None
+) -> tuple[float, str]:
+    """A bound of the map with kernel `(groups, out, in, *taps)`, and its proof in a few words.
+
+    `near` is a bound of the L2 norm that is tight already, if there is one.
+    """
     taps, offsets = _split_phases(blocks, axes)
     columns = taps.movedim(1, -1).flatten(3)  # (groups, in, phases, taps * out)
     per_input = bound_operator_norm(columns.flatten(0, 2).T, L1)
@@ -147,11 +182,14 @@ def _bound_on_lattice(blocks: Tensor, axes: list[Axis], norm: Norm) -> tuple[flo
     per_output = bound_operator_norm(taps.flatten(2).flatten(0, 1), LINF)
     if norm == LINF:
         return per_output.value, "sum over an output channel"
-    by_symbol = _bound_l2(taps.flatten(2, 3), offsets, axes)
+    if near is None:
+        otherwise = _bound_l2(taps.flatten(2, 3), offsets, axes)
+    else:
+        otherwise = near, "autocorrelation"
     if math.isinf(per_input.value) or math.isinf(per_output.value):
-        return by_symbol
+        return otherwise
     schur = sqrt_up(Fraction(per_input.value) * Fraction(per_output.value))
-    return min((schur, "Schur"), by_symbol)
+    return min((schur, "Schur"), otherwise)
 
 
 def _split_phases(blocks: Tensor, axes: list[Axis]) -> tuple[Tensor, list[list[int]]]:

@@ -23,6 +23,8 @@ __all__ = ["ConstrainedConv", "TransposedConv"]
 
 _MODES = ("zeros", "circular", "reflect", "replicate")
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_PLAIN = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 _TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
@@ -173,6 +175,27 @@ class ConstrainedConv(ConstrainedLayer):
         return _CONVOLVE[self._dims](
             x, kernel, self.bias, self.stride, padding, self.dilation, self.groups
         )
+
+    def as_plain(self, kernel: Tensor) -> nn.Module:
+        """The layer of torch with the arguments and the bias of this one and the given kernel."""
+        kinds = _TRANSPOSED if self.transposed else _PLAIN
+        more = {"output_padding": self.output_padding} if self.transposed else {}
+        plain: nn.Module = kinds[self._dims](
+            self.in_channels,
+            self.out_channels,
+            self.kernel_size,  # type: ignore[arg-type]
+            stride=self.stride,  # type: ignore[arg-type]
+            padding=self.padding,  # type: ignore[arg-type]
+            dilation=self.dilation,  # type: ignore[arg-type]
+            groups=self.groups,
+            bias=False,
+            padding_mode=self.padding_mode,
+            device="meta",
+            **more,  # type: ignore[arg-type]
+        )
+        plain.weight = nn.Parameter(kernel)
+        plain.register_parameter("bias", self.bias)
+        return plain
 
     def _check_input(self, x: Tensor) -> None:
         if self.padding_mode != "circular" or self.input_norm != L2:

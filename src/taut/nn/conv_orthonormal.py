@@ -205,7 +205,7 @@ class _OrthonormalConv(ConstrainedConv):
     def _made(self, matrix: Tensor, planes: Tensor) -> Tensor:
         # Rounding an entry moves the norm by no more than the matrix of magnitudes has of it.
         terms = min(self.kernel_shape[:2]) * math.prod(self.kernel_size)
-        margin = max(torch.finfo(self.weight.dtype).eps / 2 * math.sqrt(terms), 1e-13)
+        margin = max(torch.finfo(self.weight.dtype).eps * math.sqrt(terms), 1e-13)
         return (self.factors.kernel(matrix, planes) * (1 - margin)).to(self.weight.dtype)
 
 

@@ -43,7 +43,7 @@ class _SpectralConv(ConstrainedConv):
         # In float64 the sums are exact for all that single precision can tell.
         blocks = weight.double().unflatten(0, (self.groups, -1)).flatten(3)
         terms = min(rows, columns) * math.prod(taps)
-        margin = max(torch.finfo(weight.dtype).eps / 2 * math.sqrt(terms), 1e-13)
+        margin = max(torch.finfo(weight.dtype).eps * math.sqrt(terms), 1e-13)
         scaled = rescale_channels(blocks, pairs) * (1 - margin)
         return scaled.to(weight.dtype).view(self.kernel_shape)
 

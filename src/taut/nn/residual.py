@@ -4,7 +4,7 @@ import math
 from numbers import Real
 from typing import final
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from taut.errors import ArgumentError, check_choice
 
@@ -51,8 +51,9 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        y = self.body(x)
-        if y.shape != x.shape:
+        y: Tensor = self.body(x)
+        traced: object = y
+        if not isinstance(traced, fx.Proxy) and y.shape != x.shape:
             raise ArgumentError(
                 f"Residual: `body` must keep the shape of its input; got {tuple(x.shape)} and "
                 f"{tuple(y.shape)}. Bring the shapes together before the block."
