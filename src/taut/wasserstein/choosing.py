@@ -59,8 +59,8 @@ def choose_critic(
 
     The first round gives each candidate (cones with their tips in x, cones with their tips in y, a
     network) an eighth of the steps, but 100 at least. The second is for those that came near the
-    best, and further ones for the best alone. A round whose best value on `choose` is not 0.3 %
-    above all before it counts as one without progress; `patience` of these end the fit.
+    best, one of a kind, and further ones for the best alone. A round whose best value on `choose`
+    is not 0.3 % above all before it counts as one without progress; `patience` of these end it.
 
     Args:
         train: rows of x and of y, in units and about an origin of their own.
@@ -90,7 +90,11 @@ def choose_critic(
             best = leader
         # The first round says which kinds are worth another, the second says which one is.
         behind = (1 - _HOPELESS) * abs(leader.value) if number == 0 else 0.0
-        candidates = [name for name, fit in fits.items() if fit.value >= leader.value - behind]
+        ahead = {}
+        for name, fit in sorted(fits.items(), key=lambda item: item[1].value):
+            if fit.value >= leader.value - behind:
+                ahead[fit.kind] = name
+        candidates = list(ahead.values())
         if waited >= patience:
             break
     assert best is not None
