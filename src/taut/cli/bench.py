@@ -1,20 +1,22 @@
 """`taut bench`: speed on this machine, side by side with peers."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from taut.cli.bench_conv import conv
 from taut.cli.bench_wasserstein import wasserstein
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from taut.bench import Entry, LayerSettings, Race, Record, Timing
+    from taut.bench import Entry, Race, Record, Timing
 
-__all__ = ["bench"]
+__all__ = ["bench", "measure", "print_record"]
 
 
 @click.group()
@@ -22,6 +24,7 @@ def bench() -> None:
     """Measure speed, and the distances that critics find, on this machine."""
 
 
+bench.add_command(conv)
 bench.add_command(wasserstein)
 
 
@@ -99,11 +102,11 @@ def layers(
     """
     from rich.console import Console
 
-    from taut.bench import LayerSettings, Record
+    from taut.bench import LayerSettings, Record, run_layers
 
     console = Console()
     if show is not None:
-        _print_record(console, Record.read(show))
+        print_record(console, Record.read(show))
         return
     settings = LayerSettings(widths, batches, peers=peers, rounds=rounds, clock=clock, seed=seed)
     if quick:
@@ -118,18 +121,19 @@ def layers(
             least_rounds=1,
             warmup=1,
         )
-    record = _measure(console, settings)
+    record = measure(console, lambda on_turn: run_layers(settings, on_turn))
     if out is not None:
         record.write(out)
-    _print_record(console, record)
+    print_record(console, record)
     if out is not None:
         console.print(f"The record: {out}", soft_wrap=True)
 
 
-def _measure(console: "Console", settings: "LayerSettings") -> "Record":
+def measure(
+    console: "Console", run: Callable[[Callable[[str, str, float], None]], "Record"]
+) -> "Record":
+    """The record of a run that tells its progress, shown as a bar meanwhile."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from taut.bench import run_layers
 
     columns = (
         BarColumn(20),
@@ -143,10 +147,11 @@ def _measure(console: "Console", settings: "LayerSettings") -> "Record":
         def on_turn(race: str, name: str, done: float) -> None:
             progress.update(bar, completed=done, description=f"{race}: {name}")
 
-        return run_layers(settings, on_turn)
+        return run(on_turn)
 
 
-def _print_record(console: "Console", record: "Record") -> None:
+def print_record(console: "Console", record: "Record") -> None:
+    """Prints where and when a record was taken, and a table for each race."""
     versions = ", ".join(
         f"{name} {version}" for name, version in record.versions.items() if version
     )
@@ -179,13 +184,13 @@ def _race_table(race: "Race") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    dense = race.kind == "dense"
-    sizes = race.sizes
-    title = (
-        f"Dense layers, training step: width {sizes['width']}, batch {sizes['batch']}"
-        if dense
-        else f"Activations, forward and backward: {sizes['batch']} x {sizes['width']}"
-    )
+    judged = race.kind != "activations"
+    titles = {
+        "dense": "Dense layers, training step: width {width}, batch {batch}",
+        "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
+        "activations": "Activations, forward and backward: {batch} x {width}",
+    }
+    title = titles[race.kind].format(**race.sizes)
     turns = [entry.timing.rounds for entry in race.entries]
     table = Table(
         title=title,
@@ -199,7 +204,7 @@ def _race_table(race: "Race") -> "Table":
     table.add_column("", no_wrap=True)
     for name in ("x plain", "ms", "spread"):
         table.add_column(name, justify="right")
-    if dense:
+    if judged:
         table.add_column("error", justify="right", no_wrap=True)
         table.add_column("excess", justify="right", no_wrap=True)
     rivals = [e for e in race.entries if e.timing.name != race.baseline and e.timing.median]
@@ -208,11 +213,11 @@ def _race_table(race: "Race") -> "Table":
         (e for e in rivals if e.error is not None), key=lambda e: e.error or 0.0, default=None
     )
     for entry in race.entries:
-        table.add_row(*_cells(race, entry, dense, entry is fastest, entry is truest))
+        table.add_row(*_cells(race, entry, judged, entry is fastest, entry is truest))
     return table
 
 
-def _cells(race: "Race", entry: "Entry", dense: bool, fastest: bool, truest: bool) -> list[str]:
+def _cells(race: "Race", entry: "Entry", judged: bool, fastest: bool, truest: bool) -> list[str]:
     timing = entry.timing
     if timing.median is None or timing.lower_quartile is None or timing.upper_quartile is None:
         return [timing.name, "failed"]
@@ -223,9 +228,9 @@ def _cells(race: "Race", entry: "Entry", dense: bool, fastest: bool, truest: boo
         _bold(_milliseconds(timing.median), fastest),
         f"{(timing.upper_quartile - timing.lower_quartile) / timing.median:.0%}",
     ]
-    if dense and timing.failure is not None:
+    if judged and timing.failure is not None:
         cells += ["failed"]
-    elif dense:
+    elif judged:
         cells += [
             _bold("not finite" if entry.error is None else f"{entry.error:.1e}", truest),
             "not finite" if entry.excess is None else f"{entry.excess:+.1e}",
