@@ -1,7 +1,6 @@
 r"""`LipschitzClassifier`: predictions that no small change of the input can change, with proof."""
 
 import math
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +12,8 @@ from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
 from taut.certificates import Certificates, certify
-from taut.errors import ArgumentError, check_positive
-from taut.losses import loss_for_radius, margin_for_radius
+from taut.errors import ArgumentError, check_choice, check_positive
+from taut.losses import KINDS, OffsetCrossEntropy, loss_for_radius
 from taut.nn import Scale
 from taut.norms import as_norm
 from taut.sklearn.inputs import known_rows, new_rows_and_targets
@@ -26,8 +25,6 @@ __all__ = ["LipschitzClassifier"]
 _SUBJECT = "LipschitzClassifier"
 # Distances between classes are measured among this many rows at most.
 _MOST_ROWS = 1000
-# Probabilities sharper than this, relative to the margin, would claim more than training saw.
-_SHARPEST = 4.4
 
 
 class LipschitzClassifier(ClassifierMixin, BaseEstimator):
@@ -68,7 +65,7 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         lipschitz_: its proven constant, a `Bound`.
         radius_: the radius trained for.
         temperature_: what outputs are multiplied by before `predict_proba`'s softmax: best for the
-            training rows, and at most 4.4 over the margin.
+            training rows, and at most that of the cross-entropy for `radius_`.
         loss_curve_: the mean loss of each epoch.
 
     Example:
@@ -77,8 +74,8 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         >>> model = LipschitzClassifier(hidden_sizes=(16,), epochs=20).fit(X, y)
         >>> model.score(X, y) > 0.9
         True
-        >>> model.lipschitz_
-        Bound(<= 1.0, l2, proven)
+        >>> model.lipschitz_.value <= 1
+        True
         >>> bool(model.certify(X, y).certified_accuracy(0.1) > 0.8)
         True
     """
@@ -119,6 +116,7 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         rows, labels = new_rows_and_targets(self, X, y, numeric=False)
         check_classification_targets(labels)
         check_positive(_SUBJECT, "lipschitz", self.lipschitz)
+        check_choice(_SUBJECT, "loss", self.loss, KINDS)
         self.classes_, places = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ArgumentError(
@@ -137,8 +135,10 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         self.loss_curve_ = train_network(self, training, view(rows), index, loss, seed)
         self.network_ = view.proven_network(net, self.lipschitz)
         self.lipschitz_ = bound_lipschitz(self.network_, self.norm, (rows.shape[1],))
-        sharpest = _SHARPEST / margin_for_radius(self.radius_, **asked)
-        self.temperature_ = _best_temperature(self._outputs(rows), index, sharpest)
+        # Rows that are told apart without exception would have it infinite.
+        entropy = loss_for_radius(self.radius_, **asked, kind="cross_entropy")
+        assert isinstance(entropy, OffsetCrossEntropy)
+        self.temperature_ = _best_temperature(self._outputs(rows), index, entropy.temperature)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -189,7 +189,6 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
     def _choose_radius(self, rows: np.ndarray, labels: Tensor) -> float:
         if self.radius is not None:
             check_positive(_SUBJECT, "radius", self.radius)
-            assert isinstance(self.radius, Real)
             return float(self.radius)
         some = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:_MOST_ROWS]
         points, kinds = torch.tensor(rows)[some], labels[some]
