@@ -88,7 +88,7 @@ class TrainConfig:
     margin: float | None = None
     temperature: float | None = None
     alpha: float = 10.0
-    optimizer: str = "adam"
+    optimizer: str | None = None
     lr: float | None = None
     schedule: str = "cosine"
     milestones: tuple[int, ...] = ()
@@ -121,8 +121,9 @@ class TrainConfig:
                 "'bfloat16', which rounds only what stands between constrained layers."
             )
         check_choice(_SUBJECT, "dtype", self.dtype, _DTYPES)
-        check_choice(_SUBJECT, "optimizer", self.optimizer, _OPTIMIZERS)
         check_choice(_SUBJECT, "schedule", self.schedule, _SCHEDULES)
+        if self.optimizer is not None:
+            check_choice(_SUBJECT, "optimizer", self.optimizer, _OPTIMIZERS)
         if self.loss is not None:
             check_choice(_SUBJECT, "loss", self.loss, KINDS)
         for name in ("radius", "lipschitz", "margin", "temperature", "lr"):

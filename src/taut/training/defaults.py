@@ -5,14 +5,16 @@ from math import prod
 
 from taut.data import LabelledData
 from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, loss_for_radius
-from taut.norms import LINF, as_norm
+from taut.norms import L2, LINF, Norm, as_norm
 from taut.training.config import TrainConfig
 
 __all__ = ["resolve"]
 
 _CONSTRAINTS = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
 _RADII = {"l1": 1.0, "l2": 0.5, "linf": 0.1}
-_RATES = {"adam": 1e-3, "sgd": 0.05, "aggmo": 3.3e-3}
+# Of AggMo and SGD for a loss without a unit; a hinge grows with the constant, and the rate falls.
+_RATES = {"aggmo": 0.01, "sgd": 0.05}
+_RATES_OF_ROWS = {"aggmo": 0.3, "sgd": 1.0}
 
 
 def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
@@ -23,6 +25,9 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     - loss: cross-entropy behind an offset, and for L-inf the hinge;
     - margin and temperature: as `taut.losses.loss_for_radius` chooses them for the radius; a margin
       of one's own keeps the product of the two;
+    - optimizer: Adam for L2; AggMo for L-inf and L1, where rows hold a fixed sum of small numbers
+      that equal steps for every entry would soon fill;
+    - lr: 0.001 for Adam; for the others what a loss without a unit wants, over $K$ for a hinge;
     - hidden: three layers of 1024 for images of 784 pixels or more, of 256 for smaller ones, two of
       128 for tables;
     - batch size: a power of 2 near a hundredth of the rows, within 32 and 512;
@@ -44,6 +49,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     loss = config.loss or ("hinge" if steep else "cross_entropy")
     batch_size = config.batch_size or min(512, max(32, 2 ** round(rows / 100).bit_length() // 2))
     steps = -(-rows // batch_size)
+    optimizer = config.optimizer or ("adam" if norm == L2 else "aggmo")
     asked = loss_for_radius(radius, lipschitz=lipschitz, norm=norm, kind=loss, alpha=config.alpha)
     margin, temperature = config.margin, config.temperature
     if isinstance(asked, OffsetCrossEntropy):
@@ -62,7 +68,14 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         temperature=temperature,
         hidden=hidden if config.hidden is None else config.hidden,
         constraint=config.constraint or _CONSTRAINTS[norm.name],
-        lr=config.lr or _RATES[config.optimizer],
+        optimizer=optimizer,
+        lr=config.lr or _rate(optimizer, norm, 1.0 if loss == "cross_entropy" else lipschitz),
         batch_size=batch_size,
         epochs=config.epochs or max(40, -(-2500 // steps)),
     )
+
+
+def _rate(optimizer: str, norm: Norm, unit: float) -> float:
+    if optimizer == "adam":
+        return 1e-3
+    return (_RATES if norm == L2 else _RATES_OF_ROWS)[optimizer] / unit
