@@ -37,6 +37,7 @@ class Kind:
         sizes: those arguments that tensors must agree with, each with the least value it can have.
         shapes: the tensors it must hold, from its arguments.
         read: how to find an argument that is not an attribute of the same name.
+        make: builds the module from its arguments, where the type itself does not.
     """
 
     module: type[nn.Module]
@@ -44,6 +45,7 @@ class Kind:
     sizes: Mapping[str, int] = field(default_factory=dict)
     shapes: Callable[[Arguments], Shapes] = lambda arguments: {}
     read: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    make: Callable[..., nn.Module] | None = None
 
 
 def _dense_shapes(a: Arguments) -> Shapes:
@@ -157,6 +159,12 @@ def _describe(
             if child is not None
         ]
         return {"kind": "Sequential", "children": children}
+    if type(module) is taut_nn.Residual:
+        if depth == _DEEPEST:
+            raise ArgumentError(f"{subject} is nested deeper than {_DEEPEST}. Flatten the model.")
+        inner = f"{path}.body" if path else "body"
+        body = _describe(module.body, inner, seen, depth + 1)
+        return {"kind": "Residual", "mode": module.mode, "scale": module.scale, "body": body}
     kind = _find(type(module).__name__)
     if kind is None or type(module) is not kind.module:
         raise ArgumentError(
@@ -221,6 +229,15 @@ class _Builder:
         match description:
             case {"kind": "Sequential", "children": list(children), **rest} if not rest:
                 module = self._sequential(children, path, depth)
+            case {
+                "kind": "Residual",
+                "mode": str(mode),
+                "scale": float(scale),
+                "body": body,
+                **rest,
+            } if not rest:
+                inner = f"{path}.body" if path else "body"
+                module = taut_nn.Residual(self.build(body, inner, depth + 1), mode, scale)
             case {"kind": str(mark), "path": str(other), **rest} if mark == _MARK and not rest:
                 if other not in self.made:
                     raise ArgumentError(f"`{path}` repeats `{other[:80]}`, which is not there.")
@@ -274,7 +291,7 @@ class _Builder:
             raise ArgumentError(f"the tensors of `{path or 'model'}` differ in dtype.")
         # The least layer of its kind is given the sizes and the numbers of the stored one: nothing
         # large is drawn at random only to be replaced.
-        module = kind.module(**{**arguments, **kind.sizes})
+        module = (kind.make or kind.module)(**{**arguments, **kind.sizes})
         for size in kind.sizes:
             setattr(module, size, arguments[size])
         for tensor, value in held.items():

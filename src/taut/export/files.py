@@ -28,7 +28,7 @@ from taut.errors import ArgumentError, DamagedFileError, TautError
 from taut.export.architecture import build, describe
 from taut.export.fold import copy_for_evaluation
 from taut.export.fold import fold as fold_model
-from taut.nn import ConstrainedLinear
+from taut.nn import ConstrainedLayer
 from taut.norms import L2, Norm, NormLike, as_norm
 
 __all__ = ["SavedModel", "load", "open_file", "save", "write_atomically"]
@@ -193,7 +193,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _norms_of(model: nn.Module) -> tuple[Norm, Norm]:
-    layers = [m for m in model.modules() if isinstance(m, ConstrainedLinear)]
+    layers = [m for m in model.modules() if isinstance(m, ConstrainedLayer)]
     return (layers[0].input_norm, layers[-1].output_norm) if layers else (L2, L2)
 
 

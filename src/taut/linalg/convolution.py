@@ -182,14 +182,14 @@ def _bound_on_lattice(
     per_output = bound_operator_norm(taps.flatten(2).flatten(0, 1), LINF)
     if norm == LINF:
         return per_output.value, "sum over an output channel"
-    if near is None:
-        otherwise = _bound_l2(taps.flatten(2, 3), offsets, axes)
-    else:
-        otherwise = near, "autocorrelation"
+    candidates = [] if near is None else [(near, "autocorrelation")]
+    # A grid that must be widened cannot come as near as that.
+    if near is None or all(axis.circle is not None for axis in axes):
+        candidates.append(_bound_l2(taps.flatten(2, 3), offsets, axes))
     if math.isinf(per_input.value) or math.isinf(per_output.value):
-        return otherwise
+        return min(candidates)
     schur = sqrt_up(Fraction(per_input.value) * Fraction(per_output.value))
-    return min((schur, "Schur"), otherwise)
+    return min((schur, "Schur"), *candidates)
 
 
 def _split_phases(blocks: Tensor, axes: list[Axis]) -> tuple[Tensor, list[list[int]]]:

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError
-from taut.linalg.block_convolution import block_convolution, retract_stack
-from taut.nn.constrained import _Recomputed, outside_graphs
+from taut.linalg import block_convolution, project_tangent, retract_stack
+from taut.nn.constrained import _Recomputed, in_function_transform, outside_graphs
 from taut.nn.conv import ConstrainedConv, TransposedConv
 from taut.nn.memory import Memory
-from taut.nn.orthonormal import _Tangent
 from taut.norms import L2
 
 __all__ = [
@@ -174,11 +173,12 @@ class _OrthonormalConv(ConstrainedConv):
             if torch.compiler.is_exporting():
                 return self._made(*self.factors.split(self._constrain_traceable(self.weight)))
             point = self._settled()
-            if self.training and self.weight.requires_grad and torch.is_grad_enabled():
+            derived = self.weight.requires_grad and torch.is_grad_enabled()
+            if derived and (self.training or in_function_transform()):
                 return self._kernel_near(self.weight, point)
             value = outside_graphs(partial(self._kernel_at, point))
             function = partial(self._kernel_near, point=point)
-            return _Recomputed.apply(self.weight, value, function)  # type: ignore[return-value]
+            return _Recomputed.apply(self.weight, value, function) if derived else value  # type: ignore[return-value]
 
     def evaluation_weight(self) -> Tensor:
         """The kernel that evaluation uses now, in whatever mode the layer is; plain numbers."""
@@ -196,16 +196,16 @@ class _OrthonormalConv(ConstrainedConv):
         """The kernel at `point`, with the derivatives of tangent directions for `weight`."""
         # What single precision took from the factors is given back before they are multiplied.
         exact = outside_graphs(partial(self.factors.retract, point.double()))
-        parts = zip(
-            self.factors.split(weight.double()), self.factors.split(exact.detach()), strict=True
+        held, near = self.factors.split(weight.double()), self.factors.split(exact.detach())
+        # The value is that of the point; the derivative of the nearest point is a projection.
+        matrix, planes = (
+            b + project_tangent(b, a - a.detach()) for a, b in zip(held, near, strict=True)
         )
-        matrix, planes = (_Tangent.apply(part, near) for part, near in parts)  # type: ignore[misc]
         return self._made(matrix, planes)
 
     def _made(self, matrix: Tensor, planes: Tensor) -> Tensor:
-        # Rounding an entry moves the norm by no more than the matrix of magnitudes has of it.
-        terms = min(self.kernel_shape[:2]) * math.prod(self.kernel_size)
-        margin = max(torch.finfo(self.weight.dtype).eps * math.sqrt(terms), 1e-13)
+        # Single precision moves the norm by about one unit of rounding, up or down.
+        margin = max(3 * torch.finfo(self.weight.dtype).eps, 1e-13)
         return (self.factors.kernel(matrix, planes) * (1 - margin)).to(self.weight.dtype)
 
 
