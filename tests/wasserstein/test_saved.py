@@ -1,5 +1,7 @@
 """A critic in a file judges later rows as the one in memory does, and altered files are refused."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from taut.data import TableStream
 from taut.errors import ArgumentError, DamagedFileError, DataError
 from taut.wasserstein import ConeCritic, load_critic, wasserstein
 
-QUICK = {"num_steps": 30, "num_permutations": 19}
+QUICK: dict[str, Any] = {"num_steps": 30, "num_permutations": 19}
 
 
 def normal(n, shift=0.0, seed=0):

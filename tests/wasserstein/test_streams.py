@@ -1,5 +1,7 @@
 """A stream gives the answer that the same rows in memory give, and is never held whole."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from taut.wasserstein import sides, splitting, wasserstein
 from taut.wasserstein.sides import BatchStream, open_side
 from taut.wasserstein.splitting import draw_rows, score_held_out
 
-QUICK = {"kinds": ("cones",), "num_steps": 20, "num_permutations": 19}
+QUICK: dict[str, Any] = {"kinds": ("cones",), "num_steps": 20, "num_permutations": 19}
 
 
 class Batches:

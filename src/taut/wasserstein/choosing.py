@@ -20,7 +20,7 @@ OnProgress = Callable[[str, int, int], None]
 
 _BATCH = 256
 _SHORTEST = 100
-_PROGRESS = 3e-3
+_PROGRESS = 1e-2
 # Fits of at most so many steps have half the width: they end before the rest would tell.
 _SMALL = 250
 # A kind this far behind the best is not given the next round.
@@ -60,7 +60,7 @@ def choose_critic(
     The first round gives each candidate (cones with their tips in x, cones with their tips in y, a
     network) an eighth of the steps, but 100 at least. The second is for those that came near the
     best, one of a kind, and further ones for the best alone. A round whose best value on `choose`
-    is not 0.3 % above all before it counts as one without progress; `patience` of these end it.
+    is not 1 % above all before it counts as one without progress; `patience` of these end it.
 
     Args:
         train: rows of x and of y, in units and about an origin of their own.

@@ -44,7 +44,7 @@ def wasserstein(
     *proven* constant. The upper bound is the mean cost of exact transport between independent
     batches, whose expectation is never below the distance, plus a deviation term; it is loose in
     high dimension. Each bound gets half of `1 - confidence`. Streams are read twice and never held:
-    memory grows by 10 bytes a row, time is proportional to the rows.
+    memory grows by some 30 bytes a row, however long the row; time is proportional to the rows.
 
     With `population=False` the two finite sets are compared as they are: a feasible coupling from
     above, a critic from below, both proven, no statistics. Both are read into memory.
