@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["print_ledger"]
 
+# What stands above a table, the table, and what stands below.
+Section = tuple[str, Table, str]
+
 
 def print_ledger(console: "Console", ledger: "Ledger") -> None:
     """Prints a table for every part that has cells."""
@@ -35,68 +38,53 @@ def print_ledger(console: "Console", ledger: "Ledger") -> None:
     }
     for part, make in printers.items():
         cells = [cell for cell in ledger.cells.values() if cell.part == part]
-        for table in make(cells) if cells else ():
+        for title, table, remark in make(cells) if cells else ():
             console.print()
+            console.print(title, soft_wrap=True, highlight=False, style="bold")
             console.print(table)
+            console.print(remark, soft_wrap=True, highlight=False, style="italic")
 
 
-def _table(title: str, columns: Sequence[str], caption: str | None = None) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-    )
+def _table(columns: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for i, name in enumerate(columns):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
     return table
 
 
-def _paper_table(cells: "list[Cell]") -> list[Table]:
+def _paper_table(cells: "list[Cell]") -> list[Section]:
     """The paper's layout: rows are activations, columns dimension and depth."""
     places = list(dict.fromkeys((c.sizes["dim"], c.sizes["depth"]) for c in cells))
-    table = _table(
-        "Cone of distance 1: estimate (proven lower bound), the paper's below",
-        ["", *(f"{dim}/{depth}" for dim, depth in places), "processor"],
-        f"dimension/layers; bounds at 95 %; {sum(c.cpu for c in cells):.0f} s of processor in all",
-    )
+    table = _table(["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"])
     for critic in dict.fromkeys(c.critic for c in cells):
         own = {(c.sizes["dim"], c.sizes["depth"]): c for c in cells if c.critic == critic}
-        shown = [f"{own[p].estimate:.3f} ({own[p].lower:.3f})" if p in own else "" for p in places]
-        table.add_row(critic, *shown, f"{sum(c.cpu for c in own.values()):.0f} s")
+        found = [own[p] if p in own else None for p in places]
+        table.add_row(
+            critic,
+            *("" if c is None else f"{c.estimate:.4f}" for c in found),
+            f"{sum(c.cpu for c in own.values()):.0f}",
+        )
+        bounds = ["" if c is None or c.lower is None else f"{c.lower:.4f}" for c in found]
+        table.add_row("  at least", *bounds)
         paper = [PAPER_VALUES.get(p, {}).get(critic) for p in places]
         if any(value is not None for value in paper):
-            published = ["-" if value is None else f"{value:.2f}" for value in paper]
-            table.add_row("  paper", *published, "", style="dim")
-    return [table]
+            table.add_row("  paper", *("" if value is None else f"{value:.2f}" for value in paper))
+    remark = "Lower bounds at 95 % each; seconds of processor, verdict included."
+    return [("Cone of distance 1, by dimension/layers", table, remark)]
 
 
-def _funnels_tables(cells: "list[Cell]") -> list[Table]:
+def _funnels_tables(cells: "list[Cell]") -> list[Section]:
     dims = sorted({c.sizes["dim"] for c in cells})
     counts = sorted({c.sizes["funnels"] for c in cells})
     tables = []
     for critic in dict.fromkeys(c.critic for c in cells):
         own = {(c.sizes["dim"], c.sizes["funnels"]): c for c in cells if c.critic == critic}
-        errors = [abs(c.relative_error or 0.0) for c in own.values()]
-        bounds = [c.lower_holds for c in own.values() if c.lower_holds is not None]
-        says = (
-            f"{sum(bounds)} of {len(bounds)} lower bounds at most the truth"
-            if bounds
-            else "no valid bound"
-        )
-        table = _table(
-            f"Funnels, {critic}: relative error in percent",
-            ["dimension", *(f"{count} funnels" for count in counts)],
-            f"mean absolute error {sum(errors) / len(errors):.1%} of {len(errors)} cells; {says}; "
-            f"{sum(c.cpu for c in own.values()) / 60:.1f} min of processor",
-        )
+        table = _table(["dimension", *(f"{count} funnels" for count in counts)])
         for dim in dims:
             row = [own.get((dim, count)) for count in counts]
             table.add_row(str(dim), *("" if c is None else _percent(c) for c in row))
-        tables.append(table)
+        title = f"Funnels, {critic}: relative error in percent"
+        tables.append((title, table, _sum_up(list(own.values()))))
     return tables
 
 
@@ -105,12 +93,18 @@ def _percent(cell: "Cell") -> str:
     return "-" if error is None else f"{100 * error:+.2f}"
 
 
-def _coverage_table(cells: "list[Cell]") -> list[Table]:
-    table = _table(
-        "Coverage of the bounds",
-        ["", "problems", "lower holds", "upper holds", "processor"],
-        f"each bound at {cells[0].confidence:.1%}" if cells[0].confidence else None,
+def _sum_up(cells: "list[Cell]") -> str:
+    errors = [abs(c.relative_error) for c in cells if c.relative_error is not None]
+    bounds = [c.lower_holds for c in cells if c.lower_holds is not None]
+    says = f"{sum(bounds)} of {len(bounds)} lower bounds hold" if bounds else "no valid bound"
+    return (
+        f"Mean absolute error {sum(errors) / max(1, len(errors)):.1%} of {len(errors)} cells; "
+        f"{says}; {sum(c.cpu for c in cells) / 60:.1f} minutes of processor."
     )
+
+
+def _coverage_table(cells: "list[Cell]") -> list[Section]:
+    table = _table(["", "problems", "lower holds", "upper holds", "seconds"])
     groups = {
         "distance zero": [c for c in cells if c.truth == 0],
         "distance above zero": [c for c in cells if c.truth > 0],
@@ -123,28 +117,31 @@ def _coverage_table(cells: "list[Cell]") -> list[Table]:
                 str(len(group)),
                 f"{sum(bool(c.lower_holds) for c in group) / len(group):.1%}",
                 f"{sum(bool(c.upper_holds) for c in group) / len(group):.1%}",
-                f"{sum(c.cpu for c in group):.0f} s",
+                f"{sum(c.cpu for c in group):.0f}",
             )
-    return [table]
+    remark = f"Each bound was asked for at {cells[0].confidence or 0:.1%}."
+    return [("Coverage of the bounds", table, remark)]
 
 
-def _real_table(cells: "list[Cell]") -> list[Table]:
-    table = _table(
-        "Real data, two finite sets, against exact transport by POT",
-        ["", "critic", "points", "exact", "estimate", "error", "interval", "processor"],
-    )
-    for c in cells:
-        upper = "" if c.upper is None else f"{c.upper:.4f}"
-        error = c.relative_error
+def _real_table(cells: "list[Cell]") -> list[Section]:
+    critics = list(dict.fromkeys(c.critic for c in cells))
+    names = (critic.removeprefix("taut, ") for critic in critics)
+    table = _table(["", "points", "exact", "gap", *names])
+    for problem in dict.fromkeys(c.problem for c in cells):
+        own = {c.critic: c for c in cells if c.problem == problem}
+        first = next(iter(own.values()))
+        gaps = [c.upper - c.lower for c in own.values() if None not in (c.upper, c.lower)]
         table.add_row(
-            c.problem,
-            c.critic,
-            f"{c.sizes['n']}+{c.sizes['m']}x{c.sizes['dim']}",
-            f"{c.truth:.4f}",
-            f"{c.estimate:.4f}",
-            "-" if error is None else f"{error:+.2%}",
-            f"[{c.lower:.4f}, {upper}]",
-            f"{c.cpu:.1f} s",
-            style=None if c.upper else "dim",
+            problem,
+            f"{first.sizes['n']}+{first.sizes['m']}",
+            f"{first.truth:.4f}",
+            f"{min(gaps) / first.truth:.0e}" if gaps else "",
+            *("" if critic not in own else _percent(own[critic]) for critic in critics),
         )
-    return [table]
+    held = [c.lower_holds is not False and c.upper_holds is not False for c in cells]
+    seconds = sum(c.cpu for c in cells)
+    remark = (
+        "Gap: width of the proven interval over the distance; then errors in percent, of critics "
+        f"from half of the points. {sum(held)} of {len(held)} bounds hold; {seconds:.0f} seconds."
+    )
+    return [("Real data: two finite sets against POT's exact distance", table, remark)]
