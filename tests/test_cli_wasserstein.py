@@ -320,6 +320,21 @@ def test_the_page_is_written_with_the_command_that_repeats_it(
     assert f"<h1>{headline}</h1>" in html
 
 
+def test_the_answer_is_told_and_the_critic_kept_where_the_page_fails(
+    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(self, path):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("taut.report.page.Page.write", full)
+    critic = tmp_path / "critic.safetensors"
+    words = ["--as-they-are", "--json", "--report", tmp_path / "page.html", "--save", critic]
+    result = run(*pair, *words)
+    assert isinstance(result.exception, OSError)
+    assert json.loads(result.stdout)["report"] is None
+    assert critic.is_file()
+
+
 def test_of_several_processes_only_the_first_speaks(pair: tuple[Path, Path], tmp_path: Path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "-m", "taut", "wasserstein", *map(str, pair)]

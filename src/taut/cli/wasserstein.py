@@ -88,7 +88,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--diameter",
     type=Finite(0, min_open=True),
     help="No two rows of one population are further apart, in scaled units; then the upper bound "
-    "assumes nothing.  [default: the width of the data]",
+    "assumes no width.  [default: the width of the data]",
 )
 @click.option(
     "--steps",
@@ -194,29 +194,32 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     alarm = options["fail_above"] is not None and result.lower.value > options["fail_above"]
     if not first:
         return alarm
-    record = output.comparison_record(result, (a, b), notes, options, alarm, seconds)
-    # The critic is kept before anything else can go wrong.
+    # The critic is kept before anything else can go wrong, and the answer is told even if the page
+    # cannot be written.
     if options["save"]:
         result.save(options["save"])
-    if not options["as_json"]:
-        output.print_comparison(result, names, notes, options, alarm, seconds)
-    if options["report"]:
-        from taut.report.wasserstein import wasserstein_page
+    try:
+        if options["report"]:
+            from taut.report.wasserstein import wasserstein_page
 
-        rows = rows_for_page(pair, a, b, options["columns"])
-        page = wasserstein_page(
-            result,
-            *rows,
-            names=names,
-            method=options["method"],
-            facts=output.facts(result, (a, b), notes, options, _command(), seconds),
-            seed=options["seed"],
-        )
-        page.write(options["report"])
-        if not options["as_json"]:
-            output.say(f"The page: {options['report']}")
-    if options["as_json"]:
-        output.print_json(record)
+            page = wasserstein_page(
+                result,
+                *rows_for_page(pair, a, b, options["columns"]),
+                names=names,
+                method=options["method"],
+                facts=output.facts(result, (a, b), notes, options, _command(), seconds),
+                seed=options["seed"],
+            )
+            page.write(options["report"])
+    except Exception:
+        options = {**options, "report": None}  # so that nobody is sent to it
+        raise
+    finally:
+        told = (notes, options, alarm, seconds)
+        if options["as_json"]:
+            output.print_json(output.comparison_record(result, (a, b), *told))
+        else:
+            output.print_comparison(result, names, *told)
     return alarm
 
 

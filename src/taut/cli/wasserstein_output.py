@@ -51,12 +51,19 @@ def progress(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bars:
         tasks: dict[str, Any] = {}
 
+        def finish() -> None:
+            """Stages follow each other; one that stopped early has nothing left to do."""
+            for task in bars.tasks:
+                bars.update(task.id, total=task.completed)
+
         def on_progress(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
+                finish()
                 tasks[stage] = bars.add_task(_STAGES.get(stage, stage), total=total)
             bars.update(tasks[stage], completed=done, total=total)
 
         yield on_progress
+        finish()
 
 
 def say(sentence: str, style: str | None = None) -> None:
@@ -142,6 +149,8 @@ def print_comparison(
         console.print(Padding(f"[bold]Note.[/bold] {_plain(note)}", (0, 0, 0, 2)), highlight=False)
     if options["save"]:
         say(f"The critic: {options['save']}")
+    if options["report"]:
+        say(f"The page: {options['report']}")
     say(f"{seconds:.0f} s.")
     _print_alarm(result.lower, "lower bound", options["fail_above"], alarm)
 
@@ -162,7 +171,9 @@ def facts(
     ]
     found.append(("Features", f"{len(result.scaling.shift)}, {UNITS[result.scaling.method]}"))
     found += [("Note", note) for note in notes]
-    found.append(("Training", f"{options['steps']} steps of each critic, seed {options['seed']}"))
+    if result.history:
+        found.append(("Training", f"at most {options['steps']} steps of each critic"))
+    found.append(("Seed", str(options["seed"])))
     threads = options["threads"]
     found.append(("Time", f"{seconds:.0f} s, {threads} thread{'s' if threads > 1 else ''}"))
     found.append(("Versions", ", ".join(f"{k} {v}" for k, v in _versions().items())))

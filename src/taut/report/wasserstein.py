@@ -144,7 +144,11 @@ def _features(view: View) -> list[Section]:
             pictures=[draw_features(labels, shares)],
             note="A share below zero belongs to a feature that pulls the other way.",
         ),
-        Section("Their means", table=Table(["feature", *view.names], rows)),
+        Section(
+            "Their means",
+            table=Table(["feature", *view.names], rows),
+            note=_partly(view),
+        ),
     ]
 
 
@@ -163,6 +167,7 @@ def _image_features(view: View, words: str) -> Section:
         image = view.image(values)
         assert image is not None
         if image.ndim == 3:
+            # One number a pixel: shares of channels add up, differences are of brightness.
             image = image.sum(-1) if title == _SHARES else image.mean(-1)
         pictures.append(draw_image(image, title, f"Map: {title}."))
     return Section(
@@ -177,6 +182,14 @@ def _image_features(view: View, words: str) -> Section:
     )
 
 
+def _partly(view: View) -> str:
+    """Says so where means are not those of all rows."""
+    held = [len(table) for table in view.tables]
+    if held == list(view.result.rows):
+        return ""
+    return f"Means of the first {held[0]:,} and {held[1]:,} rows."
+
+
 def _extremes(view: View) -> list[Section]:
     sections = []
     for side, other in ((0, 1), (1, 0)):
@@ -185,7 +198,7 @@ def _extremes(view: View) -> list[Section]:
         scores = [float(view.scores[side][i]) for i in ranked]
         one, two = view.names[side], view.names[other]
         ends = ("highest", "lowest") if side == 0 else ("lowest", "highest")
-        seen = f"of the critic among {len(places)} rows"
+        seen = f"of the critic among {view.extent(side)}"
         if view.image(view.row(side, places[0])) is None:
             title = f"Rows of {one} least like {two}"
             note = f"The {ends[0]} values {seen}; rows are counted from 0."

@@ -54,6 +54,11 @@ class View:
         shape = self.tables[0].image_shape
         return None if shape is None else as_image(row, shape)
 
+    def extent(self, side: int) -> str:
+        """Among how many rows was looked."""
+        seen, total = len(self.picks[side]), self.result.rows[side]
+        return f"all {total:,} rows" if seen == total else f"{seen:,} of {total:,} rows"
+
     @property
     def limits(self) -> tuple[float, float]:
         """Black and white, the same for every picture."""
