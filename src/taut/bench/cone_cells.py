@@ -49,9 +49,9 @@ class Recipe:
 RECIPES: dict[str, dict[int, Recipe]] = {
     "fullsort": {3: Recipe(batch_size=32), 7: Recipe(batch_size=32, num_steps=300)},
     "maxmin": {3: Recipe(width=1024), 7: Recipe(num_steps=800)},
-    "groupsort8": {3: Recipe(num_steps=300), 7: Recipe(num_steps=200)},
-    "relu": {3: Recipe(num_steps=300), 7: Recipe(num_steps=150)},
-    "maxout": {3: Recipe(num_steps=300), 7: Recipe(num_steps=150)},
+    "groupsort8": {3: Recipe(), 7: Recipe(num_steps=300)},
+    "relu": {3: Recipe(), 7: Recipe(num_steps=300)},
+    "maxout": {3: Recipe(), 7: Recipe(num_steps=300)},
 }
 
 
