@@ -1,0 +1,175 @@
+"""The pictures of a classifier: curves over radii, images with what is known of them, slopes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taut.report.figures import COLOURS, Picture, draw
+
+__all__ = [
+    "Tile",
+    "draw_curve",
+    "draw_gallery",
+    "draw_history",
+    "draw_radii",
+    "draw_slopes",
+]
+
+_LINES: dict[str, dict[str, Any]] = {
+    "fgs": {"color": COLOURS["orange"], "marker": "^", "linestyle": (0, (1, 1.5))},
+    "pgd": {"color": COLOURS["vermilion"], "marker": "o", "linestyle": (0, (4, 2))},
+    "autoattack": {"color": COLOURS["purple"], "marker": "s", "linestyle": (0, (6, 2, 1, 2))},
+}
+_NAMES = {"fgs": "FGS", "pgd": "PGD", "autoattack": "AutoAttack"}
+_GAP = 0.08
+
+
+def draw_curve(
+    radii: np.ndarray,
+    certified: np.ndarray,
+    attacked: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    radius: float,
+    label: str,
+) -> Picture:
+    """Accuracy against the radius: proven as a curve, what attacks left standing as points.
+
+    Args:
+        radii: growing, from 0.
+        certified: the proven share at each.
+        attacked: for each attack its radii and the shares that it left.
+        radius: the one that was asked for, marked.
+        label: of the radius.
+    """
+
+    def paint(axes: Any) -> None:
+        axes.axvline(radius, color="#999999", linewidth=1, linestyle=":")
+        axes.fill_between(radii, 100 * certified, color=COLOURS["sky"], alpha=0.25, linewidth=0)
+        axes.plot(radii, 100 * certified, color=COLOURS["blue"], label="proven")
+        for name, (places, shares) in attacked.items():
+            line = {"markersize": 4.5, "linewidth": 1.4, **_LINES[name]}
+            axes.plot(places, 100 * np.array(shares), label=f"left by {_NAMES[name]}", **line)
+        axes.set(xlabel=label, ylabel="% right", xlim=(0, radii[-1]), ylim=(0, 102))
+        axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), handlelength=1.8)
+
+    told = f"Proven accuracy falls from {100 * certified[0]:.1f} % at 0"
+    for name, (places, shares) in attacked.items():
+        told += f"; {_NAMES[name]} leaves {100 * shares[-1]:.1f} % at {places[-1]:.4g}"
+    return draw(paint, alt=f"{told}.", size=(4.6, 3.0))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """An image with words below it.
+
+    Attributes:
+        image: `(height, width)` or `(height, width, 3)`.
+        words: at most three short lines.
+        signed: whether it is a map of signed numbers around zero, each on its own scale.
+    """
+
+    image: np.ndarray
+    words: str = ""
+    signed: bool = False
+
+
+def draw_gallery(
+    rows: Sequence[Sequence[Tile]], limits: tuple[float, float], alt: str, title: str = ""
+) -> Picture:
+    """Rows of tiles of one size; unsigned ones share the scale of brightness `limits`."""
+    across = max(len(row) for row in rows)
+    height, width = rows[0][0].image.shape[:2]
+    ratio = height / width
+    # A line of words is 0.13 tiles high where six stand abreast.
+    lines = [max(tile.words.count("\n") + bool(tile.words) for tile in row) for row in rows]
+    size = 4.6
+    heights = [ratio + _GAP + 0.028 * across * count for count in lines]
+
+    def paint(axes: Any) -> None:
+        top = 0.0
+        for row, tall in zip(rows, heights, strict=True):
+            for place, tile in enumerate(row):
+                left = place * (1 + _GAP)
+                where = (left, left + 1, top + ratio, top)
+                axes.imshow(_visible(tile, limits), extent=where, **_colours(tile))
+                axes.text(left + 0.5, top + ratio + 0.04, tile.words, ha="center", va="top", size=7)
+            top += tall
+        axes.set(xlim=(0, across * (1 + _GAP) - _GAP), ylim=(top, 0))
+        axes.set_aspect("equal")
+        axes.set_axis_off()
+
+    return draw(
+        paint, alt=alt, title=title, size=(size, size * sum(heights) / (across * (1 + _GAP)))
+    )
+
+
+def draw_slopes(shares: np.ndarray, constant: str) -> Picture:
+    """How steep the network is at inputs, as a share of its constant."""
+
+    def paint(axes: Any) -> None:
+        weights = np.full(len(shares), 100 / len(shares))
+        edges = np.linspace(0, 1, 41).tolist()
+        axes.hist(np.clip(shares, 0, 1), edges, weights=weights, color=COLOURS["green"], alpha=0.8)
+        axes.axvline(1, color="black", linewidth=1)
+        axes.set(xlabel=f"slope / constant (≤ {constant})", ylabel="% of inputs", xlim=(0, 1.02))
+
+    alt = f"Half of the inputs have a slope above {np.median(shares):.3f} of the constant."
+    return draw(paint, alt=alt, size=(4.6, 2.5))
+
+
+def draw_radii(radii: np.ndarray, right: np.ndarray, label: str) -> Picture:
+    """The proven radii of right and wrong predictions, as two histograms on each other."""
+
+    def paint(axes: Any) -> None:
+        edges = np.linspace(0, float(radii.max()) or 1.0, 41).tolist()
+        both = [radii[right], radii[~right]]
+        weights = [np.full(len(part), 100 / len(radii)) for part in both]
+        axes.hist(
+            both,
+            edges,
+            weights=weights,
+            stacked=True,
+            color=[COLOURS["blue"], COLOURS["vermilion"]],
+            label=["right", "wrong"],
+        )
+        axes.set(xlabel=label, ylabel="% of inputs", xlim=(0, edges[-1]))
+        axes.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, 1.0))
+
+    return draw(paint, alt=f"Half of the radii are above {np.median(radii):.4g}.", size=(4.6, 2.7))
+
+
+def draw_history(history: Sequence[dict[str, Any]], best: int) -> Picture:
+    """Accuracies along the epochs, and the one that was kept."""
+    lines = {
+        "accuracy": ("training rows, as seen", {"color": "#999999", "linewidth": 1.2}),
+        "clean": ("validation, clean", {"color": COLOURS["orange"]}),
+        "certified": ("validation, proven", {"color": COLOURS["blue"]}),
+    }
+
+    def paint(axes: Any) -> None:
+        for key, (label, style) in lines.items():
+            known = [(row["epoch"], 100 * row[key]) for row in history if row[key] is not None]
+            if known:
+                marker = "o" if len(known) == 1 else None
+                axes.plot(*zip(*known, strict=True), label=label, marker=marker, **style)
+        axes.axvline(best, color="#999999", linewidth=1, linestyle=":")
+        axes.set(xlabel="epoch", ylabel="% right", ylim=(0, 102))
+        axes.legend(loc="lower right")
+
+    last = history[-1]
+    return draw(paint, alt=f"{len(history)} epochs, loss {last['loss']:.4g} at the end.")
+
+
+def _visible(tile: Tile, limits: tuple[float, float]) -> np.ndarray:
+    if tile.signed:
+        image = tile.image.sum(-1) if tile.image.ndim == 3 else tile.image
+        return image / (float(np.abs(image).max()) or 1.0)
+    low, high = limits
+    return np.clip((tile.image - low) / max(high - low, 1e-300), 0, 1)
+
+
+def _colours(tile: Tile) -> dict[str, Any]:
+    if tile.signed:
+        return {"cmap": "PuOr", "vmin": -1, "vmax": 1, "interpolation": "nearest"}
+    return {"cmap": "gray", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
