@@ -302,3 +302,71 @@ ACTIVATIONS = [
         "scale", lambda width: taut.nn.Scale(-2.5), lambda x: -2.5 * x, taut.nn.Scale, constant=2.5
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ConvCase:
+    """A constrained convolution.
+
+    Attributes:
+        make: `(in_channels, out_channels, kernel_size, **options) -> layer`.
+        dims: spatial dimensions.
+        norm: of input and output.
+        orthonormal: all singular values are 1 on a circle.
+        kept: training writes the feasible weight into the parameter.
+    """
+
+    layer: type[nn.Module]
+    dims: int
+    norm: Norm = L2
+    transposed: bool = False
+    orthonormal: bool = False
+    kept: bool = False
+
+    def make(self, *args: Any, **options: Any) -> Any:
+        return self.layer(*args, **options)
+
+    def dense(self, layer: Any, size: tuple[int, ...]) -> np.ndarray:
+        """The Jacobian, unrolled: images of the basis vectors, exact in any dtype."""
+        n = layer.in_channels * math.prod(size)
+        basis = torch.eye(n, dtype=layer.weight.dtype).reshape(n, layer.in_channels, *size)
+        with torch.no_grad():
+            zero = layer(torch.zeros_like(basis[:1]))
+            return (layer(basis) - zero).double().reshape(n, -1).T.numpy()
+
+    def check_feasible(self, layer: Any, size: tuple[int, ...]) -> None:
+        """Raises unless the map is finite and 1-Lipschitz."""
+        assert operator_norm(self.dense(layer, size), self.norm, self.norm) <= 1 + ABOVE
+
+    def __str__(self) -> str:
+        return self.layer.__name__
+
+
+CONVOLUTIONS = [
+    *(
+        ConvCase(getattr(taut.nn, f"SpectralConv{turn}{dims}d"), dims, transposed=bool(turn))
+        for dims in (1, 2, 3)
+        for turn in ("", "Transpose")
+    ),
+    *(
+        ConvCase(
+            getattr(taut.nn, f"OrthonormalConv{turn}{dims}d"),
+            dims,
+            transposed=bool(turn),
+            orthonormal=True,
+            kept=True,
+        )
+        for dims in (1, 2)
+        for turn in ("", "Transpose")
+    ),
+    ConvCase(taut.nn.LinfConv1d, 1, LINF, kept=True),
+    ConvCase(taut.nn.LinfConv2d, 2, LINF, kept=True),
+]
+
+# Layers without a constrained weight whose contracts stand in tests/nn/test_parts.py.
+PARTS = [
+    taut.nn.Centering,
+    taut.nn.InvertibleDownsampling2d,
+    taut.nn.L2Pool2d,
+    taut.nn.Residual,
+]

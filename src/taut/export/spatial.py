@@ -109,6 +109,17 @@ def _pair(name: str) -> Callable[[Any], list[int]]:
     return read
 
 
+def _usual_ceil_mode(module: Any) -> bool:
+    for unusual in ("divisor_override", "return_indices"):
+        held = getattr(module, unusual, None)
+        if held:
+            raise ArgumentError(
+                f"save: `{unusual}` of {type(module).__name__} must be left out; got {held}. "
+                "A file cannot say it."
+            )
+    return module.ceil_mode
+
+
 def _pooling(module: type[nn.Module], **more: type) -> Kind:
     lists = ("kernel_size", "stride", *(name for name, kind in more.items() if kind is list))
 
@@ -122,7 +133,7 @@ def _pooling(module: type[nn.Module], **more: type) -> Kind:
         module,
         arguments,
         shapes=shapes,
-        read={name: _pair(name) for name in lists},
+        read={"ceil_mode": _usual_ceil_mode, **{name: _pair(name) for name in lists}},
         make=lambda **a: module(**{n: tuple(v) if n in lists else v for n, v in a.items()}),
     )
 

@@ -205,7 +205,7 @@ class _OrthonormalConv(ConstrainedConv):
 
     def _made(self, matrix: Tensor, planes: Tensor) -> Tensor:
         # Single precision moves the norm by about one unit of rounding, up or down.
-        margin = max(3 * torch.finfo(self.weight.dtype).eps, 1e-13)
+        margin = max(2 * torch.finfo(self.weight.dtype).eps, 1e-13)
         return (self.factors.kernel(matrix, planes) * (1 - margin)).to(self.weight.dtype)
 
 

@@ -1,0 +1,145 @@
+"""What stands between convolutions: pooling, downsampling, centring, residual blocks."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import taut
+import taut.export.architecture
+from taut.errors import ArgumentError
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def jacobian(module, x):
+    rows = torch.autograd.functional.jacobian(lambda v: module(v[None])[0].flatten(), x)
+    return rows.reshape(len(rows), -1).numpy()
+
+
+def test_l2_pooling_is_the_length_of_each_window_and_keeps_lengths():
+    x = torch.randn(2, 3, 4, 6, dtype=torch.float64)
+    windows = x.numpy().reshape(2, 3, 2, 2, 3, 2).transpose(0, 1, 2, 4, 3, 5).reshape(2, 3, 2, 3, 4)
+    y = taut.nn.L2Pool2d(2)(x)
+    np.testing.assert_allclose(y.numpy(), np.linalg.norm(windows, axis=-1))
+    torch.testing.assert_close(y.flatten(1).norm(dim=1), x.flatten(1).norm(dim=1))
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(2, None), (3, 1), (3, 2), ((1, 2), (2, 1))])
+def test_l2_pooling_stays_below_its_proven_constant(kernel, stride):
+    module = taut.nn.L2Pool2d(kernel, stride)
+    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
+        bound = taut.bound_lipschitz(module, norm, input_shape=(1, 5, 6)).value
+        for _ in range(5):
+            matrix = jacobian(module, torch.randn(1, 5, 6, dtype=torch.float64))
+            assert np.linalg.norm(matrix, order) <= bound * (1 + 1e-12)
+
+
+def test_l2_pooling_of_zeros_has_derivative_zero():
+    x = torch.zeros(1, 1, 2, 2, requires_grad=True)
+    taut.nn.L2Pool2d(2)(x).sum().backward()
+    assert torch.equal(x.grad, torch.zeros_like(x))
+
+
+def test_downsampling_is_a_permutation_that_undoes_itself():
+    layer = taut.nn.InvertibleDownsampling2d(3)
+    x = torch.arange(2 * 36.0).view(1, 2, 6, 6)
+    y = layer(x)
+    assert y.shape == (1, 18, 2, 2)
+    assert sorted(y.flatten().tolist()) == sorted(x.flatten().tolist())
+    assert torch.equal(layer.inverse(y), x)
+    with pytest.raises(ArgumentError, match=r"`factor` must divide height and width; got factor=3"):
+        layer(torch.zeros(1, 1, 4, 6))
+
+
+@pytest.mark.parametrize("shape", [(8, 3), (8, 3, 5), (8, 3, 4, 4)], ids=str)
+def test_centering_centres_batches_and_leaves_samples_alone_in_evaluation(shape):
+    layer = taut.nn.Centering(3, momentum=0.5)
+    x = torch.randn(shape) + 2
+    y = layer(x)
+    assert y.transpose(0, 1).flatten(1).mean(1).abs().max() < 1e-6
+    mean = x.transpose(0, 1).flatten(1).mean(1)
+    torch.testing.assert_close(layer.running_mean, 0.5 * mean)
+    layer.eval()
+    before = layer.running_mean.clone()
+    torch.testing.assert_close(layer(x[:1]), layer(x)[:1])
+    assert torch.equal(layer.running_mean, before)
+    torch.testing.assert_close(layer(x) - layer(x.flip(0)), x - x.flip(0))
+    assert taut.bound_lipschitz(layer, input_shape=shape[1:]).value == 1
+
+
+def test_the_gradient_of_centering_takes_the_mean_as_a_constant():
+    x = torch.randn(4, 2, requires_grad=True)
+    weight = torch.randn(4, 2)
+    (taut.nn.Centering(2)(x) * weight).sum().backward()
+    torch.testing.assert_close(x.grad, weight)
+
+
+@pytest.mark.parametrize(
+    ("options", "constant"),
+    [
+        ({}, 1.0),
+        ({"scale": 0.25}, 1.0),
+        ({"mode": "add"}, 2.0),
+        ({"mode": "add", "scale": -0.5}, 1.5),
+    ],
+    ids=str,
+)
+def test_residual_constants_follow_from_the_body(options, constant):
+    block = taut.nn.Residual(taut.nn.OrthonormalLinear(4, 4, dtype=torch.float64), **options)
+    block.eval()
+    bound = taut.bound_lipschitz(block, input_shape=(4,)).value
+    assert constant * 0.998 <= bound <= constant * (1 + 1e-9)
+    matrix = jacobian(block, torch.randn(4, dtype=torch.float64))
+    assert np.linalg.norm(matrix, 2) <= bound * (1 + 1e-12)
+    body = matrix_of(block.body)
+    weight = {"average": block.scale, "add": block.scale}[block.mode]
+    rest = 1 - block.scale if block.mode == "average" else 1
+    np.testing.assert_allclose(matrix, rest * np.eye(4) + weight * body)
+
+
+def matrix_of(layer):
+    return layer.effective_weight().detach().numpy()
+
+
+def test_residual_refusals_teach():
+    with pytest.raises(ArgumentError, match=r"`scale` must lie in \[0, 1\] for an average"):
+        taut.nn.Residual(nn.Identity(), scale=2.0)
+    with pytest.raises(ArgumentError, match="`mode` must be one of 'average', 'add'"):
+        taut.nn.Residual(nn.Identity(), mode="sum")
+    with pytest.raises(ArgumentError, match="`body` must keep the shape of its input"):
+        taut.nn.Residual(nn.Linear(3, 1))(torch.zeros(2, 3))
+
+
+def test_files_keep_all_of_them(tmp_path):
+    net = nn.Sequential(
+        taut.nn.InvertibleDownsampling2d(2),
+        taut.nn.Centering(4),
+        taut.nn.Residual(
+            nn.Sequential(taut.nn.OrthonormalConv2d(4, 4, 3, padding=1), taut.nn.MaxMin(dim=1)),
+            mode="add",
+            scale=0.5,
+        ),
+        taut.nn.L2Pool2d(2, ceil_mode=True),
+        nn.AvgPool2d(1),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+    )
+    net(torch.randn(6, 1, 8, 8))
+    net.eval()
+    taut.save(net, tmp_path / "net.taut", input_shape=(1, 8, 8))
+    loaded = taut.load(tmp_path / "net.taut")
+    x = torch.randn(3, 1, 8, 8)
+    assert torch.equal(loaded(x), net(x))
+    assert repr(loaded[:4]) == repr(net[:4])
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.AvgPool2d(2, divisor_override=1), nn.MaxPool2d(2, return_indices=True)], ids=str
+)
+def test_files_refuse_pooling_that_they_cannot_say(layer, tmp_path):
+    with pytest.raises(ArgumentError, match="must be left out; got"):
+        taut.export.architecture.describe(layer)
