@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from taut.bounds import Bound
 
-__all__ = ["ShapeType", "audit"]
+__all__ = ["ShapeType", "audit", "network_file"]
 
 
 class ShapeType(click.ParamType):
@@ -33,7 +33,7 @@ class ShapeType(click.ParamType):
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--norm",
     type=click.Choice(["l1", "l2", "linf"]),
@@ -59,8 +59,9 @@ def audit(
 ) -> None:
     """Prove the Lipschitz constant of a saved network, layer by layer.
 
-    PATH is a file written by taut.save. Its checksum, shapes and numbers are verified, no code of
-    it is run, and the constant is proven from the stored weights, rounding included.
+    PATH is a file written by taut.save, or the folder of a run of taut train. Its checksum, shapes
+    and numbers are verified, no code of it is run, and the constant is proven from the stored
+    weights, rounding included.
 
     Exit status: 0 proven; 1 refused, or above --at-most; 2 the file or an option is wrong.
 
@@ -76,7 +77,7 @@ def audit(
     from taut.export import open_file
     from taut.norms import as_norm
 
-    saved = open_file(_taut_file(path))
+    saved = open_file(_taut_file(network_file(path)))
     shape = input_shape or saved.input_shape
     assert saved.bound.norm is not None
     p, q = (as_norm(norm),) * 2 if norm else (saved.bound.norm, saved.output_norm)
@@ -116,6 +117,22 @@ def audit(
         console.print(text, style=colour, highlight=False, markup=False, soft_wrap=True)
     if reason is not None:
         raise SystemExit(1)
+
+
+def network_file(path: Path) -> Path:
+    """The file itself, or that of the network of a run."""
+    if not path.is_dir():
+        return path
+    from taut.errors import ArgumentError
+    from taut.training.folder import RunFolder
+
+    found = RunFolder(path).model_file
+    if not found.exists():
+        raise ArgumentError(
+            f"taut: PATH must be a network or the folder of a finished run; {path} has no "
+            f"{found.name}. Finish the run: give the same training command again."
+        )
+    return found
 
 
 def _taut_file(path: Path) -> Path:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from taut.cli.audit import ShapeType
+from taut.cli.audit import ShapeType, network_file
 
 __all__ = ["export"]
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--to",
     "target",
@@ -33,18 +33,19 @@ __all__ = ["export"]
 def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | None) -> None:
     """Write a saved network for another runtime.
 
-    PATH is a file written by taut.save. Constrained layers become plain ones of the same weights,
-    batches may be of any size, and the result is run and compared with the network before it gets
-    its name.
+    PATH is a file written by taut.save, or the folder of a run of taut train. Constrained layers
+    become plain ones of the same weights, batches may be of any size, and the result is run and
+    compared with the network before it gets its name.
 
     \b
     Example:
       taut export net.safetensors --to onnx --out net.onnx
+      taut export runs/a --to onnx --out a.onnx
       taut export image.safetensors --to pt2 --out image.pt2 --input-shape 1,28,28
     """
     from taut.export import export_onnx, export_pt2, open_file, save
 
-    saved = open_file(path)
+    saved = open_file(network_file(path))
     shape = input_shape or saved.input_shape
     if target == "pt2":
         export_pt2(saved.model, out, shape)

@@ -65,6 +65,9 @@ SUBCOMMANDS = {
     "wasserstein": Subcommand(
         "taut.cli.wasserstein:wasserstein", "Measure how far apart two data sets are."
     ),
+    "train": Subcommand("taut.cli.train:train", "Train a classifier with proven radii."),
+    "certify": Subcommand("taut.cli.certify:certify", "Prove how far predictions hold."),
+    "attack": Subcommand("taut.cli.attack:attack", "Attack a classifier, next to its proof."),
     "audit": Subcommand("taut.cli.audit:audit", "Prove the constant of a saved network."),
     "export": Subcommand("taut.cli.export:export", "Write a saved network for other runtimes."),
     "data": Subcommand("taut.cli.data:data", "List, fetch and look at data sets."),

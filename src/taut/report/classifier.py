@@ -10,7 +10,14 @@ from taut.certificates import Certificates
 from taut.lab.robustness import Attacked, Subject, jacobian_norms, spread_rows
 from taut.report.classifier_figures import draw_curve, draw_history, draw_slopes
 from taut.report.classifier_images import adversaries, examples, gradients
-from taut.report.classifier_words import NORMS, guarantees, headline, radius_label, unit
+from taut.report.classifier_words import (
+    ATTACK_NAMES,
+    NORMS,
+    guarantees,
+    headline,
+    radius_label,
+    unit,
+)
 from taut.report.page import Meter, Page, Section, Table
 from taut.report.wasserstein_words import rounded
 from taut.training import TrainedRun
@@ -95,7 +102,11 @@ def _curve(
             lines[name] = ([0.0, *radii], [attacked.clean, *shares])
     grid = torch.linspace(0, 1.02 * reach, 400, dtype=torch.float64)
     proven = shown.certified_accuracy(grid).numpy()
-    header = [radius_label(subject.norm), "proven", *(f"left by {n}" for n in lines)]
+    header = [
+        radius_label(subject.norm),
+        "proven",
+        *(f"left by {ATTACK_NAMES[name]}" for name in lines),
+    ]
     rows: list[list[str | Meter]] = []
     for place, each in enumerate([0.0, *radii]):
         share = float(shown.certified_accuracy(each))
@@ -103,10 +114,7 @@ def _curve(
         name = f"{each:.4g}" if each else "0 (clean)"
         rows.append([name, *(Meter(100 * cell, 100, digits=1) for cell in cells)])
     words = [
-        f"The share of inputs that are right and stay right under every change of {unit(subject.spec)} "
-        "up to the radius. "
-        if not subject.spec.shift
-        else "The share of rows that are right and stay right under every change up to the radius, "
+        "The share of examples that are right and stay right under every change up to the radius, "
         f"{unit(subject.spec)}. "
     ]
     if lines:
@@ -184,7 +192,7 @@ def run_facts(run: TrainedRun) -> list[tuple[str, str]]:
             f"{config.optimizer}, lr {config.lr:g}, {config.schedule}, batches of "
             f"{config.batch_size}, {result['epochs']} epochs, seed {config.seed}, {config.dtype}",
         ),
-        ("Time", f"{result['seconds']:.0f} s, {result['device']}, {result['threads']} threads"),
+        ("Time", f"{result['seconds']:.0f} s, {result['device']}, threads: {result['threads']}"),
         ("Versions", ", ".join(f"{name} {number}" for name, number in result["versions"].items())),
     ]
     if run.folder is not None:

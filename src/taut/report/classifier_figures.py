@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.report.classifier_words import ATTACK_NAMES
 from taut.report.figures import COLOURS, Picture, draw
 
 __all__ = [
@@ -22,7 +23,6 @@ _LINES: dict[str, dict[str, Any]] = {
     "pgd": {"color": COLOURS["vermilion"], "marker": "o", "linestyle": (0, (4, 2))},
     "autoattack": {"color": COLOURS["purple"], "marker": "s", "linestyle": (0, (6, 2, 1, 2))},
 }
-_NAMES = {"fgs": "FGS", "pgd": "PGD", "autoattack": "AutoAttack"}
 _GAP = 0.08
 
 
@@ -49,13 +49,13 @@ def draw_curve(
         axes.plot(radii, 100 * certified, color=COLOURS["blue"], label="proven")
         for name, (places, shares) in attacked.items():
             line = {"markersize": 4.5, "linewidth": 1.4, **_LINES[name]}
-            axes.plot(places, 100 * np.array(shares), label=f"left by {_NAMES[name]}", **line)
+            axes.plot(places, 100 * np.array(shares), label=f"left by {ATTACK_NAMES[name]}", **line)
         axes.set(xlabel=label, ylabel="% right", xlim=(0, radii[-1]), ylim=(0, 102))
         axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), handlelength=1.8)
 
     told = f"Proven accuracy falls from {100 * certified[0]:.1f} % at 0"
     for name, (places, shares) in attacked.items():
-        told += f"; {_NAMES[name]} leaves {100 * shares[-1]:.1f} % at {places[-1]:.4g}"
+        told += f"; {ATTACK_NAMES[name]} leaves {100 * shares[-1]:.1f} % at {places[-1]:.4g}"
     return draw(paint, alt=f"{told}.", size=(4.6, 3.0))
 
 
@@ -81,10 +81,10 @@ def draw_gallery(
     across = max(len(row) for row in rows)
     height, width = rows[0][0].image.shape[:2]
     ratio = height / width
-    # A line of words is 0.13 tiles high where six stand abreast.
+    # Letters keep their size, so fewer tiles abreast leave less of a tile to a line of words.
     lines = [max(tile.words.count("\n") + bool(tile.words) for tile in row) for row in rows]
     size = 4.6
-    heights = [ratio + _GAP + 0.028 * across * count for count in lines]
+    heights = [ratio + _GAP + 0.034 * across * count for count in lines]
 
     def paint(axes: Any) -> None:
         top = 0.0

@@ -5,8 +5,9 @@ from taut.norms import Norm
 from taut.report.wasserstein_words import rounded
 from taut.training import InputSpec
 
-__all__ = ["NORMS", "guarantees", "headline", "percent", "radius_label", "unit"]
+__all__ = ["ATTACK_NAMES", "NORMS", "guarantees", "headline", "percent", "radius_label", "unit"]
 
+ATTACK_NAMES = {"fgs": "FGS", "pgd": "PGD", "autoattack": "AutoAttack"}
 NORMS = {"l1": "L1", "l2": "L2", "linf": "L∞"}
 _ARITHMETICS = {
     "real": "the network in exact arithmetic; what float64 rounds off in the proof is subtracted",
@@ -42,7 +43,9 @@ def unit(spec: InputSpec) -> str:
     if spec.shift:
         return "in standard deviations of each column"
     if len(spec.shape) == 3:
-        return f"of pixels from {spec.low or 0:g} to {1 if spec.high is None else spec.high:g}"
+        return (
+            f"counted in pixels from {spec.low or 0:g} to {1 if spec.high is None else spec.high:g}"
+        )
     return "in units of the inputs"
 
 

@@ -1,0 +1,195 @@
+"""`taut train`: labelled data in, a classifier with a proven radius for each prediction out."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taut.cli.audit import ShapeType
+from taut.cli.classifier_options import data_dir_option, threads_option
+from taut.cli.wasserstein import Finite
+from taut.errors import ArgumentError, TautError
+
+if TYPE_CHECKING:
+    from taut.training import TrainConfig, TrainedRun
+
+__all__ = ["train"]
+
+_LAST_WORDS = 2.0  # seconds
+_POSITIVE = Finite(0, min_open=True)
+_NOT_NEGATIVE = Finite(0)
+_COUNT = click.IntRange(min=1)
+
+
+def _choice(*names: str) -> click.Choice:
+    return click.Choice(names)
+
+
+@click.command()
+@click.option(
+    "--data",
+    help="digits, mnist, fashion-mnist, cifar10, a .csv, .parquet or .npz file, or a folder of "
+    "images.  [default: digits, which comes with taut]",
+)
+@data_dir_option
+@click.option("--label", help="The label column of a table.")
+@click.option("--test", help="A second file to test on.  [default: a part of --data]")
+@click.option("--norm", type=_choice("l1", "l2", "linf"), help="Of the radius.  [default: l2]")
+@click.option(
+    "--radius",
+    type=_POSITIVE,
+    help="What to prove, in pixels from 0 to 1 or standard deviations of columns.  [default: 0.5 "
+    "in l2, 0.1 in linf, 1 in l1]",
+)
+@click.option("--lipschitz", type=_POSITIVE, help="The constant of the network.")
+@click.option("--hidden", type=ShapeType(), metavar="SIZES", help="Hidden layers, like 256,256.")
+@click.option("--activation", help="maxmin, fullsort, groupsort, relu, ...  [default: maxmin]")
+@click.option("--constraint", help="Of the weights.  [default: what the norm asks for]")
+@click.option("--loss", type=_choice("cross_entropy", "hinge", "hkr"), help="What is minimised.")
+@click.option("--margin", type=_POSITIVE, help="The lead asked for, instead of by --radius.")
+@click.option("--temperature", type=_POSITIVE, help="Of the cross-entropy.")
+@click.option("--optimizer", type=_choice("adam", "sgd", "aggmo"), help="[default: adam]")
+@click.option("--lr", type=_POSITIVE, help="The highest learning rate.")
+@click.option(
+    "--schedule", type=_choice("cosine", "step", "constant"), help="Of the rate.  [default: cosine]"
+)
+@click.option("--batch-size", type=_COUNT, help="Examples of a step, over all processes.")
+@click.option("--epochs", type=_COUNT, help="Passes over the data.")
+@click.option("--seed", type=click.IntRange(min=0), help="Decides every draw.  [default: 0]")
+@click.option("--dtype", type=_choice("float32", "float64", "bfloat16"), help="[default: float32]")
+@click.option("--device", help="cpu, cuda, cuda:1 ...  [default: a GPU if there is one]")
+@click.option(
+    "--adversarial",
+    "adversarial_radius",
+    type=_NOT_NEGATIVE,
+    metavar="RADIUS",
+    help="Train on inputs that PGD has moved this far.",
+)
+@click.option("--dropout", type=Finite(0, 1, max_open=True), help="Share of units dropped.")
+@click.option(
+    "--validation", type=Finite(0, 1, max_open=True), help="Share held out.  [default: 0.1]"
+)
+@click.option(
+    "--patience",
+    type=click.IntRange(min=0),
+    help="Stop after so many epochs without a better proven accuracy.  [default: never]",
+)
+@threads_option
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A TOML file of the same options and more; options given here override it.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of the run.  [default: runs/DATA-NORM]",
+)
+@click.option("--report/--no-report", default=True, help="Write OUT/index.html.  [default: report]")
+@click.option("--tensorboard", is_flag=True, help="Also write events for TensorBoard.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def train(
+    out: Path | None,
+    config_file: Path | None,
+    report: bool,
+    tensorboard: bool,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Train a classifier whose predictions come with a proven radius.
+
+    Say how far a prediction must hold: margin, constant and loss follow from it. The folder OUT
+    gets the network, its configuration, a log and a page. The same command again goes on where it
+    was stopped, even by a crash, and ends with the same weights.
+
+    \b
+    Examples:
+      taut train
+      taut train --data mnist --norm linf --radius 0.1 --out runs/a
+      taut train --data mnist --radius 1.58 --hidden 1024,1024,1024 --epochs 12 --out runs/b
+      taut train --data wine.csv --label quality --patience 20 --out runs/wine
+      taut train --config runs/a/config.toml --seed 1 --out runs/c
+      torchrun --nproc-per-node 2 -m taut train --data mnist --out runs/d
+    """
+    import torch
+
+    from taut.parallel import gather, is_first, process_group
+    from taut.report import check_extras
+
+    if report:
+        check_extras()
+    config = _config(config_file, fields)
+    out = out or Path("runs") / f"{Path(config.data).stem}-{config.norm}"
+    torch.set_num_threads(config.threads or 1)
+    with process_group():
+        first = is_first()
+        try:
+            _train(config, out, report, tensorboard, as_json, first)
+        except TautError as error:
+            if first:
+                raise
+            # torchrun ends all processes when one fails: the first must have told why.
+            time.sleep(_LAST_WORDS)
+            raise SystemExit(2) from error
+        gather(torch.zeros(1))  # so that none leaves before the first has written
+
+
+def _train(
+    config: "TrainConfig", out: Path, report: bool, tensorboard: bool, as_json: bool, first: bool
+) -> None:
+    from taut.cli import classifier_output as output
+    from taut.cli.wasserstein_output import print_json
+    from taut.training import train as run_training
+
+    page = out / "index.html" if report else None
+    done = (out / "result.json").exists()
+    with output.train_progress(quiet=as_json or not first) as on_progress:
+        run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
+    if not first:
+        return
+    # The page of a finished run may show attacks by now.
+    if page is not None and not (done and page.exists()):
+        _write_page(run, page)
+    if as_json:
+        print_json(output.run_record(run, page))
+        return
+    if done:
+        output.say("This run was finished before; nothing was trained.")
+    output.print_run(run, page)
+
+
+def _write_page(run: "TrainedRun", page: Path) -> None:
+    from taut.lab.robustness import subject_of
+    from taut.norms import as_norm
+    from taut.report.classifier import classifier_page, run_facts
+
+    assert run.config.radius is not None
+    subject = subject_of(run, as_norm(run.config.norm))
+    found = subject.certify()
+    radius = run.config.radius
+    classifier_page(subject, found, radius, run=run, facts=run_facts(run)).write(page)
+
+
+def _config(path: Path | None, given: dict[str, Any]) -> "TrainConfig":
+    """The file first, then what was typed."""
+    from dataclasses import replace
+
+    from click.core import ParameterSource
+
+    from taut.training import TrainConfig, from_toml
+
+    config = TrainConfig(threads=given["threads"])
+    if path is not None:
+        try:
+            config = from_toml(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise ArgumentError(f"train: --config must be a TOML text; {path} is none.") from error
+    context = click.get_current_context()
+    typed = {
+        name: value
+        for name, value in given.items()
+        if value is not None and context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    return replace(config, **typed)
