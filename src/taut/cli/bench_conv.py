@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from taut.cli.bench_tables import measure, print_record
+
 __all__ = ["conv"]
 
 
@@ -72,7 +74,6 @@ def conv(
 
     from taut.bench.conv import ConvSettings, run_conv
     from taut.bench.record import Record
-    from taut.cli.bench import measure, print_record
 
     console = Console()
     if show is not None:
