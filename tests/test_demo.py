@@ -14,7 +14,7 @@ from taut.report.demo import LABELS, demo_page
 
 @pytest.fixture(scope="module")
 def run() -> DemoRun:
-    return run_demo(seed=1, tasks=demo_tasks(quick=True))
+    return run_demo(seed=1, quick=True)
 
 
 def test_critics_never_pass_the_truth(run: DemoRun) -> None:
@@ -44,16 +44,19 @@ def test_points_avoid_the_tips(run: DemoRun) -> None:
 def test_the_seed_decides_and_others_draws_are_left_alone(run: DemoRun) -> None:
     tasks = demo_tasks(quick=True)[:1]
     state = torch.random.get_rng_state()
-    again = run_demo(seed=1, tasks=tasks)
+    again = run_demo(seed=1, tasks=tasks, quick=True)
     assert torch.equal(torch.random.get_rng_state(), state)
-    other = run_demo(seed=2, tasks=tasks)
+    other = run_demo(seed=2, tasks=tasks, quick=True)
     fits = [[critic.fit for critic in some.tasks[0].critics] for some in (run, again, other)]
     assert fits[0] == fits[1] != fits[2]
+    radii = [some.digits.certificates.radius for some in (run, again, other)]
+    assert torch.equal(radii[0], radii[1]) and not torch.equal(radii[0], radii[2])
 
 
 def test_page_shows_every_critic(run: DemoRun) -> None:
     html = demo_page(run).render()
-    assert html.count("<img ") == 2 + 4 + 4 + 2
+    # Curves, cones, slopes, training; then one curve, three galleries, and four of one picture.
+    assert html.count("<img ") == 2 + 4 + 4 + 2 + 1 + 3 + 4
     assert "http" not in re.sub(r'src="data:[^"]*"', "", html)
     for record in run.tasks:
         for critic in record.critics:
@@ -61,6 +64,16 @@ def test_page_shows_every_critic(run: DemoRun) -> None:
             assert f"<td>{critic.mean_slope:.3f}<" in html
     for name in (*LABELS.values(), "Truth", "taut demo --seed 1", torch.__version__):
         assert name in html
+
+
+def test_page_shows_the_digits_between_proof_and_attack(run: DemoRun) -> None:
+    html, found = demo_page(run).render(), run.digits.attacked
+    for radius in found.radii:
+        assert found.certified(radius) <= found.accuracy(radius) <= found.clean
+        assert f"<td>{100 * found.certified(radius):.1f}<" in html
+        assert f"<td>{100 * found.accuracy(radius, 'pgd'):.1f}<" in html
+    assert not found.violations
+    assert "The same slope, as a promise" in html
 
 
 def test_command_prints_a_table_and_writes_the_page(tmp_path: Path) -> None:
@@ -75,5 +88,5 @@ def test_command_prints_a_table_and_writes_the_page(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "index.html").is_file()
     for activation in ACTIVATIONS:
         assert LABELS[activation] in result.output
-    assert "truth" in result.output
+    assert "truth" in result.output and "left by PGD" in result.output
     assert "index.html" in result.output

@@ -1,7 +1,8 @@
-"""The demonstration: three activations, two problems of known distance, one record.
+"""The demonstration: three activations, two problems of known distance, digits with proofs.
 
 The networks differ in their activation alone. All are 1-Lipschitz by construction, so what a
-critic falls short of the distance is slope that its activation threw away.
+critic falls short of the distance is slope that its activation threw away. Then a classifier that
+keeps its slope is trained, certified and attacked.
 """
 
 import platform
@@ -14,13 +15,27 @@ import torch
 from torch import Generator, Tensor
 
 from taut import nn
+from taut.certificates import Certificates
+from taut.lab.robustness import Attacked, Subject, attack, spread_rows, subject_of
+from taut.norms import L2
+from taut.training import Progress, TrainConfig, TrainedRun, train
 from taut.wasserstein import CriticFit, Problem, absolute_value, fit_critic, three_cones
 
-__all__ = ["ACTIVATIONS", "CriticRecord", "DemoRun", "Task", "TaskRecord", "demo_tasks", "run_demo"]
+__all__ = [
+    "ACTIVATIONS",
+    "CriticRecord",
+    "DemoRun",
+    "DigitsRecord",
+    "Task",
+    "TaskRecord",
+    "demo_tasks",
+    "run_demo",
+]
 
 ACTIVATIONS = ("relu", "maxmin", "fullsort")
 
 OnStep = Callable[[str, str, float], None]
+OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -74,12 +89,34 @@ class TaskRecord:
     critics: tuple[CriticRecord, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class DigitsRecord:
+    """The classifier of digits.
+
+    Attributes:
+        run: how it was trained.
+        subject: it and its test images.
+        certificates: of these.
+        radius: what it was trained for.
+        attacked: what attacks found.
+        seconds: of training, and of proof and attack.
+    """
+
+    run: TrainedRun
+    subject: Subject
+    certificates: Certificates
+    radius: float
+    attacked: Attacked
+    seconds: tuple[float, float]
+
+
 @dataclass(frozen=True)
 class DemoRun:
     """Everything the demonstration found, and how it was run."""
 
     seed: int
     tasks: tuple[TaskRecord, ...]
+    digits: DigitsRecord
     seconds: float
     threads: int
     versions: dict[str, str]
@@ -107,23 +144,31 @@ def demo_tasks(quick: bool = False) -> tuple[Task, ...]:
 
 
 def run_demo(
-    *, seed: int, tasks: tuple[Task, ...] | None = None, on_step: OnStep | None = None
+    *,
+    seed: int,
+    tasks: tuple[Task, ...] | None = None,
+    quick: bool = False,
+    on_step: OnStep | None = None,
+    on_progress: OnProgress | None = None,
 ) -> DemoRun:
-    """Trains every activation on every task.
+    """Trains every activation on every task, and then a classifier of digits.
 
     Args:
         seed: decides the first weights and the samples; each critic of a task gets the same.
-        tasks: by default those of `demo_tasks()`.
+        tasks: by default those of `demo_tasks(quick)`.
+        quick: a small classifier, fit for a test.
         on_step: called after each step with the problem's name, the activation and the dual value.
+        on_progress: called while the classifier is trained.
     """
     start = time.perf_counter()
     records = []
-    for task in tasks or demo_tasks():
+    for task in tasks or demo_tasks(quick):
         critics = [_train(task, activation, seed, on_step) for activation in ACTIVATIONS]
         records.append(TaskRecord(task, tuple(critics)))
     return DemoRun(
         seed=seed,
         tasks=tuple(records),
+        digits=_digits(seed, quick, on_progress),
         seconds=time.perf_counter() - start,
         threads=torch.get_num_threads(),
         versions={
@@ -132,6 +177,23 @@ def run_demo(
             "python": platform.python_version(),
         },
     )
+
+
+def _digits(seed: int, quick: bool, on_progress: OnProgress | None) -> DigitsRecord:
+    start = time.perf_counter()
+    hidden, epochs = ((32,), 2) if quick else ((128, 128), 25)
+    config = TrainConfig(
+        data="digits", radius=0.5, hidden=hidden, epochs=epochs, batch_size=64, seed=seed
+    )
+    run = train(config, on_progress=on_progress)
+    trained = time.perf_counter()
+    assert run.config.radius is not None
+    subject = subject_of(run, L2)
+    part = subject.take(spread_rows(len(subject.examples), 40 if quick else 300))
+    steps = 5 if quick else 40
+    found = attack(part, (0.25, 0.5, 0.75, 1.0), ("fgs", "pgd"), num_steps=steps, seed=seed)
+    record = subject, subject.certify(), run.config.radius, found
+    return DigitsRecord(run, *record, (trained - start, time.perf_counter() - trained))
 
 
 def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> CriticRecord:

@@ -48,7 +48,8 @@ def draw_curve(
         axes.fill_between(radii, 100 * certified, color=COLOURS["sky"], alpha=0.25, linewidth=0)
         axes.plot(radii, 100 * certified, color=COLOURS["blue"], label="proven")
         for name, (places, shares) in attacked.items():
-            line = {"markersize": 4.5, "linewidth": 1.4, **_LINES[name]}
+            line = {"markersize": 4.5, "linewidth": 1.2, **_LINES[name]}
+            line["drawstyle"] = "steps-post"  # nothing is known until the next radius
             axes.plot(places, 100 * np.array(shares), label=f"left by {ATTACK_NAMES[name]}", **line)
         axes.set(xlabel=label, ylabel="% right", xlim=(0, radii[-1]), ylim=(0, 102))
         axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), handlelength=1.8)

@@ -1,0 +1,80 @@
+"""The page of a classifier shows the numbers of its certificates and attacks."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from taut.lab.robustness import Subject, attack
+from taut.nn import mlp
+from taut.norms import L2
+from taut.report.classifier import classifier_page
+from taut.report.classifier_figures import Tile, draw_gallery
+from taut.training import Examples, InputSpec
+
+
+def make_subject(shape: tuple[int, ...], low: float | None, high: float | None) -> Subject:
+    generator = torch.Generator().manual_seed(0)
+    size = int(np.prod(shape))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Flatten(), *mlp([size, 8, 3])).eval()
+    x = torch.rand(30, *shape, generator=generator)
+    labels = model(x).argmax(1)
+    labels[:5] = (labels[:5] + 1) % 3
+    spec = InputSpec(shape=shape, classes=("ant", "bee", "<cat>"), low=low, high=high)
+    return Subject("insects", model, spec, Examples(x, labels), L2)
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 4), (3, 5, 5)], ids=["grey", "colour"])
+def test_images_get_galleries(shape):
+    subject = make_subject(shape, 0.0, 1.0)
+    found = attack(subject, [0.05, 0.1], ["pgd"], num_steps=5, num_nearest=3)
+    html = classifier_page(subject, subject.certify(), 0.05, attacked=found).render()
+    for words in (
+        "Images with their radii",
+        "What the classifier looks at",
+        "adversarial examples",
+    ):
+        assert words in html
+    assert f"<td>{100 * found.certified(0.05):.1f}<" in html
+    assert f"<td>{100 * found.accuracy(0.1):.1f}<" in html
+    assert "&lt;cat&gt;" in html and "<cat>" not in html
+    assert "http" not in re.sub(r'src="data:[^"]*"', "", html)
+
+
+def test_rows_get_a_histogram_and_a_table():
+    subject = make_subject((6,), None, None)
+    found = attack(subject, [0.05], ["fgs", "pgd"], num_steps=5, num_nearest=3)
+    html = classifier_page(subject, subject.certify(), 0.05, attacked=found).render()
+    assert "The radii" in html and "distance found" in html
+    assert "What the classifier looks at" not in html
+    assert html.count("→") == int(found.nearest.success.sum())
+
+
+def test_without_attacks_and_without_a_right_answer():
+    subject = make_subject((1, 4, 4), 0.0, 1.0)
+    wrong = (subject.model(subject.examples.inputs).argmax(1) + 1) % 3
+    subject = Subject(
+        "none", subject.model, subject.spec, Examples(subject.examples.inputs, wrong), L2
+    )
+    html = classifier_page(subject, subject.certify(), 0.05).render()
+    assert "0.0 % right" in html and "Proof against attack" not in html
+
+
+def test_what_is_broken_within_one_radius_is_broken_within_more():
+    subject = make_subject((6,), None, None)
+    found = attack(subject, [0.4, 0.1, 0.2], ["fgs", "pgd"], num_steps=5)
+    assert found.radii == (0.1, 0.2, 0.4)
+    for name in found.distances:
+        shares = [found.accuracy(radius, name) for radius in (0.0, *found.radii)]
+        assert shares == sorted(shares, reverse=True) and shares[0] == found.clean
+    assert all(found.certified(r) <= found.accuracy(r) for r in found.radii)
+    assert found.violations == ()
+
+
+def test_a_gallery_of_rows_of_different_length_is_drawn():
+    tile = Tile(np.eye(3), "one\ntwo")
+    picture = draw_gallery([[tile, tile], [Tile(np.eye(3), signed=True)]], (0.0, 1.0), "eyes")
+    assert picture.source.startswith("data:image/svg+xml")

@@ -1,0 +1,106 @@
+"""`taut attack`: attacks beside proofs, and the alarm when they meet."""
+
+import json
+import logging
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+import taut.lab.robustness
+from taut.cli.main import main
+from taut.norms import L1, L2, LINF
+from taut.training import TrainConfig, load_run, train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("attack") / "a"
+    train(TrainConfig(hidden=(16,), epochs=3, batch_size=128, radius=0.4), out)
+    return out
+
+
+def run(*args):
+    quick = ("--steps", "10", "--limit", "40")
+    return CliRunner().invoke(main, ["attack", *map(str, args), *quick])
+
+
+def test_attacks_lie_between_proof_and_clean_and_the_page_is_renewed(folder):
+    result = run(folder, "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert record["examples"] == 40 and record["violations"] == []
+    assert [row["radius"] for row in record["radii"]] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    before = {"fgs": record["clean"], "pgd": record["clean"]}
+    for row in record["radii"]:
+        for name in ("fgs", "pgd"):
+            assert row["certified"] <= row[name] <= before[name]
+            before[name] = row[name]
+    html = (folder / "index.html").read_text()
+    for words in ("Proof against attack", "left by PGD", "closest adversarial", "Training"):
+        assert words in html
+
+
+def test_people_see_the_table(folder):
+    result = run(folder, "--no-report", "--attack", "pgd", "--radius", "0.3")
+    assert result.exit_code == 0, result.output
+    assert "left by PGD" in result.output and "FGS" not in result.output
+    assert "no attack changed a prediction inside its proven radius" in result.output
+
+
+def test_a_success_inside_a_certified_radius_is_loud(folder, monkeypatch):
+    honest = taut.lab.robustness.certify
+
+    def boastful(*args, **options):
+        found = honest(*args, **options)
+        object.__setattr__(found, "radius", found.radius * 5)
+        return found
+
+    monkeypatch.setattr(taut.lab.robustness, "certify", boastful)
+    result = run(folder, "--attack", "pgd", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["violations"]
+    assert "VIOLATED CERTIFICATE" in result.stderr and "an error of ours" in result.stderr
+    html = (folder / "index.html").read_text()
+    assert "An error of taut" in html and "every one is" not in html
+
+
+def test_autoattack_is_silent_and_leaves_the_logger_alone(folder, caplog):
+    logger = logging.getLogger("auto-attack")
+    level = logger.level
+    subject = taut.lab.robustness.subject_of(load_run(folder), LINF).take(torch.arange(3))
+    with caplog.at_level(logging.DEBUG):
+        found = taut.lab.robustness.attack(subject, [0.02], ["autoattack"])
+    assert not [record for record in caplog.records if record.name == "auto-attack"]
+    assert logger.level == level
+    assert not found.violations
+    assert found.certified(0.02) <= found.accuracy(0.02) <= found.clean
+
+
+def test_in_l1_only_autoattack_knows_a_way(folder):
+    subject = taut.lab.robustness.subject_of(load_run(folder), L1)
+    with pytest.raises(taut.errors.ArgumentError, match="autoattack alone in L1"):
+        taut.lab.robustness.attack(subject, [0.1], ["pgd"])
+
+
+def test_a_network_from_a_file_needs_a_radius(folder, tmp_path):
+    model = folder / "model.safetensors"
+    result = run(model, "--data", "digits")
+    assert result.exit_code == 2 and "--radius" in result.stderr
+    page = tmp_path / "p.html"
+    result = run(model, "--data", "digits", "--radius", "0.2", "--page", page)
+    assert result.exit_code == 0, result.output
+    assert "left by PGD" in page.read_text()
+
+
+def test_slopes_are_operator_norms_of_the_jacobian(folder):
+    found = load_run(folder)
+    x = found.data().test.inputs[:3]
+    exact = torch.func.vmap(torch.func.jacrev(lambda v: found.model(v[None])[0]))(x).flatten(2)
+    for norm in (L1, L2, LINF):
+        slopes = taut.lab.robustness.jacobian_norms(found.model, x, norm)
+        torch.testing.assert_close(slopes, norm.operator(exact))
+    gradient = taut.lab.robustness.input_gradients(found.model, x)
+    for row in range(3):
+        first, second = found.model(x[row : row + 1])[0].topk(2).indices.tolist()
+        torch.testing.assert_close(gradient[row].flatten(), exact[row, first] - exact[row, second])

@@ -1,0 +1,132 @@
+"""`taut certify`: the numbers it prints are those that `taut.certify` proves."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import taut
+from taut.cli.main import main
+from taut.training import TrainConfig, load_run, train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("certify") / "a"
+    train(TrainConfig(hidden=(16,), epochs=3, batch_size=128, radius=0.4), out)
+    return out
+
+
+def run(*args):
+    return CliRunner().invoke(main, ["certify", *map(str, args)])
+
+
+def test_the_table_is_what_is_proven(folder):
+    found = load_run(folder)
+    test = found.data().test
+    proven = taut.certify(found.model, test.inputs, "l2", labels=test.labels)
+    result = run(folder, "--json", "--radius", "0.3", "--radius", "0.1")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    shares = [float(proven.certified_accuracy(radius)) for radius in (0.1, 0.3)]
+    assert record["certified"] == [
+        {"radius": radius, "accuracy": share}
+        for radius, share in zip((0.1, 0.3), shares, strict=True)
+    ]
+    assert record["clean"] == found.result["clean"]
+    assert record["examples"] == 359 and record["norm"] == "l2"
+
+
+def test_people_get_the_radius_it_was_trained_for_and_the_small_print(folder):
+    result = run(folder)
+    assert result.exit_code == 0, result.output
+    held = load_run(folder).result["certified"]
+    assert f"{100 * held:.1f} % proven within L2 0.4" in result.output
+    assert "not estimated" in result.output
+
+
+def test_arithmetic_costs_radius(folder):
+    real, rounded = (
+        json.loads(run(folder, "--limit", 50, "--json", "--arithmetic", kind).stdout)
+        for kind in ("real", "float32")
+    )
+    assert rounded["median_radius"] < real["median_radius"]
+    assert rounded["examples"] == real["examples"] == 50
+
+
+def test_every_row_has_its_radius(folder, tmp_path):
+    result = run(folder, "--csv", tmp_path / "radii.csv")
+    assert result.exit_code == 0, result.output
+    with open(tmp_path / "radii.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = load_run(folder)
+    test = found.data().test
+    proven = taut.certify(found.model, test.inputs, "l2", labels=test.labels)
+    assert [float(row["radius"]) for row in rows] == proven.radius.tolist()
+    assert [row["prediction"] for row in rows] == [str(i) for i in proven.prediction.tolist()]
+    assert [row["correct"] == "1" for row in rows] == proven.correct.tolist()
+
+
+def test_other_data_keeps_its_order_and_its_classes(folder, tmp_path):
+    found = load_run(folder)
+    test = found.data().test
+    # Backwards, and without one class: the numbers of the others must not shift.
+    keep = [i for i in range(len(test) - 1, -1, -1) if test.labels[i] != 0][:80]
+    np.savez(tmp_path / "other.npz", x=test.inputs[keep].numpy(), y=test.labels[keep].numpy())
+    result = run(folder, "--data", tmp_path / "other.npz", "--csv", tmp_path / "r.csv", "--json")
+    assert result.exit_code == 0, result.output
+    proven = taut.certify(found.model, test.inputs[keep], "l2", labels=test.labels[keep])
+    assert json.loads(result.stdout)["clean"] == float(proven.certified_accuracy())
+    with open(tmp_path / "r.csv", newline="") as file:
+        radii = [float(row["radius"]) for row in csv.DictReader(file)]
+    assert radii == proven.radius.tolist()
+
+
+def test_a_class_that_the_network_does_not_know(folder, tmp_path):
+    np.savez(tmp_path / "odd.npz", x=np.zeros((4, 1, 8, 8)), y=np.array([0, 1, 77, 1]))
+    result = run(folder, "--data", tmp_path / "odd.npz")
+    assert result.exit_code == 2
+    assert "got '77'" in result.stderr
+
+
+def test_a_network_from_a_file_needs_data(folder):
+    model = folder / "model.safetensors"
+    assert "needs --data" in run(model).stderr
+    result = run(model, "--data", "digits", "--json", "--radius", "0.4")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["certified"][0]["accuracy"] == pytest.approx(
+        load_run(folder).result["certified"]
+    )
+
+
+def test_another_norm_is_proven_as_well(folder):
+    record = json.loads(run(folder, "--norm", "linf", "--json").stdout)
+    assert record["norm"] == "linf" and record["certified"]
+    # In L-inf a step of length r may have L2 length 8 r, on 64 pixels.
+    euclidean = json.loads(run(folder, "--json").stdout)
+    assert record["median_radius"] < euclidean["median_radius"]
+
+
+def test_an_unfinished_run_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = run(tmp_path / "empty")
+    assert result.exit_code == 2 and "finished run" in result.stderr
+
+
+def test_audit_and_export_take_the_folder(folder, tmp_path):
+    result = CliRunner().invoke(main, ["audit", str(folder), "--at-most", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["verdict"] == "proven"
+    out = tmp_path / "net.pt2"
+    result = CliRunner().invoke(main, ["export", str(folder), "--to", "pt2", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    x = torch.rand(3, 1, 8, 8)
+    program = torch.export.load(str(out)).module()
+    torch.testing.assert_close(program(x), load_run(folder).model(x))
+    empty = tmp_path / "none"
+    empty.mkdir()
+    result = CliRunner().invoke(main, ["audit", str(empty)])
+    assert result.exit_code == 2 and "has no model.safetensors" in result.stderr

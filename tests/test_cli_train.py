@@ -1,0 +1,124 @@
+"""`taut train` on digits with a tiny network: what it writes, says, resumes and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from taut.cli.main import main
+from taut.training import load_run
+
+TINY = ("--hidden", "16", "--epochs", "2", "--batch-size", "256")
+
+
+def run(*args: str):
+    threads = torch.get_num_threads()
+    try:
+        return CliRunner().invoke(main, ["train", *args])
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("train") / "a"
+    result = run(*TINY, "--radius", "0.3", "--out", str(out))
+    assert result.exit_code == 0, result.output
+    return out
+
+
+def test_a_run_is_written_with_its_page(folder):
+    found = load_run(folder)
+    assert found.config.hidden == (16,) and found.config.radius == 0.3
+    assert found.config.data == "digits" and found.config.threads == 1
+    html = (folder / "index.html").read_text()
+    for words in (
+        f"{100 * found.result['clean']:.1f} % right",
+        f"{100 * found.result['certified']:.1f} % proven within L2 0.3",
+        "Images with their radii",
+        "What the classifier looks at",
+        "How much of the slope is used",
+        "What is guaranteed",
+    ):
+        assert words in html
+    assert "Proof against attack" not in html
+
+
+def test_the_same_command_again_trains_nothing_and_keeps_the_page(folder):
+    weights = (folder / "model.safetensors").read_bytes()
+    page = folder / "index.html"
+    before = page.read_text()
+    page.write_text("attacks were added")
+    result = run(*TINY, "--radius", "0.3", "--out", str(folder))
+    assert result.exit_code == 0, result.output
+    assert "finished before" in result.output
+    assert page.read_text() == "attacks were added"
+    assert (folder / "model.safetensors").read_bytes() == weights
+    page.write_text(before)
+
+
+def test_another_configuration_is_refused_in_one_line(folder):
+    result = run(*TINY, "--radius", "0.4", "--out", str(folder))
+    assert result.exit_code == 2
+    assert "another radius (there 0.3, now 0.4)" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_options_override_the_file_and_json_is_all_that_is_said(folder, tmp_path):
+    config = str(folder / "config.toml")
+    out = str(tmp_path / "b")
+    result = run("--config", config, "--seed", "7", "--no-report", "--json", "--out", out)
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    first = load_run(folder)
+    assert record["config"] == {**first.config.to_dict(), "seed": 7}
+    assert record["report"] is None and not Path(out, "index.html").exists()
+    assert record["clean"] == load_run(out).result["clean"]
+    assert record["lipschitz"] <= 1
+
+
+def test_the_default_folder_names_data_and_norm(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("--hidden", "8", "--epochs", "1", "--norm", "linf", "--no-report", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["run"] == "runs/digits-linf"
+
+
+def test_a_table_has_radii_in_deviations(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(120, 2, generator=generator) * torch.tensor([1.0, 100.0])
+    lines = [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *lines]))
+    out = tmp_path / "t"
+    result = run(
+        "--data", str(tmp_path / "t.csv"), "--label", "kind", "--hidden", "8", "--epochs", "3",
+        "--out", str(out),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    html = (out / "index.html").read_text()
+    assert "The radii" in html and "Images with their radii" not in html
+    assert "in standard deviations of each column" in html
+    assert '<th scope="row">up</th>' in html
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--data", "mnits"), "Did you mean 'mnist'"),
+        (("--hidden", "a,b"), "'a,b' is not a shape"),
+        (("--lr", "nan"), "not a finite number"),
+        (("--norm", "l1", "--adversarial", "0.1"), "no attack follows the gradient"),
+    ],
+    ids=["data", "hidden", "lr", "adversarial"],
+)
+def test_mistakes_are_one_line(args, words, tmp_path):
+    result = run(*args, "--out", str(tmp_path / "x"))
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+
+
+def test_help_teaches():
+    result = run("--help")
+    assert "taut train --data mnist --norm linf --radius 0.1 --out runs/a" in result.output
