@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from taut.data import Table, TableStream, in_memory
-from taut.data.columns import choose, label
+from taut.data.columns import choose, label, list_some
 from taut.errors import ArgumentError, DataError
 
 __all__ = ["BatchStream", "Side", "batches_of", "hold", "name_constant_columns", "open_side"]
@@ -135,8 +135,9 @@ def name_constant_columns(names: Sequence[str] | None, low: Tensor, high: Tensor
     constant = (low == high).nonzero().flatten().tolist()
     if not constant:
         return []
-    labels = [label(names or (), i) for i in constant[:8]]
-    some = ", ".join(labels) + (f" and {len(constant) - 8} more" if len(constant) > 8 else "")
     if len(constant) == 1:
-        return [f"column {some} is constant: it was kept, and adds nothing to distances"]
-    return [f"columns {some} are constant: they were kept, and add nothing to distances"]
+        name = label(names or (), constant[0])
+        return [f"column {name} is constant: it was kept, and adds nothing to distances"]
+    some = list_some([names[i] for i in constant] if names else constant)
+    counted = "" if names else " (counted from 0)"
+    return [f"columns {some}{counted} are constant: they were kept, and add nothing to distances"]
