@@ -101,7 +101,7 @@ def funnel_jobs(
 
 def cone_options(dim: int) -> dict[str, int | float | str]:
     """How patient cones are fitted in a dimension, whatever the number of funnels."""
-    return {"num_steps": 2000, "batch_size": 512, "lr": 0.1 if dim < 128 else 0.3}
+    return {"num_steps": 1000, "batch_size": 512, "lr": 0.1 if dim < 128 else 0.3}
 
 
 Fitted = tuple[nn.Module, int]
