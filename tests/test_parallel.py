@@ -1,10 +1,10 @@
 """Two real processes compute what one does."""
 
 import os
+import runpy
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +17,6 @@ import sys, torch
 import taut
 from taut import parallel
 from taut.wasserstein import ConeCritic, fit_cones, fit_critic, shifted_gaussians
-torch.set_num_threads(1)
 
 out = {}
 with parallel.process_group():
@@ -55,36 +54,31 @@ torch.save(out, sys.argv[1] + "/" + str(rank) + ".pt")
 """
 
 
-def run(folder: Path, processes: int) -> list[dict]:
-    """What each process found."""
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """What one process finds, and what each of two that torchrun starts finds."""
+    folder = tmp_path_factory.mktemp("parallel")
     program = folder / "program.py"
     program.write_text(PROGRAM)
-    into = folder / str(processes)
-    into.mkdir()
+    (folder / "alone").mkdir()
+    with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng(devices=[]):
+        patch.setattr(sys, "argv", [str(program), str(folder / "alone")])
+        runpy.run_path(str(program))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-        command += ["--master-addr=127.0.0.1", f"--master-port={port}"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    command += ["--master-addr=127.0.0.1", f"--master-port={port}", str(program), str(folder)]
     done = subprocess.run(
-        [*command, str(program), str(into)],
+        command,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return [torch.load(into / f"{rank}.pt") for rank in range(processes)]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("parallel")
-    (alone,) = run(folder, 1)
-    return alone, run(folder, 2)
+    return torch.load(folder / "alone" / "0.pt"), [torch.load(folder / f"{i}.pt") for i in (0, 1)]
 
 
 def test_each_process_knows_its_place(runs):
