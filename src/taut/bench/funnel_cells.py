@@ -8,17 +8,20 @@ import torch
 from torch import Generator, nn
 
 from taut.bench.cells import Cell, Job, Stopwatch
+from taut.bench.pursuit import fit_pursued_cones
 from taut.bench.rivals import RIVALS, fit_rival
 from taut.bench.verdict import judge_critic, score
 from taut.nn import Scale, mlp
-from taut.wasserstein import Problem, fit_cones, fit_critic, funnels
+from taut.wasserstein import Problem, dual_value, fit_cones, fit_critic, funnels
 
-__all__ = ["COUNTS", "DIMS", "PART", "cone_options", "funnel_jobs"]
+__all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs"]
 
 PART = "funnels"
 DIMS = (2, 4, 8, 16, 32, 64, 128)
 COUNTS = (4, 16, 64, 256)
 
+# From this dimension on, data points are too far from each other to start cones at.
+_HIGH = 64
 _SCALED_TO = 5 / math.sqrt(12)  # the deviation of a coordinate of the cube
 
 
@@ -27,7 +30,7 @@ def funnel_jobs(
     seed: int,
     dims: tuple[int, ...] = DIMS,
     counts: tuple[int, ...] = COUNTS,
-    seconds: float = 20.0,
+    seconds: float = 12.0,
     peers: bool = True,
     num_pairs: int = 2**17,
     num_fresh: int = 2**15,
@@ -42,13 +45,13 @@ def funnel_jobs(
         dims: of the space.
         counts: of funnels.
         seconds: of processor time for every network and every rival; "cones" has the same, and
-            "cones, patient" as many steps as `cone_options` asks for.
+            "cones, patient" as many steps as it needs.
         peers: whether critics without a proven constant take part.
         num_pairs: optimal pairs behind the truth.
         num_fresh: samples of each side behind the estimate and the bound.
         batch_size: samples of each side and step; the patient cones have their own.
         width: of the networks and of the rivals.
-        cone_steps: of the patient cones, instead of what `cone_options` says.
+        cone_steps: of the patient cones, instead of their own number.
     """
 
     def job(critic: str, dim: int, count: int, expected: float, fit: "Fit", proven: bool) -> Job:
@@ -60,13 +63,9 @@ def funnel_jobs(
 
     grid = [(dim, count) for dim in dims for count in counts]
     for dim, count in grid:
-        options = cone_options(dim)
-        if cone_steps is not None:
-            options["num_steps"] = cone_steps
 
-        def patient(problem: Problem, generator: Generator, options=options) -> "Fitted":
-            fit = fit_cones(problem, generator=generator, num_fresh=4096, **options)
-            return fit.critic, len(fit.history)
+        def patient(problem: Problem, generator: Generator) -> "Fitted":
+            return _patient_cones(problem, generator, cone_steps)
 
         yield job("cones, patient", dim, count, 100.0, patient, True)
     for dim, count in grid:
@@ -99,13 +98,32 @@ def funnel_jobs(
             yield job(kind, dim, count, seconds + 2, rival, False)
 
 
-def cone_options(dim: int) -> dict[str, int | float | str]:
-    """How patient cones are fitted in a dimension, whatever the number of funnels."""
-    return {"num_steps": 1000, "batch_size": 512, "lr": 0.1 if dim < 128 else 0.3}
-
-
 Fitted = tuple[nn.Module, int]
 Fit = Callable[[Problem, Generator], Fitted]
+
+
+def _patient_cones(problem: Problem, generator: Generator, num_steps: int | None) -> Fitted:
+    """From data points in few dimensions; in many, also along the directions in which P leans.
+
+    The dimension decides, never the number of funnels; validation samples choose between two fits.
+    """
+    high = problem.dim >= _HIGH
+    steps = num_steps or (600 if high else 1200)
+    fit = fit_cones(
+        problem, generator=generator, num_steps=steps, lr=0.3 if high else 0.1, num_fresh=4096
+    )
+    if not high:
+        return fit.critic, steps
+    pursued = fit_pursued_cones(
+        problem.sample,
+        generator=generator,
+        num_samples=4096 * problem.dim,
+        num_steps=num_steps or 1000,
+    )
+    x, y = problem.sample(8192, generator)
+    with torch.no_grad():
+        best = max(fit.critic, pursued, key=lambda critic: dual_value(critic, x, y).item())
+    return best, steps + (num_steps or 1000)
 
 
 @lru_cache(maxsize=32)

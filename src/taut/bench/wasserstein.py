@@ -38,7 +38,7 @@ class WassersteinSettings:
     dims: tuple[int, ...] = DIMS
     counts: tuple[int, ...] = COUNTS
     peers: bool = True
-    budget_seconds: float = 20.0
+    budget_seconds: float = 12.0
     seed: int = 0
     data_dir: Path | None = None
     quick: bool = False

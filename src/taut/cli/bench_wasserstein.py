@@ -42,7 +42,7 @@ _PARTS = ("table1", "funnels", "coverage", "real")
 @click.option(
     "--budget-seconds",
     type=click.FloatRange(min=0, min_open=True),
-    default=20.0,
+    default=12.0,
     show_default=True,
     help="Processor time of each critic of the funnels, but for the patient cones.",
 )
