@@ -7,6 +7,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+import taut.errors
 import taut.lab.robustness
 from taut.cli.main import main
 from taut.norms import L1, L2, LINF
@@ -65,15 +66,23 @@ def test_a_success_inside_a_certified_radius_is_loud(folder, monkeypatch):
     assert "An error of taut" in html and "every one is" not in html
 
 
-def test_autoattack_is_silent_and_leaves_the_logger_alone(folder, caplog):
+def test_autoattack_is_silent_and_leaves_the_logger_alone(folder, caplog, monkeypatch):
     logger = logging.getLogger("auto-attack")
     level = logger.level
-    subject = taut.lab.robustness.subject_of(load_run(folder), LINF).take(torch.arange(3))
+
+    def talkative(*batch, seed, **where):
+        logger.debug("running apgd-ce")
+        logger.warning("something is wrong")
+        return taut.lab.robustness.fgs(*batch, **where)
+
+    # The attack itself has tests of its own, and takes its time.
+    monkeypatch.setattr(taut.lab.robustness, "autoattack", talkative)
+    subject = taut.lab.robustness.subject_of(load_run(folder), LINF).take(torch.arange(30))
     with caplog.at_level(logging.DEBUG):
-        found = taut.lab.robustness.attack(subject, [0.02], ["autoattack"])
-    assert not [record for record in caplog.records if record.name == "auto-attack"]
+        found = taut.lab.robustness.attack(subject, [0.02], ["autoattack"], num_steps=5)
+    said = [record.message for record in caplog.records if record.name == "auto-attack"]
+    assert said == ["something is wrong"]
     assert logger.level == level
-    assert not found.violations
     assert found.certified(0.02) <= found.accuracy(0.02) <= found.clean
 
 

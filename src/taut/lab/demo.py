@@ -138,8 +138,8 @@ def demo_tasks(quick: bool = False) -> tuple[Task, ...]:
             Task(three_cones(), (24, 24), 60, 64, 1e-2, plane[::8, ::8]),
         )
     return (
-        Task(absolute_value(), (128, 128, 128), 400, 64, 3e-3, line),
-        Task(three_cones(), (128, 128, 128), 1500, 256, 5e-3, plane),
+        Task(absolute_value(), (128, 128, 128), 300, 64, 3e-3, line),
+        Task(three_cones(), (128, 128, 128), 1000, 256, 5e-3, plane),
     )
 
 

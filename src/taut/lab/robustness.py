@@ -140,7 +140,8 @@ def attack(
         attacks: of "fgs", "pgd", "autoattack".
         num_steps: of pgd.
         num_restarts: of pgd.
-        num_nearest: how many examples to search for their closest adversarial ones.
+        num_nearest: how many examples to search for their closest adversarial ones, in at most
+            50 steps a round.
         seed: of every draw.
         on_attack: called with the attack and the radius before each starts.
 
@@ -171,7 +172,9 @@ def attack(
             violations += _check(found, _take(certificates, rows), part.model)
             least[rows] = found.distance.cpu()
         distances[name] = least
-    rows, nearest = _nearest(subject, certificates, num_nearest, seed, on_attack)
+    rows, nearest = _nearest(
+        subject, certificates, num_nearest, min(50, num_steps), seed, on_attack
+    )
     if nearest is not None:
         violations += _check(nearest, _take(certificates, rows), subject.model)
     settings = {"num_steps": num_steps, "num_restarts": num_restarts, "seed": seed}
@@ -239,6 +242,7 @@ def _nearest(
     subject: Subject,
     certificates: Certificates,
     count: int,
+    num_steps: int,
     seed: int,
     on_attack: OnAttack | None,
 ) -> tuple[Tensor, AttackResult | None]:
@@ -265,6 +269,7 @@ def _nearest(
         some.labels,
         radius=reach,
         norm=subject.norm,
+        num_steps=num_steps,
         low=subject.spec.low,
         high=subject.spec.high,
         generator=Generator().manual_seed(seed),
