@@ -12,6 +12,8 @@ __all__ = ["resolve"]
 
 _CONSTRAINTS = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
 _RADII = {"l1": 1.0, "l2": 0.5, "linf": 0.1}
+# On MNIST in L2 at radius 1.58, four epochs, certified: 0.001 -> 56 %, 0.003 -> 61 %.
+_RATE_OF_ADAM = 3e-3
 _RATES = {"aggmo": 0.01, "sgd": 0.05}
 # AggMo on an eighth of MNIST, L-inf 0.1, K = 1000, 256 x 3, ten epochs, certified: cross-entropy
 # 0.3 -> 30 %, 0.1 -> 67 %; hinge 3.3/K -> 14 %, 1/K -> 59 %, 0.3/K -> 52 %. SGD is a guess by its
@@ -29,7 +31,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
       of one's own keeps the product of the two;
     - optimizer: Adam for L2; AggMo for L-inf and L1, where rows hold a fixed sum of small numbers
       that equal steps for every entry would soon fill;
-    - lr: 0.001 for Adam; for the others a rate for a loss without a unit. A hinge has the unit of
+    - lr: 0.003 for Adam; for the others a rate for a loss without a unit. A hinge has the unit of
       the constant, so its rate is divided by it;
     - hidden: three layers of 1024 for images of 784 pixels or more, of 256 for smaller ones, two of
       128 for tables;
@@ -79,7 +81,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
 
 def _rate(optimizer: str, norm: Norm, loss: str, lipschitz: float) -> float:
     if optimizer == "adam":
-        return 1e-3
+        return _RATE_OF_ADAM
     if norm == L2:
         return _RATES[optimizer] / (1.0 if loss == "cross_entropy" else lipschitz)
     # Measured above: a hinge bears ten times the rate of the cross-entropy, in units of K.
