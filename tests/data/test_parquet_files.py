@@ -121,3 +121,18 @@ def test_without_pyarrow(read, tmp_path, monkeypatch):
     assert str(caught.value) == (
         "data: a parquet file needs pyarrow; install with pip install 'taut[data]'"
     )
+
+
+def test_row_groups_that_were_read_are_let_go(tmp_path):
+    # Arrow's memory, which tracemalloc does not see.
+    rows, groups = 10_000, 20
+    column = np.random.default_rng(0).standard_normal(rows * groups)
+    table = pa.table({"a": column, "b": column[::-1].copy()})
+    path = tmp_path / "long.parquet"
+    pq.write_table(table, path, row_group_size=rows, use_dictionary=False)
+    del table
+    before, held = pa.total_allocated_bytes(), []
+    for _ in TableStream(path, batch_rows=rows):
+        held.append(pa.total_allocated_bytes() - before)
+    assert len(held) == groups
+    assert max(held) < 6 * rows * 16  # of twenty row groups

@@ -77,7 +77,10 @@ class ParquetSource:
 
     def _open(self) -> Any:
         try:
-            return self._parquet.ParquetFile(self._path, page_checksum_verification=True)
+            # Buffering ahead would keep every row group that has been read until the file is closed.
+            return self._parquet.ParquetFile(
+                self._path, page_checksum_verification=True, pre_buffer=False
+            )
         except (self._arrow.ArrowException, OSError) as error:
             raise self._damaged(error) from error
 
