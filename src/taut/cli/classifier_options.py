@@ -91,7 +91,9 @@ def choose(options: dict[str, Any]) -> Chosen:
             return Chosen(subject_of(_at(run, options["data_dir"]), norm), run, radius)
         held = next(run.model.parameters())
         examples = _examples(options, run.inputs).to(held.device, held.dtype)
-        return Chosen(Subject(source, run.model, run.inputs, examples, norm), run, radius)
+        return Chosen(
+            Subject(Path(source).name, run.model, run.inputs, examples, norm), run, radius
+        )
     if source is None:
         raise click.UsageError("a network from a file needs --data: taut train keeps its own.")
     saved = open_file(path)
@@ -103,7 +105,7 @@ def choose(options: dict[str, Any]) -> Chosen:
     examples = rows.to(held.device, held.dtype)
     examples = type(rows)(examples.inputs.reshape(-1, *shape), examples.labels)
     spec = InputSpec(shape=tuple(shape), classes=classes, low=limits[0], high=limits[1])
-    return Chosen(Subject(source, saved.model.eval(), spec, examples, norm), None, None)
+    return Chosen(Subject(Path(source).name, saved.model.eval(), spec, examples, norm), None, None)
 
 
 def _at(run: "TrainedRun", data_dir: str | None) -> "TrainedRun":

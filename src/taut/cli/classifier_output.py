@@ -40,7 +40,7 @@ def train_progress(quiet: bool) -> Iterator[Callable[[Moment], None]]:
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bars:
-        bar = bars.add_task("", total=None, epoch="-", loss=float("nan"), proven="")
+        bar = bars.add_task("", total=None, visible=False, epoch="", loss=0.0, proven="")
 
         def on_progress(now: Moment) -> None:
             proven = ""
@@ -49,6 +49,7 @@ def train_progress(quiet: bool) -> Iterator[Callable[[Moment], None]]:
                 proven = f"  right {clean}  proven {held}"
             bars.update(
                 bar,
+                visible=True,
                 completed=(now.epoch - 1) * now.steps + now.step,
                 total=now.epochs * now.steps,
                 epoch=f"{now.epoch}/{now.epochs}",

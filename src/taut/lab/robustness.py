@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,7 +65,7 @@ def subject_of(run: TrainedRun, norm: Norm) -> Subject:
     """A trained classifier with its test examples."""
     held = next(run.model.parameters())
     test = run.data().test.to(held.device, held.dtype)
-    return Subject(run.config.data, run.model, run.inputs, test, norm)
+    return Subject(Path(run.config.data).name, run.model, run.inputs, test, norm)
 
 
 def spread_rows(rows: int, limit: int) -> Tensor:

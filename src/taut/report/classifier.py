@@ -159,8 +159,8 @@ def _slopes(subject: Subject, certificates: Certificates) -> Section:
         "How much of the slope is used",
         [
             "The norm of the Jacobian at test inputs, as a share of the constant that is proven for "
-            f"the network. The median is {np.median(shares):.3f}: a share near 1 means that the "
-            "constant is not wasted, and that the radii could hardly be larger for this network."
+            f"the network. The median is {np.median(shares):.3f}: the nearer to 1, the "
+            "less of the constant is wasted."
         ],
         pictures=[draw_slopes(shares, rounded(constant, "upper", 5))],
         note=f"{NORMS[subject.norm.name]} operator norm at {len(rows):,} inputs; computed, not proven.",
