@@ -104,6 +104,13 @@ def test_units_of_features_do_not_matter_when_scaled():
     np.testing.assert_allclose(one.score_samples(rows), other.score_samples(rows * units + 7))
 
 
+def test_the_reference_is_a_copy():
+    x = normal(50)
+    drift = quick().fit(x)
+    x[:] = 0
+    np.testing.assert_array_equal(drift.reference_, normal(50))
+
+
 def test_frames_keep_their_names():
     frame = pandas.DataFrame(normal(60), columns=["a", "b", "c"])
     drift = quick().fit(frame)

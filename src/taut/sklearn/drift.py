@@ -1,7 +1,6 @@
 r"""`WassersteinDrift`: has the data moved since the reference, by how much, and which rows."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, Self
 
@@ -11,6 +10,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.preprocessing import RobustScaler, StandardScaler
 
 from taut.audit import bound_lipschitz
+from taut.data import Table
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.sklearn.inputs import known_rows, new_rows
 from taut.sklearn.seeds import RandomState, seed_of
@@ -52,7 +52,8 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             comparable, for rows by the centres, for batches as `taut.wasserstein` does.
         method: the confidence bound of means: "betting", "bernstein" or "hoeffding".
         kinds: which critics `compare` tries: "cones", "network".
-        num_steps: training steps of each.
+        num_steps: training steps of the longest fit.
+        patience: rounds of fits without progress that end it.
         diameter: a bound of the support's width, for the upper bound.
         num_permutations: behind the p-value.
         random_state: of every draw; equal data and seed give equal answers.
@@ -92,6 +93,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         method: _Method = "betting",
         kinds: tuple[str, ...] = ("cones", "network"),
         num_steps: int = 1000,
+        patience: int = 1,
         diameter: float | None = None,
         num_permutations: int = 999,
         random_state: RandomState = 0,
@@ -103,6 +105,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         self.method = method
         self.kinds = kinds
         self.num_steps = num_steps
+        self.patience = patience
         self.diameter = diameter
         self.num_permutations = num_permutations
         self.random_state = random_state
@@ -123,7 +126,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             )
         points = new_rows(self, X, least=2)
         self.seed_ = seed_of(self.random_state)
-        self.reference_ = points
+        self.reference_ = points.copy()  # what the caller does to X later is no drift
         draw = torch.Generator().manual_seed(self.seed_)
         shuffled = points[torch.randperm(len(points), generator=draw).numpy()]
         middle = min(len(points) // 2, self.num_centres)
@@ -159,20 +162,21 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         Args:
             X: `(m, features)`, at least 20 rows.
         """
-        result = wasserstein(
-            self.reference_,
-            known_rows(self, X),
+        rows = known_rows(self, X)
+        names = tuple(map(str, getattr(self, "feature_names_in_", ())))
+        return wasserstein(
+            Table(self.reference_, names, None, "reference"),
+            Table(rows.copy(), names, None, "X"),
             confidence=self.confidence,
             scaling=self.scaling,
             method=self.method,
             kinds=self.kinds,
             num_steps=self.num_steps,
+            patience=self.patience,
             diameter=self.diameter,
             num_permutations=self.num_permutations,
             seed=self.seed_,
         )
-        names = getattr(self, "feature_names_in_", None)
-        return result if names is None else replace(result, columns=tuple(map(str, names)))
 
     def drifted(self, X: Any, above: float = 0.0) -> bool:
         """Whether the proven lower bound of the distance exceeds `above`.
