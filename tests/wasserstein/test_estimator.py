@@ -12,6 +12,7 @@ from scipy import stats
 import taut
 from taut.errors import TautError
 from taut.wasserstein import wasserstein
+from taut.wasserstein.scaling import fit_scaling
 
 QUICK: dict[str, Any] = {"num_steps": 40, "num_permutations": 99}
 
@@ -215,3 +216,48 @@ def test_named_columns_decide_and_their_reordering_is_noted():
     plain = wasserstein(one.to_numpy(), two[["a", "b"]].to_numpy(), population=False)
     assert result.upper.value == plain.upper.value and result.columns == ("a", "b")
     assert result.notes == ("columns of y were put in the order of x",)
+
+
+@pytest.mark.parametrize("method", ["standard", "robust"])
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1.0])
+def test_scaling_does_not_know_the_unit(method, size):
+    x, _ = cubes(1.0)
+    plain, _ = fit_scaling(method, x)
+    scaled, notes = fit_scaling(method, x * size)
+    np.testing.assert_allclose(scaled.scale, plain.scale * size, rtol=1e-12)
+    np.testing.assert_allclose(scaled(x * size), plain(x), rtol=1e-9, atol=1e-9)
+    assert notes == []
+
+
+@pytest.mark.parametrize("method", ["standard", "robust"])
+def test_what_has_no_spread_is_divided_by_one(method):
+    constant, rare = torch.full((101, 1), 0.1), torch.zeros(101, 1)
+    rare[7] = 5.0
+    scaling, notes = fit_scaling(method, torch.cat([constant, rare], 1).double(), ["a", "b"])
+    assert scaling.scale[0] == 1
+    assert len(notes) == (method == "robust")
+    result = wasserstein(rare, 2 * rare, scaling=method, population=False)
+    assert any("not scaled" in note for note in result.notes) == (method == "robust")
+
+
+def test_what_cannot_be_centred_is_refused():
+    x = torch.tensor([[1.7e308], [-1.7e308]], dtype=torch.float64)
+    with pytest.raises(taut.errors.DataError, match="column 0 .* goes from -1.7e"):
+        fit_scaling("standard", x)
+
+
+@pytest.mark.parametrize("kind", ["cones", "network"])
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_large_and_small_units_are_no_obstacle(kind, size):
+    x, y = cubes(2.0)
+    truth = size * 8**0.5
+    result = wasserstein(x * size, y * size, kinds=(kind,), **QUICK)
+    assert 0.6 * truth < result.lower.value <= truth <= result.upper.value
+    assert result.lipschitz.value <= 1 + 1e-9
+    assert max(result.history) < 2 * truth
+
+
+def test_values_without_finite_squares_are_refused_in_words():
+    x, y = cubes(1.0)
+    with pytest.raises(taut.errors.DataError, match="Divide them by a constant"):
+        wasserstein(x * 1e160, y * 1e160, **QUICK)

@@ -9,8 +9,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from taut import parallel
+from taut.errors import DataError
 from taut.nn import ConstrainedLinear, Scale, mlp
 from taut.wasserstein.cone_fit import fit_cones
+from taut.wasserstein.cones import ConeCritic
 from taut.wasserstein.critics import fit_critic
 
 __all__ = ["KINDS", "Chosen", "OnProgress", "choose_critic"]
@@ -25,6 +27,7 @@ _PROGRESS = 1e-2
 _SMALL = 250
 # A kind this far behind the best is not given the next round.
 _HOPELESS = 0.7
+_LARGEST = 500  # as a power of two: squares of more are past float64
 Sides = tuple[Tensor, Tensor]
 
 
@@ -71,7 +74,8 @@ def choose_critic(
         generator: the source of every draw.
         on_progress: told the kind, the steps done and those of the round.
     """
-    train, choose = _as_floats(train), _as_floats(choose)
+    unit = _unit(torch.cat([*train, *choose]))
+    train, choose = _as_floats(train, unit), _as_floats(choose, unit)
     best: Chosen | None = None
     candidates = [name for name in _CANDIDATES if _CANDIDATES[name] in kinds]
     waited = 0
@@ -98,7 +102,9 @@ def choose_critic(
         if waited >= patience:
             break
     assert best is not None
-    return best
+    _enlarge(best.critic, unit)
+    history = tuple(unit * value for value in best.history)
+    return Chosen(best.kind, best.critic, history, unit * best.value)
 
 
 _CANDIDATES = {"cones up": "cones", "cones down": "cones", "network": "network"}
@@ -164,8 +170,41 @@ def _value(critic: nn.Module, choose: Sides) -> float:
     return value if math.isfinite(value) else -math.inf
 
 
-def _as_floats(sides: Sides) -> Sides:
-    return sides[0].float(), sides[1].float()
+def _unit(points: Tensor) -> float:
+    """The power of two to train in: float32 squares, and Adam's epsilon, fit sizes near 1 alone.
+
+    Example:
+        >>> _unit(torch.tensor([0.5, -3.0])), _unit(torch.tensor([2.0**100])) == 2.0**100
+        (1.0, True)
+    """
+    largest = points.abs().max().item()
+    exponent = math.frexp(largest)[1] - 1
+    if exponent > _LARGEST:
+        raise DataError(
+            "wasserstein: features must be at most 2**500 about their mean, so that their squares "
+            f"are finite; got {largest:.3g}. Divide them by a constant, or use scaling."
+        )
+    ordinary = largest == 0 or -10 <= exponent <= 20
+    return 1.0 if ordinary else 2.0 ** max(exponent, -_LARGEST)
+
+
+def _as_floats(sides: Sides, unit: float) -> Sides:
+    return (sides[0] / unit).float(), (sides[1] / unit).float()
+
+
+@torch.no_grad()
+def _enlarge(critic: nn.Module, unit: float) -> None:
+    """Makes a critic $f$ of this file into $u f(z / u)$, which has the same constant."""
+    if isinstance(critic, ConeCritic):
+        critic.centres.mul_(unit)
+        critic.offsets.mul_(unit)
+        critic.temperature *= unit
+        return
+    assert isinstance(critic, nn.Sequential)
+    before, after = critic[0], critic[-1]
+    assert isinstance(before, Scale) and isinstance(after, Scale)
+    before.factor /= unit
+    after.factor *= unit
 
 
 def _resampler(x: Tensor, y: Tensor) -> Callable[[int, Generator], Sides]:

@@ -22,7 +22,7 @@ from taut.wasserstein.permutation import permutation_p_value
 from taut.wasserstein.population import bound_population_upper
 from taut.wasserstein.result import WassersteinResult
 from taut.wasserstein.saved import score_points
-from taut.wasserstein.scaling import fit_scaling
+from taut.wasserstein.scaling import FeatureScaling, fit_scaling
 from taut.wasserstein.sides import Side, hold, name_constant_columns
 from taut.wasserstein.splitting import draw_rows, score_held_out
 
@@ -80,7 +80,7 @@ class Comparison:
                     f"critics were trained on {len(draw.train)} of the {draw.rows} rows of {name}, "
                     "drawn at random"
                 )
-        scale = fit_scaling(self.scaling, torch.cat([draw.train for draw in draws]))
+        scale = self._fit_scaling(draws[0].train, draws[1].train)
         train = scale(draws[0].train), scale(draws[1].train)
         chosen = self._choose(train, (scale(draws[0].choose), scale(draws[1].choose)))
         critic = chosen.critic
@@ -143,7 +143,7 @@ class Comparison:
         self.notes += name_constant_columns(
             self.columns, torch.minimum(x.amin(0), y.amin(0)), torch.maximum(x.amax(0), y.amax(0))
         )
-        scale = fit_scaling(self.scaling, torch.cat([x, y]))
+        scale = self._fit_scaling(x, y)
         x, y = scale(x), scale(y)
         history: tuple[float, ...] = ()
         exact = len(x) * len(y) <= _MOST_PAIRS
@@ -183,6 +183,11 @@ class Comparison:
             image_shape=self.image_shape,
             notes=tuple(self.notes),
         )
+
+    def _fit_scaling(self, x: Tensor, y: Tensor) -> FeatureScaling:
+        scale, notes = fit_scaling(self.scaling, torch.cat([x, y]), self.columns)
+        self.notes += notes
+        return scale
 
     def _choose(self, train: tuple[Tensor, Tensor], choose: tuple[Tensor, Tensor]) -> Chosen:
         return choose_critic(

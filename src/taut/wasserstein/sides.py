@@ -10,7 +10,15 @@ from taut.data import Table, TableStream, in_memory
 from taut.data.columns import choose, label, list_some
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["BatchStream", "Side", "batches_of", "hold", "name_constant_columns", "open_side"]
+__all__ = [
+    "BatchStream",
+    "Side",
+    "batches_of",
+    "hold",
+    "name_columns",
+    "name_constant_columns",
+    "open_side",
+]
 
 _BATCH_CELLS = 2**20
 # 512 MB of float64.
@@ -68,8 +76,8 @@ def open_side(data: Any, name: str, least: int = 2) -> Side:
 
     Args:
         data: an array, tensor, data frame, list of rows, `Table`, `TableStream`, or iterable of
-            batches. An iterable that can be walked through again is a stream; an iterator, which
-            cannot, is read into memory.
+            batches. An iterable that can be walked through again is a stream; an iterator, or what
+            gives the same one each time, is read into memory.
         name: what errors call it.
         least: how many rows a sample in memory must have.
 
@@ -82,8 +90,9 @@ def open_side(data: Any, name: str, least: int = 2) -> Side:
     held = isinstance(data, (Iterator, Sequence, Mapping, Set, Tensor)) or any(
         hasattr(data, mark) for mark in ("__array__", "to_numpy", "toarray", "columns")
     )
-    if not held and isinstance(data, Iterable):
-        first = next(iter(data), None)
+    # One iterator for all who ask can be walked through once: a look at its start would be a loss.
+    if not held and isinstance(data, Iterable) and (walk := iter(data)) is not iter(data):
+        first = next(walk, None)
         if first is None:
             raise DataError(f"{name}: a sample must have at least two rows; got no batches.")
         inner = first[0] if isinstance(first, (list, tuple)) and first else first
@@ -135,9 +144,20 @@ def name_constant_columns(names: Sequence[str] | None, low: Tensor, high: Tensor
     constant = (low == high).nonzero().flatten().tolist()
     if not constant:
         return []
+    some = name_columns(names, constant)
     if len(constant) == 1:
-        name = label(names or (), constant[0])
-        return [f"column {name} is constant: it was kept, and adds nothing to distances"]
-    some = list_some([names[i] for i in constant] if names else constant)
-    counted = "" if names else " (counted from 0)"
-    return [f"columns {some}{counted} are constant: they were kept, and add nothing to distances"]
+        return [f"{some} is constant: it was kept, and adds nothing to distances"]
+    return [f"{some} are constant: they were kept, and add nothing to distances"]
+
+
+def name_columns(names: Sequence[str] | None, which: Sequence[int]) -> str:
+    """What a note calls these columns, at least one.
+
+    Example:
+        >>> name_columns(("a", "b"), [1]), name_columns(None, [0, 1])
+        ("column 'b'", 'columns 0, 1 (counted from 0)')
+    """
+    if len(which) == 1:
+        return f"column {label(names or (), which[0])}"
+    some = list_some([names[i] for i in which] if names else which)
+    return f"columns {some}" if names else f"columns {some} (counted from 0)"
