@@ -67,6 +67,7 @@ def test_every_row_has_its_radius(folder, tmp_path):
     proven = taut.certify(found.model, test.inputs, "l2", labels=test.labels)
     assert [float(row["radius"]) for row in rows] == proven.radius.tolist()
     assert [row["prediction"] for row in rows] == [str(i) for i in proven.prediction.tolist()]
+    assert proven.correct is not None
     assert [row["correct"] == "1" for row in rows] == proven.correct.tolist()
 
 

@@ -73,6 +73,7 @@ def test_pursued_cones_see_funnels_and_stay_below_the_distance():
         on_step=lambda step, dual: steps.append(step),
     )
     assert steps == list(range(1, 61)) and not critic.training
+    assert problem.draw_paired is not None
     x, y = problem.draw_paired(4000, seeded(1))
     # On optimal pairs every 1-Lipschitz function falls by at most the length of the pair.
     fall = (critic(x) - critic(y)).flatten()

@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,9 +66,8 @@ def test_every_accepted_shape_is_1_lipschitz(case):
     paddings = ((0, "zeros"), (1, "zeros"), ("same", "zeros"), ("same", "circular"))
     paddings += ((1, "circular"), (1, "reflect"))
     accepted = refused = 0
-    for (a, b, groups), k, stride, dilation, (padding, padding_mode) in itertools.product(
-        channels.get(case.dims, channels[2]), kernels, (1, 2), (1, 2), paddings
-    ):
+    cases: list[Any] = [channels.get(case.dims, channels[2]), kernels, (1, 2), (1, 2), paddings]
+    for (a, b, groups), k, stride, dilation, (padding, padding_mode) in itertools.product(*cases):
         options = dict(stride=stride, dilation=dilation, groups=groups, bias=False)
         try:
             layer = case.make(a, b, k, padding=padding, padding_mode=padding_mode, **options)
@@ -84,9 +84,8 @@ def test_every_accepted_shape_is_1_lipschitz(case):
 def test_every_accepted_transposed_shape_is_1_lipschitz(case):
     kernels = {1: (1, 2, 3, 4), 2: (1, 3, (2, 4)), 3: (2,)}[case.dims]
     accepted = 0
-    for (a, b, groups), k, stride, dilation, padding, extra in itertools.product(
-        ((2, 3, 1), (4, 2, 2)), kernels, (1, 2), (1, 2), (0, 1), (0, 1)
-    ):
+    cases: list[Any] = [((2, 3, 1), (4, 2, 2)), kernels, (1, 2), (1, 2), (0, 1), (0, 1)]
+    for (a, b, groups), k, stride, dilation, padding, extra in itertools.product(*cases):
         try:
             layer = case.make(a, b, k, stride, padding, extra, groups, False, dilation)
         except ArgumentError as error:
@@ -481,7 +480,8 @@ def test_files_keep_the_layer(case, tmp_path):
         loaded = taut.load(tmp_path / "net.taut")
         torch.testing.assert_close(loaded(x), net.eval()(x), rtol=1e-5, atol=1e-5)
         if not fold:
-            assert type(loaded[0]) is case.layer and repr(loaded[0]) == repr(layer)
+            first = next(loaded.children())
+            assert type(first) is case.layer and repr(first) == repr(layer)
 
 
 @convolutions

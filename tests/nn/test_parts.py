@@ -41,7 +41,7 @@ def test_l2_pooling_stays_below_its_proven_constant(kernel, stride):
 def test_l2_pooling_of_zeros_has_derivative_zero():
     x = torch.zeros(1, 1, 2, 2, requires_grad=True)
     taut.nn.L2Pool2d(2)(x).sum().backward()
-    assert torch.equal(x.grad, torch.zeros_like(x))
+    assert x.grad is not None and not x.grad.any()
 
 
 def test_downsampling_is_a_permutation_that_undoes_itself():
@@ -134,7 +134,8 @@ def test_files_keep_all_of_them(tmp_path):
     loaded = taut.load(tmp_path / "net.taut")
     x = torch.randn(3, 1, 8, 8)
     assert torch.equal(loaded(x), net(x))
-    assert repr(loaded[:4]) == repr(net[:4])
+    parts = list(loaded.children())[:4]
+    assert list(map(repr, parts)) == list(map(repr, net[:4]))
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_rows_get_a_histogram_and_a_table():
     html = classifier_page(subject, subject.certify(), 0.05, attacked=found).render()
     assert "The radii" in html and "distance found" in html
     assert "What the classifier looks at" not in html
+    assert found.nearest is not None
     assert html.count("→") == int(found.nearest.success.sum())
 
 
