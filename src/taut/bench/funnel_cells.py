@@ -8,10 +8,10 @@ import torch
 from torch import Generator, nn
 
 from taut.bench.cells import Cell, Job, Stopwatch
+from taut.bench.networks import scaled_network
 from taut.bench.pursuit import fit_pursued_cones
 from taut.bench.rivals import RIVALS, fit_rival
 from taut.bench.verdict import judge_critic, score
-from taut.nn import Scale, mlp
 from taut.wasserstein import Problem, dual_value, fit_cones, fit_critic, funnels
 
 __all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs"]
@@ -202,7 +202,7 @@ def _timed_network(
     problem: Problem, generator: Generator, seconds: float, batch_size: int, width: int
 ) -> Fitted:
     def fit(num_steps: int, draws: Generator) -> nn.Module:
-        net = _network(problem.dim, width, draws)
+        net = scaled_network(problem.dim, width, _SCALED_TO * math.sqrt(problem.dim), draws)
         fit_critic(
             net,
             problem,
@@ -216,11 +216,3 @@ def _timed_network(
     trial = Generator().manual_seed(0)
     steps = _affordable(lambda n: fit(n, trial), seconds)
     return fit(steps, generator), steps
-
-
-def _network(dim: int, width: int, generator: Generator) -> nn.Sequential:
-    length = _SCALED_TO * math.sqrt(dim)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
-        net = mlp([dim, width, width, 1], activation="groupsort8")
-    return nn.Sequential(Scale(1 / length), net, Scale(length))

@@ -144,7 +144,9 @@ def fit_pursued_cones(
 def _whitening(z: Tensor) -> tuple[Tensor, Tensor]:
     """The mean, and the symmetric matrix that makes the covariance the identity."""
     mean = z.mean(0)
-    covariance = sum((part - mean).T @ (part - mean) for part in z.split(_CHUNK)) / len(z)
+    covariance = torch.zeros_like(mean.outer(mean))
+    for part in z.split(_CHUNK):
+        covariance += (part - mean).T @ (part - mean) / len(z)
     values, vectors = torch.linalg.eigh(covariance.double())
     # A direction without spread carries no tail, and must not be divided by.
     values = values.clamp(min=1e-6 * values.max())

@@ -130,7 +130,9 @@ def _real_table(cells: "list[Cell]") -> list[Section]:
     for problem in dict.fromkeys(c.problem for c in cells):
         own = {c.critic: c for c in cells if c.problem == problem}
         first = next(iter(own.values()))
-        gaps = [c.upper - c.lower for c in own.values() if None not in (c.upper, c.lower)]
+        gaps = [
+            c.upper - c.lower for c in own.values() if c.upper is not None and c.lower is not None
+        ]
         table.add_row(
             problem,
             f"{first.sizes['n']}+{first.sizes['m']}",
@@ -141,7 +143,7 @@ def _real_table(cells: "list[Cell]") -> list[Section]:
     held = [c.lower_holds is not False and c.upper_holds is not False for c in cells]
     seconds = sum(c.cpu for c in cells)
     remark = (
-        "Gap: width of the proven interval over the distance; then errors in percent, of critics "
-        f"from half of the points. {sum(held)} of {len(held)} bounds hold; {seconds:.0f} seconds."
+        "Gap: width of the proven interval over the distance; then errors in percent. "
+        f"{sum(held)} of {len(held)} bounds hold; {seconds:.0f} seconds."
     )
     return [("Real data: two finite sets against POT's exact distance", table, remark)]
