@@ -135,7 +135,7 @@ def test_files_keep_all_of_them(tmp_path):
     x = torch.randn(3, 1, 8, 8)
     assert torch.equal(loaded(x), net(x))
     parts = list(loaded.children())[:4]
-    assert list(map(repr, parts)) == list(map(repr, net[:4]))
+    assert list(map(repr, parts)) == list(map(repr, list(net.children())[:4]))
 
 
 @pytest.mark.parametrize(
