@@ -278,7 +278,22 @@ def test_constant_columns_are_measured(tmp_path: Path):
         (["{a}", "{b}", "--score", "{a}", "--critic", "{a}"], "neither A nor B"),
         (["{a}", "{b}", "--critic", "{a}"], "--critic can be used only with --score"),
         (["{a}", "{b}", "--scores-out", "s.csv"], "--scores-out can be used only with --score"),
-        (["--critic", "{a}", "--score", "{b}", "--report", "p"], "not with --score"),
+        (["--critic", "{a}", "--score", "{b}", "--report", "p"], "cannot be used with --score"),
+        (["--critic", "{a}", "--score", "{b}", "--scaling", "none"], "--scaling cannot be used"),
+        (["--critic", "{a}", "--score", "{b}", "--as-they-are"], "--as-they-are cannot be used"),
+        (["--critic", "{a}", "--score", "{b}", "--diameter", "1"], "--diameter cannot be used"),
+        (["--critic", "{a}", "--score", "{b}", "--steps", "9"], "--steps cannot be used"),
+        (
+            ["{a}", "{b}", "--as-they-are", "--confidence", "0.9"],
+            "cannot be used with --as-they-are",
+        ),
+        (
+            ["{a}", "{b}", "--as-they-are", "--method", "betting"],
+            "cannot be used with --as-they-are",
+        ),
+        (["{a}", "{b}", "--as-they-are", "--diameter", "9"], "cannot be used with --as-they-are"),
+        (["{a}", "{b}", "--seed", "-1"], "--seed"),
+        (["{a}", "{b}", "--seed", str(2**63)], "--seed"),
         (["{a}", "{b}", "--fail-above", "nan"], "nan"),
         (["{a}", "{b}", "--fail-above", "-1"], "-1"),
         (["{a}", "{b}", "--confidence", "1"], "--confidence"),
@@ -294,7 +309,8 @@ def test_constant_columns_are_measured(tmp_path: Path):
 )
 def test_wrong_words_are_told(pair: tuple[Path, Path], words: list[str], clue: str):
     a, b = pair
-    result = run(*(word.format(a=a, b=b, folder=a.parent) for word in words))
+    given = [word.format(a=a, b=b, folder=a.parent) for word in words]
+    result = run(*given, quick="--score" not in words)
     assert result.exit_code == 2, result.output
     assert clue in result.stderr
     assert result.stdout == ""
@@ -303,7 +319,14 @@ def test_wrong_words_are_told(pair: tuple[Path, Path], words: list[str], clue: s
 def test_help_teaches():
     result = run("--help", quick=False)
     assert result.exit_code == 0
-    for text in ("Examples:", "--fail-above", "--as-they-are", "Exit status:", "LOWER"):
+    for text in (
+        "Examples:",
+        "--fail-above",
+        "--as-they-are",
+        "Exit status:",
+        "LOWER",
+        "ubyte.gz:3",
+    ):
         assert text in result.output
 
 
@@ -330,7 +353,8 @@ def test_the_answer_is_told_and_the_critic_kept_where_the_page_fails(
     critic = tmp_path / "critic.safetensors"
     words = ["--as-they-are", "--json", "--report", tmp_path / "page.html", "--save", critic]
     result = run(*pair, *words)
-    assert isinstance(result.exception, OSError)
+    assert result.exit_code == 70
+    assert "Traceback" in result.stderr and "OSError: no space left" in result.stderr
     assert json.loads(result.stdout)["report"] is None
     assert critic.is_file()
 
@@ -350,3 +374,25 @@ def test_of_several_processes_only_the_first_speaks(pair: tuple[Path, Path], tmp
     assert several.stderr.count("cone critic") == 1
     assert critic.is_file()
     assert found["estimate"] == pytest.approx(answer(*pair)["estimate"], rel=1e-4)
+
+
+def test_errors_name_the_options_of_the_command(pair: tuple[Path, Path], tmp_path: Path):
+    few = write_csv(tmp_path / "few.csv", points(0.0, 5), "height,width,age")
+    assert "Use --as-they-are to compare" in run(pair[0], few).stderr
+    other = write_csv(tmp_path / "other.csv", points(0.0), "height,width,weight")
+    assert "Use --columns a,b to select" in run(pair[0], other).stderr
+
+
+def test_no_failure_looks_like_the_alarm(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch):
+    missing = pair[0].with_name("c.csv")
+    told = CliRunner().invoke(main, ["--debug", "wasserstein", str(pair[0]), str(missing)])
+    assert told.exit_code == 2 and "Traceback" in told.stderr
+    for error, status in ((RuntimeError("odd"), 70), (KeyboardInterrupt(), 130)):
+
+        def fail(*_: object, raised: BaseException = error):
+            raise raised
+
+        monkeypatch.setattr("taut.cli.wasserstein._compare", fail)
+        told = run(*pair, "--fail-above", "0")
+        assert told.exit_code == status
+        assert ("RuntimeError: odd" in told.stderr) == (status == 70)

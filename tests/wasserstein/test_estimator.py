@@ -261,3 +261,32 @@ def test_values_without_finite_squares_are_refused_in_words():
     x, y = cubes(1.0)
     with pytest.raises(taut.errors.DataError, match="Divide them by a constant"):
         wasserstein(x * 1e160, y * 1e160, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        *(("seed", seed) for seed in (-1, 2**63, 1.0, "0", None)),
+        *(("confidence", level) for level in (0, 1, "0.9", float("nan"), 1 - 2**-53)),
+        *(("diameter", width) for width in (0, -1.0, float("nan"), "2")),
+        *(("num_permutations", count) for count in (0, 1.5)),
+    ],
+)
+def test_arguments_are_checked_before_any_row_is_read(argument, value):
+    def rows():
+        raise AssertionError("rows were read")
+        yield
+
+    with pytest.raises(taut.errors.ArgumentError, match=f"^wasserstein: `{argument}`"):
+        wasserstein(rows(), rows(), **{argument: value})
+
+
+def test_numpy_seeds_are_seeds():
+    x, y = cubes(1.0, n=20)
+    first, second = (wasserstein(x, y, seed=s, **QUICK) for s in (3, np.int64(3)))
+    assert first.lower == second.lower
+
+
+def test_one_batch_is_no_batches():
+    x, y = cubes(1.0, n=40)
+    assert "of 1 batch of" in wasserstein(x, y, **QUICK).upper.method

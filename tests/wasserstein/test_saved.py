@@ -95,8 +95,21 @@ def test_streams_and_named_columns_are_matched(tmp_path):
         saved.score(x.rename(columns={"a": "c"}))
     with pytest.raises(DataError, match="must have 2 columns, .* got 3"):
         saved.score(np.zeros((4, 3)))
-    with pytest.raises(ArgumentError, match="inside"):
-        saved.lower_bounds(x, confidence=1.0)
+    for wrong in ({"confidence": 1.0}, {"confidence": 1 - 2**-53}, {"confidence": "0.9"}):
+        with pytest.raises(ArgumentError, match="lower_bounds: `confidence` must"):
+            saved.lower_bounds(x, **wrong)
+    with pytest.raises(ArgumentError, match="lower_bounds: `seed` must"):
+        saved.lower_bounds(x, seed=-1)
+
+
+def test_long_new_rows_cost_what_their_rounding_may_be():
+    x, y = normal(60, 1.0), normal(60, seed=1)
+    saved = wasserstein(x, y, kinds=("cones",), **QUICK).saved
+    new = normal(400, 3.0)
+    far = new.clone()
+    far[0] = 1e12
+    assert saved.lower_bounds(new)[1].value > 0
+    assert [bound.value for bound in saved.lower_bounds(far)] == [0, 0]
 
 
 def test_at_most_100_000_scores_are_kept(tmp_path):

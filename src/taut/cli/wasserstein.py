@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from taut.cli.wasserstein_status import AlarmCommand
 from taut.errors import TautError
 
 __all__ = ["wasserstein"]
@@ -47,10 +48,11 @@ class Columns(click.ParamType):
 
 
 _LAST_WORDS = 2.0  # seconds
+_TRAINING = ("as_they_are", "scaling", "diameter", "steps")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(cls=AlarmCommand)
 @click.argument("a", required=False)
 @click.argument("b", required=False)
 @click.option(
@@ -97,7 +99,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Training steps of each critic.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides every draw.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**63 - 1),
+    default=0,
+    help="Decides every draw.  [default: 0]",
+)
 @click.option(
     "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="CPU threads."
 )
@@ -126,14 +133,14 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     """Measure how far apart two data sets are, with a guarantee.
 
     A and B are files with the same columns, one row a sample: .csv, .tsv, .parquet, .npy, .npz
-    (archive.npz:key for one array of several), idx as MNIST's, or folders of images. The answer is
-    the Wasserstein-1 distance: how far a row of A must move in the mean to become a row of B. It
-    comes with a lower and an upper bound.
+    (archive.npz:key for one array of several), idx as MNIST's (train-images-idx3-ubyte.gz:3 for the
+    rows of label 3), or folders of images. The answer is the Wasserstein-1 distance: how far a row
+    of A must move in the mean to become a row of B. It comes with a lower and an upper bound.
 
     With --save the critic that tells A from B is kept; --critic and --score judge later rows by it.
 
     Exit status: 0 measured; 1 the lower bound is above --fail-above (of --score: the bound of the
-    distance from A); 2 a file or an option is wrong.
+    distance from A); 2 a file or an option is wrong; 70 an error of the program; 130 interrupted.
 
     \b
     Examples:
@@ -149,11 +156,12 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
         raise click.UsageError("--score NEW needs --critic CRITIC, and neither A nor B.")
     if not scoring and b is None:
         raise click.UsageError("two data sets are needed: taut wasserstein A B.")
-    given = [name for name in ("critic", "scores_out") if not scoring and options[name] is not None]
-    given += [name for name in ("report", "save") if scoring and options[name] is not None]
-    if given:
-        other = "not with --score" if scoring else "only with --score"
-        raise click.UsageError(f"--{given[0].replace('_', '-')} can be used {other}.")
+    if not scoring:
+        _refuse("can be used only with --score", "critic", "scores_out")
+    else:
+        _refuse("cannot be used with --score", "report", "save", *_TRAINING)
+    if options["as_they_are"]:
+        _refuse("cannot be used with --as-they-are", "confidence", "method", "diameter")
 
     import torch
 
@@ -173,6 +181,14 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
         gather(torch.zeros(1))  # so that none leaves before the first has written
     if alarm:
         raise SystemExit(1)
+
+
+def _refuse(when: str, *names: str) -> None:
+    """A usage error if one of these options was typed: nothing that was asked for is ignored."""
+    source = click.get_current_context().get_parameter_source
+    for name in names:
+        if source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} {when}.")
 
 
 def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
@@ -250,11 +266,8 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
     check_outputs([options["scores_out"]], [str(path), new])
     critic = load_critic(path)
     data = open_side(new, options["columns"], options["stream"])
-    scores = critic.score(data)
-    bounds = [
-        critic.bound_scores(scores, side, options["confidence"], options["method"], options["seed"])
-        for side in (0, 1)
-    ]
+    level, method, seed = options["confidence"], options["method"], options["seed"]
+    scores, *bounds = critic.judge(data, level, method, seed=seed)
     alarm = options["fail_above"] is not None and bounds[0].value > options["fail_above"]
     if not first:
         return alarm

@@ -15,7 +15,7 @@ from taut.norms import L2
 from taut.wasserstein.bounding import bound_distance_below, rounding_of
 from taut.wasserstein.choosing import Chosen, OnProgress, choose_critic
 from taut.wasserstein.cones import ConeCritic
-from taut.wasserstein.confidence import Method
+from taut.wasserstein.confidence import Method, confidence_of_each
 from taut.wasserstein.coupling import coupling_upper_bound
 from taut.wasserstein.exact import exact_transport
 from taut.wasserstein.permutation import permutation_p_value
@@ -97,7 +97,9 @@ class Comparison:
             )
             for side, draw in zip(sides, draws, strict=True)
         )
-        each = (1 + confidence) / 2
+        each = confidence_of_each(_SUBJECT, confidence)
+        # No row is longer than the corner of the box that holds all of them.
+        ends = torch.stack([scale(end) for draw in draws for end in (draw.low, draw.high)])
         lower = bound_distance_below(
             sx,
             sy,
@@ -106,7 +108,7 @@ class Comparison:
             confidence=each,
             method=method,
             generator=self.generator,
-            rounding=rounding_of(limits, torch.cat(train)),
+            rounding=rounding_of(limits, ends.abs().amax(0)),
             name=f"{chosen.kind} critic",
         )
         p_value = permutation_p_value(sx, sy, num_permutations, generator=self.generator)

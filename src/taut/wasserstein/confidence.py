@@ -7,13 +7,14 @@ rounded outward: the number returned is itself on the stated side, not merely cl
 """
 
 import math
+from numbers import Real
 from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
 from taut.bounds import Bound
-from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_choice
+from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_choice, check_count
 from taut.linalg.rounding import gamma, unit_roundoff
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "check_confidence",
     "check_range",
     "check_sample",
+    "check_seed",
+    "confidence_of_each",
     "less",
     "log_inverse",
     "lower_mean",
@@ -189,13 +192,43 @@ def shuffle(sample: Tensor, generator: Generator | None) -> Tensor:
 
 def check_confidence(subject: str, confidence: float) -> float:
     """The probability of error, `1 - confidence`, never above the truth."""
-    if not 0 < confidence < 1:
+    if not (isinstance(confidence, Real) and 0 < confidence < 1):
         raise ArgumentError(
-            f"{subject}: `confidence` must lie inside (0, 1); got confidence={confidence}. "
+            f"{subject}: `confidence` must lie inside (0, 1); got confidence={confidence!r}. "
             "No finite sample gives certainty: use 0.95 or 0.99."
         )
     exact = 1 - confidence
     return exact if confidence >= 0.5 else math.nextafter(exact, 0)
+
+
+def confidence_of_each(subject: str, confidence: float) -> float:
+    """What each of two bounds needs, for both to hold at `confidence`: `(1 + confidence) / 2`.
+
+    Raises:
+        ArgumentError: it is not inside (0, 1), or the quotient is 1 in float64.
+
+    Example:
+        >>> confidence_of_each("doctest", 0.5)
+        0.75
+    """
+    check_confidence(subject, confidence)
+    each = (1 + float(confidence)) / 2
+    if each == 1:
+        raise ArgumentError(
+            f"{subject}: `confidence` must be below 1 by more than float64 can lose in half of the "
+            f"difference; got confidence={confidence!r}. Use at most {1 - 2**-50!r}."
+        )
+    return each
+
+
+def check_seed(subject: str, seed: int) -> None:
+    """Raises unless numpy and torch both take it for a seed."""
+    check_count(subject, "seed", seed, least=0)
+    if seed >= 2**63:
+        raise ArgumentError(
+            f"{subject}: `seed` must be below 2**63; got seed={seed}. Any smaller whole number, "
+            "such as 0, serves as well."
+        )
 
 
 def check_range(subject: str, low: float, high: float) -> tuple[float, float]:

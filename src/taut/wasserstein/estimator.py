@@ -5,10 +5,10 @@ from typing import Any, Literal
 from torch import Generator
 
 from taut.data import check_pair
-from taut.errors import ArgumentError, check_choice, check_count
+from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.wasserstein.choosing import KINDS, OnProgress
 from taut.wasserstein.comparison import Comparison
-from taut.wasserstein.confidence import METHODS, Method
+from taut.wasserstein.confidence import METHODS, Method, check_seed, confidence_of_each
 from taut.wasserstein.result import WassersteinResult
 from taut.wasserstein.sides import open_side
 
@@ -70,7 +70,7 @@ def wasserstein(
         diameter: a bound of the support's width, for the upper bound; by default the data's own
             width is taken for it, and the bound says so.
         num_permutations: behind the p-value.
-        seed: of every draw: equal data and seed give equal answers.
+        seed: of every draw, at least 0: equal data and seed give equal answers.
         on_progress: called with a stage's name, the steps done and their number.
 
     Returns:
@@ -91,10 +91,11 @@ def wasserstein(
     check_choice(_SUBJECT, "method", method, METHODS)
     check_count(_SUBJECT, "num_steps", num_steps)
     check_count(_SUBJECT, "patience", patience)
-    if not 0 < confidence < 1:
-        raise ArgumentError(
-            f"{_SUBJECT}: `confidence` must lie strictly between 0 and 1; got {confidence}."
-        )
+    check_count(_SUBJECT, "num_permutations", num_permutations)
+    if diameter is not None:
+        check_positive(_SUBJECT, "diameter", diameter)
+    check_seed(_SUBJECT, seed)
+    confidence_of_each(_SUBJECT, confidence)
     if not kinds or set(kinds) - set(KINDS):
         raise ArgumentError(
             f"{_SUBJECT}: `kinds` must be some of 'cones', 'network'; got kinds={kinds!r}."
@@ -112,8 +113,8 @@ def wasserstein(
         kinds=tuple(kinds),
         num_steps=num_steps,
         patience=patience,
-        seed=seed,
-        generator=Generator().manual_seed(seed),
+        seed=int(seed),
+        generator=Generator().manual_seed(int(seed)),
         on_progress=on_progress,
     )
     if population:

@@ -96,7 +96,8 @@ def bound_population_upper(
     log = -math.log1p(-confidence)
     deviation = math.hypot(*widths) * math.sqrt(log / (2 * used))
     value = (math.fsum(costs) / num_batches + deviation) * (1 + 32 * _U)
-    method = f"exact transport of {num_batches} batches of {batch_size}, McDiarmid"
+    batches_used = "1 batch" if num_batches == 1 else f"{num_batches} batches"
+    method = f"exact transport of {batches_used} of {batch_size}, McDiarmid"
     if diameter is None:
         method += "; assuming the support is no wider than the data"
     return Bound(round_up(value), L2, "upper", method, confidence)

@@ -8,16 +8,17 @@ import torch
 from torch import Generator, Tensor, nn
 
 from taut.bounds import Bound
-from taut.errors import ArgumentError, DamagedFileError, DataError
+from taut.errors import DamagedFileError, DataError, check_choice
 from taut.export import open_file, save
 from taut.norms import L2
 from taut.wasserstein.bounding import bound_distance_below
-from taut.wasserstein.confidence import Method
+from taut.wasserstein.confidence import METHODS, Method, check_seed, confidence_of_each
 from taut.wasserstein.scaling import FeatureScaling
 from taut.wasserstein.sides import Side, batches_of, open_side
 
 __all__ = ["SavedCritic", "load_critic"]
 
+_SUBJECT = "SavedCritic.lower_bounds"
 _MOST_SCORES = 100_000
 _CHUNK_ROWS = 8192
 
@@ -66,12 +67,17 @@ class SavedCritic:
         Returns:
             `(n,)`, float64.
         """
-        return self.score_side(self.match(open_side(data, "data", least=1)))
+        return self._score(data)[0]
 
-    def score_side(self, side: Side) -> Tensor:
-        """Scores of all rows of a sample whose columns fit."""
-        scores = [score_points(self.critic, self.scaling(batch)) for batch in batches_of(side)]
-        return torch.cat(scores)
+    def _score(self, data: Any) -> tuple[Tensor, float]:
+        """The scores, and the length of the longest row."""
+        scores, longest = [], 0.0
+        for batch in batches_of(self.match(open_side(data, "data", least=1))):
+            points = self.scaling(batch)
+            scores.append(score_points(self.critic, points))
+            lengths = torch.linalg.vector_norm(points, dim=-1)
+            longest = max(longest, lengths.max().item() if len(lengths) else 0.0)
+        return torch.cat(scores), longest
 
     def match(self, side: Side) -> Side:
         """The same sample with the columns of the critic in its order.
@@ -114,28 +120,38 @@ class SavedCritic:
             method: the confidence bound of means: "betting", "bernstein" or "hoeffding".
             seed: of the shuffles.
         """
-        scores = self.score(data)
-        return self.bound_scores(scores, 0, confidence, method, seed), self.bound_scores(
-            scores, 1, confidence, method, seed
-        )
+        return self.judge(data, confidence, method, seed=seed)[1:]
 
-    def bound_scores(
-        self, scores: Tensor, side: int, confidence: float, method: Method, seed: int
-    ) -> Bound:
-        """The bound of `lower_bounds` for given scores, from x (`side` 0) or from y (1)."""
-        if not 0 < confidence < 1:
-            raise ArgumentError(
-                "SavedCritic.lower_bounds: `confidence` must lie inside (0, 1); "
-                f"got confidence={confidence}."
-            )
+    def judge(
+        self,
+        data: Any,
+        confidence: float = 0.95,
+        method: Method = "betting",
+        *,
+        seed: int = 0,
+    ) -> tuple[Tensor, Bound, Bound]:
+        """The scores of `score` and the bounds of `lower_bounds`, from one pass over the rows."""
+        each = confidence_of_each(_SUBJECT, confidence)
+        check_choice(_SUBJECT, "method", method, METHODS)
+        check_seed(_SUBJECT, seed)
+        scores, longest = self._score(data)
+        low, high = self.limits
+        # The rows behind the old scores are not at hand: their length is taken from the limits.
+        rounding = 1e-9 * (high - low + max(abs(low), abs(high), longest))
+        values = [self._bound(scores, i, each, method, int(seed), rounding) for i in (0, 1)]
+        text = f"{self.kind} critic, {method}, either direction"
+        from_x, from_y = (Bound(value, L2, "lower", text, confidence) for value in values)
+        return scores, from_x, from_y
+
+    def _bound(
+        self, scores: Tensor, side: int, each: float, method: Method, seed: int, rounding: float
+    ) -> float:
+        """The better of two directions, each at the confidence `each`."""
         old = self.scores[side]
         if not self.population:
             # A set that stands for itself is a law whose every draw has the mean score.
             old = old.new_full((max(len(scores), 1),), self.means[side])
         generator = Generator().manual_seed(seed)
-        each = (1 + confidence) / 2
-        low, high = self.limits
-        rounding = 1e-9 * (high - low + max(abs(low), abs(high)))
         found = [
             bound_distance_below(
                 *pair,
@@ -148,8 +164,7 @@ class SavedCritic:
             ).value
             for pair in ((old, scores), (scores, old))
         ]
-        text = f"{self.kind} critic, {method}, either direction"
-        return Bound(max(found), L2, "lower", text, confidence)
+        return max(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all of it to one file in the format of `taut.save`; `load_critic` reads it.

@@ -129,7 +129,7 @@ def hold(side: Side, subject: str) -> Tensor:
             raise ArgumentError(
                 f"{subject}: `population=False` holds both sets in memory, so a stream must have at "
                 f"most {_MOST_CELLS // side.dim} rows of {side.dim} columns; {side.source} has more. "
-                "Use population=True, which streams, or take a sample of its rows."
+                "Compare populations (population=True), which streams, or take a sample of its rows."
             )
     return torch.cat(parts)
 
