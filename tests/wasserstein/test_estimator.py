@@ -189,7 +189,7 @@ MISTAKES = [
         lambda: wasserstein(np.ones((5, 2)), np.ones((30, 2))),
         "at least 20 rows .* population=False",
     ),
-    (lambda: wasserstein([1.0, 2], [1.0, 2], confidence=1.0), "strictly between 0 and 1"),
+    (lambda: wasserstein([1.0, 2], [1.0, 2], confidence=1.0), "`confidence` must lie inside"),
     (lambda: wasserstein([1.0, 2], [1.0, 2], kinds=("gan",)), "some of 'cones', 'network'"),
     (lambda: wasserstein([1.0, 2], [1.0, 2], patience=0), "`patience` must be a whole number"),
     (lambda: wasserstein(iter(()), [1.0, 2.0]), "got none"),
