@@ -283,7 +283,8 @@ def test_arguments_are_checked_before_any_row_is_read(argument, value):
 
 def test_numpy_seeds_are_seeds():
     x, y = cubes(1.0, n=20)
-    first, second = (wasserstein(x, y, seed=s, **QUICK) for s in (3, np.int64(3)))
+    seeds: tuple[Any, Any] = (3, np.int64(3))
+    first, second = (wasserstein(x, y, seed=seed, **QUICK) for seed in seeds)
     assert first.lower == second.lower
 
 

@@ -95,9 +95,10 @@ def test_streams_and_named_columns_are_matched(tmp_path):
         saved.score(x.rename(columns={"a": "c"}))
     with pytest.raises(DataError, match="must have 2 columns, .* got 3"):
         saved.score(np.zeros((4, 3)))
-    for wrong in ({"confidence": 1.0}, {"confidence": 1 - 2**-53}, {"confidence": "0.9"}):
+    wrong: tuple[Any, ...] = (1.0, 1 - 2**-53, "0.9")
+    for confidence in wrong:
         with pytest.raises(ArgumentError, match="lower_bounds: `confidence` must"):
-            saved.lower_bounds(x, **wrong)
+            saved.lower_bounds(x, confidence)
     with pytest.raises(ArgumentError, match="lower_bounds: `seed` must"):
         saved.lower_bounds(x, seed=-1)
 
