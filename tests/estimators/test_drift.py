@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, DataError
 from taut.sklearn import WassersteinDrift
 from taut.wasserstein import wasserstein
 
@@ -165,3 +165,8 @@ def test_wrong_data_are_refused():
         quick().fit(np.where(normal(50) > 2, np.nan, normal(50)))
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         quick().fit(normal(1))
+
+
+def test_distances_that_overflow_are_refused():
+    with pytest.raises(DataError, match="distances within the reference must be finite"):
+        quick().fit(normal(50) * 1e200)

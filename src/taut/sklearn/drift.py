@@ -11,7 +11,7 @@ from sklearn.preprocessing import RobustScaler, StandardScaler
 
 from taut.audit import bound_lipschitz
 from taut.data import Table
-from taut.errors import ArgumentError, check_choice, check_count
+from taut.errors import ArgumentError, DataError, check_choice, check_count
 from taut.sklearn.inputs import known_rows, new_rows
 from taut.sklearn.seeds import RandomState, seed_of
 from taut.wasserstein import ConeCritic, WassersteinResult, wasserstein
@@ -139,6 +139,11 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         rank = math.ceil((len(unseen) + 1) * (1 - Fraction(float(self.false_alarm_rate))))
         rank = min(rank, len(unseen))
         self.offset_ = -unseen[rank - 1]
+        if not np.isfinite(self.offset_):
+            raise DataError(
+                f"{_SUBJECT}: distances within the reference must be finite; got infinity, for "
+                "their squares overflow. Divide the data by a constant."
+            )
         self.false_alarm_rate_ = (len(unseen) + 1 - rank) / (len(unseen) + 1)
         return self
 
@@ -152,7 +157,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """-1 for rows farther from the reference than the threshold, +1 for others."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
+        return np.where(self.decision_function(X) >= 0, 1, -1)
 
     def compare(self, X: Any) -> WassersteinResult:
         """The distance between the reference's population and that of `X`, with its bounds.
