@@ -11,7 +11,7 @@ import taut
 
 ROOMS = (
     "errors norms bounds linalg functional nn losses regularizers optim audit certificates export "
-    "lattice parallel data attacks wasserstein training sklearn lab report bench cli"
+    "lattice parallel data attacks wasserstein training sklearn pictures lab report bench cli"
 ).split()
 
 

@@ -5,7 +5,9 @@ Every message has the same five parts: subject, argument, rule, what came, remed
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from numbers import Integral, Real
+from types import ModuleType
 
 __all__ = [
     "ArgumentError",
@@ -56,6 +58,27 @@ class NotConvergedError(TautError, ArithmeticError):
 
 class MissingExtraError(TautError, ImportError):
     """A feature needs a package that is not installed."""
+
+
+def require(module: str, extra: str, purpose: str) -> ModuleType:
+    """The module of that name, imported now, or an error that tells which extra brings it.
+
+    Example:
+        >>> require("json", "data", "reading").__name__
+        'json'
+        >>> require("nowhere", "report", "drawing")
+        Traceback (most recent call last):
+        ...
+        taut.errors.MissingExtraError: drawing needs nowhere; install with pip install 'taut[report]'
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        top = module.partition(".")[0]
+        package = {"PIL": "pillow", "ot": "POT"}.get(top, top)
+        raise MissingExtraError(
+            f"{purpose} needs {package}; install with pip install 'taut[{extra}]'"
+        ) from error
 
 
 class ViolatedCertificateError(TautError, AssertionError):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.pictures import COLOURS, Picture, draw
 from taut.report.classifier_words import ATTACK_NAMES
-from taut.report.figures import COLOURS, Picture, draw
 
 __all__ = [
     "Tile",

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from taut.lab.demo import CriticRecord, DemoRun, DigitsRecord, TaskRecord
+from taut.pictures import COLOURS, draw
 from taut.report.classifier import classifier_sections
 from taut.report.classifier_words import percent
 from taut.report.demo_figures import draw_map, draw_surface, smooth
-from taut.report.figures import COLOURS, draw
 from taut.report.page import Meter, Page, Section, Table
 
 __all__ = ["demo_page"]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from taut.lab.demo import TaskRecord
-from taut.report.figures import Picture, draw
+from taut.pictures import Picture, draw
 
 __all__ = ["draw_map", "draw_surface", "smooth"]
 

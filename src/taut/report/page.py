@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from taut.errors import check_positive
-from taut.report.extras import require
-from taut.report.figures import Picture
+from taut.errors import check_positive, require
+from taut.pictures import Picture
 
 __all__ = ["Meter", "Page", "Section", "Table"]
 
@@ -94,7 +93,7 @@ class Page:
 
     def render(self) -> str:
         """The page as HTML, its style and pictures within it."""
-        jinja2 = require("jinja2")
+        jinja2 = require("jinja2", "report", "a page")
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("taut.report"),
             autoescape=True,

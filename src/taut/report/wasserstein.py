@@ -6,7 +6,7 @@ import numpy as np
 from torch import Generator
 
 from taut.data import Table as Rows
-from taut.report.figures import Picture
+from taut.pictures import Picture
 from taut.report.page import Page, Section, Table
 from taut.report.wasserstein_figures import (
     draw_features,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.report.figures import COLOURS, Picture, draw
+from taut.pictures import COLOURS, Picture, draw
 from taut.report.wasserstein_words import rounded
 from taut.wasserstein import WassersteinResult
 
