@@ -1,0 +1,90 @@
+"""Where a number comes from: the code, the versions and the machine that computed it."""
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["describe_code", "describe_machine", "describe_versions", "version_of"]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def version_of(distribution: str) -> str | None:
+    """The version that is installed, or None.
+
+    Example:
+        >>> version_of("no-such-distribution") is None
+        True
+    """
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def describe_versions(*distributions: str) -> dict[str, str | None]:
+    """The versions of Python and of these distributions; None for one that is not installed.
+
+    Example:
+        >>> list(describe_versions("taut", "torch"))
+        ['python', 'taut', 'torch']
+    """
+    return {"python": platform.python_version(), **{d: version_of(d) for d in distributions}}
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, system and how busy the machine was."""
+    load = os.getloadavg() if hasattr(os, "getloadavg") else None
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "load": None if load is None else [round(part, 2) for part in load],
+    }
+
+
+# Once per process: what counts is the code that this process has loaded, not what the files
+# have become while it ran.
+@cache
+def describe_code() -> dict[str, Any]:
+    """The version of taut; in a git checkout of it, its commit, and whether files differ from it.
+
+    Returns:
+        `{"taut": version, "commit": the full hash or None, "dirty": True, False or None}`. Only
+        files of the package count: a change to a text elsewhere changes no number.
+    """
+    commit = dirty = None
+    # A package that lies in somebody else's repository is not tracked by it.
+    if _git("ls-files", "--error-unmatch", __file__) is not None:
+        commit = _git("rev-parse", "HEAD")
+        changes = _git("status", "--porcelain", "--", str(_PACKAGE))
+        dirty = None if changes is None else bool(changes)
+    return {"taut": version_of("taut"), "commit": commit, "dirty": dirty}
+
+
+def _git(*words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(_PACKAGE), *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.exists():
+        for line in listing.read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or "unknown"
