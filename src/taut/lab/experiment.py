@@ -74,9 +74,11 @@ class Experiment:
         title: a line for people.
         claim: what the paper says that it shows, in our words.
         configs: preset -> the configurations of its cells, plain data with a "seed" in each.
-            Cells with equal configurations are one cell, whatever preset asks for them.
+            Cells with equal configurations are one cell, whatever preset asks for them. `run` and
+            `show` get them as JSON gives them back: a tuple has become a list.
         run: configuration -> outcome. A pure function: it draws from the configuration's seed
             alone, leaves torch's global generator as it was, writes nothing but scratch files.
+            It stands at the top of a module, where other processes find it by name.
         show: results, of any subset of the cells -> tables and figures. It computes nothing.
         version: raised when `run` comes to mean something else, so that old records are not used.
         needs: the data sets by name, like "mnist", that the presets "cpu" and "paper" read.
@@ -97,10 +99,11 @@ class Experiment:
         check_choice("Experiment.cells", "preset", preset, PRESETS)
         cells = {}
         for config in self.configs(preset):
-            if "seed" not in config:
+            if not isinstance(config.get("seed"), int):
                 raise ArgumentError(
-                    f"{self.name}: every configuration must hold a seed; got {dict(config)!r}."
+                    f"{self.name}: every configuration must hold a whole number as its seed; "
+                    f"got {dict(config)!r}."
                 )
-            cell = Cell(self.name, self.version, config)
+            cell = Cell(self.name, self.version, json.loads(json.dumps(dict(config))))
             cells[cell.key] = cell
         return list(cells.values())
