@@ -1,0 +1,62 @@
+"""The folder of a GAN run: that of any run, with pictures of samples and the critic beside."""
+
+import os
+from typing import Any, cast
+
+import safetensors.torch
+from torch import Tensor
+
+from taut.errors import ArgumentError, DamagedFileError
+from taut.export.files import write_atomically
+from taut.training.config import TrainConfig
+from taut.training.folder import RunFolder
+from taut.training.gan.config import GanConfig, gan_from_toml
+from taut.training.inputs import InputSpec
+
+__all__ = ["GanFolder"]
+
+
+class GanFolder(RunFolder):
+    """The files of one GAN run: `samples/step-*.png`, `critic.safetensors`, and those of any run.
+
+    Args:
+        path: the folder; it need not be there yet.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self.samples = self.path / "samples"
+        self.critic_file = self.path / "critic.safetensors"
+
+    def begin(self, config: GanConfig, spec: InputSpec) -> None:
+        """Makes the folder, or sees that the run in it is the same one."""
+        # The folder asks a configuration for its fields alone, and both kinds have them.
+        self.open(cast(TrainConfig, config), spec)
+        self.samples.mkdir(exist_ok=True)
+
+    def config(self) -> Any:
+        """The configuration of the run here."""
+        if not self.config_file.exists():
+            raise ArgumentError(
+                f"load_gan: {self.path} must be the folder of a finished GAN run; it has no "
+                "config.toml. Train one into it with train_gan."
+            )
+        return gan_from_toml(self.config_file.read_text())
+
+    def write_generator(self, tensors: dict[str, Tensor]) -> None:
+        """Writes the generator's weights, all at once."""
+        held = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+        write_atomically(self.model_file, safetensors.torch.save(held))
+
+    def read_generator(self) -> dict[str, Tensor]:
+        """The generator's weights.
+
+        Raises:
+            DamagedFileError: they cannot be read.
+        """
+        try:
+            return safetensors.torch.load(self.model_file.read_bytes())
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
+            raise DamagedFileError(
+                f"load_gan: {self.model_file.name} cannot be read ({error}). Train again."
+            ) from error
