@@ -1,0 +1,65 @@
+"""What the experiments with classifiers share: training in memory, and results by their names."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from taut.data import LabelledData
+from taut.lab.experiment import Result
+from taut.training import TrainConfig, TrainedRun, train
+
+__all__ = ["PLAIN", "found", "percent", "settings_seen", "train_classifier", "training_curve"]
+
+# Cross-entropy as everyone has it: no lead to reach, no temperature. A radius of next to nothing
+# lets the best epoch be chosen by accuracy alone, as in the paper.
+PLAIN: dict[str, Any] = {
+    "loss": "cross_entropy",
+    "margin": 1e-6,
+    "temperature": 1.0,
+    "radius": 1e-6,
+}
+
+
+def train_classifier(settings: Mapping[str, Any], data: LabelledData | None = None) -> TrainedRun:
+    """Trains in memory by fields of `TrainConfig`, on what they name or on `data`."""
+    return train(TrainConfig(**settings), data=data)
+
+
+def training_curve(run: TrainedRun) -> list[dict[str, float]]:
+    """The history of a run without what was not measured and without times."""
+    kept = ("epoch", "loss", "accuracy", "clean", "certified", "lipschitz")
+    return [
+        {name: float(row[name]) for name in kept if row.get(name) is not None}
+        for row in run.history
+    ]
+
+
+def found(results: Sequence[Result], number: str, **where: Any) -> list[float]:
+    """That number from every result whose configuration says so: one for each seed.
+
+    Example:
+        >>> from taut.lab.experiment import Outcome
+        >>> results = [Result({"width": w, "seed": 0}, Outcome({"error": 1 / w})) for w in (2, 4)]
+        >>> found(results, "error", width=4)
+        [0.25]
+    """
+    return [
+        result.outcome.numbers[number]
+        for result in results
+        if number in result.outcome.numbers
+        and all(result.config.get(name) == value for name, value in where.items())
+    ]
+
+
+def percent(values: Sequence[float]) -> list[float]:
+    """Shares as percentages, without the digits that only binary fractions have.
+
+    Example:
+        >>> percent([0.0125])
+        [1.25]
+    """
+    return [round(100 * value, 6) for value in values]
+
+
+def settings_seen(results: Sequence[Result], name: str) -> list[Any]:
+    """The different values of one setting, growing."""
+    return sorted({result.config[name] for result in results})
