@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.bench.timing import Contestant, Timing, one_thread, race, turns_of
 from taut.errors import ArgumentError
+from taut.lab.timing import Contestant, Timing, one_thread, race, turns_of
 
 
 class FakeClock:

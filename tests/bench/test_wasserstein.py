@@ -11,11 +11,10 @@ from torch import nn
 
 from taut.bench import rivals
 from taut.bench.cells import Cell, Job
-from taut.bench.cone_cells import PAPER_VALUES, RECIPES, cone_jobs
+from taut.bench.cone_cells import cone_jobs
 from taut.bench.coverage import coverage_problems
 from taut.bench.funnel_cells import COUNTS, DIMS, funnel_jobs
 from taut.bench.ledger import Ledger
-from taut.bench.verdict import judge_critic
 from taut.bench.wasserstein import (
     PARTS,
     WassersteinSettings,
@@ -24,6 +23,8 @@ from taut.bench.wasserstein import (
 )
 from taut.cli.main import main
 from taut.errors import ArgumentError
+from taut.lab.prob_dim import PAPER_VALUES, RECIPES
+from taut.lab.verdict import judge_critic
 from taut.nn import Scale
 from taut.wasserstein import ConeCritic, cone, shells, shifted_gaussians
 

@@ -3,7 +3,7 @@
 from taut.bench.conv import ConvSettings, run_conv
 from taut.bench.layers import LayerSettings, run_layers
 from taut.bench.record import Entry, Race, Record
-from taut.bench.timing import Contestant, Timing, race
+from taut.lab.timing import Contestant, Timing, race
 
 __all__ = [
     "Contestant",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.bench.peers import PEERS, import_peer
-from taut.bench.timing import Contestant
+from taut.lab.timing import Contestant
 from taut.nn import FullSort, GroupSort, MaxMin, Maxout
 
 __all__ = ["RELU", "activation_contestants", "activation_makers"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-from taut.bench.timing import Contestant
+from taut.lab.timing import Contestant
 from taut.linalg import apply_bjorck, bjorck, bound_by_scaling
 
 __all__ = ["PAPER_SECONDS", "bjorck_contestants", "full_name", "product_name"]

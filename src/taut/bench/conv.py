@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from taut.bench.peers import import_peer
 from taut.bench.record import Entry, Race, Record, describe_machine
-from taut.bench.timing import CLOCKS, Contestant, one_thread, race
+from taut.lab.timing import CLOCKS, Contestant, one_thread, race
 from taut.errors import check_choice, check_count
 from taut.nn import ConstrainedConv, OrthonormalConv2d, SpectralConv2d
 

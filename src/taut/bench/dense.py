@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 from taut.bench.peers import PEERS, import_peer
-from taut.bench.timing import Contestant
+from taut.lab.timing import Contestant
 from taut.nn import ConstrainedLinear, OrthonormalLinear, SpectralLinear
 
 __all__ = ["PLAIN", "Trainee", "dense_makers", "dense_trainees", "weight_errors"]

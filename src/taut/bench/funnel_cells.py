@@ -11,7 +11,7 @@ from taut.bench.cells import Cell, Job, Stopwatch
 from taut.bench.networks import scaled_network
 from taut.bench.pursuit import fit_pursued_cones
 from taut.bench.rivals import RIVALS, fit_rival
-from taut.bench.verdict import judge_critic, score
+from taut.lab.verdict import judge_critic, score
 from taut.wasserstein import Problem, dual_value, fit_cones, fit_critic, funnels
 
 __all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs"]

@@ -11,7 +11,7 @@ from taut.bench.bjorck import PAPER_SECONDS, bjorck_contestants, full_name
 from taut.bench.dense import PLAIN, dense_trainees, weight_errors
 from taut.bench.peers import explain_missing
 from taut.bench.record import Entry, Race, Record, describe_machine
-from taut.bench.timing import CLOCKS, Contestant, Timing, one_thread, race
+from taut.lab.timing import CLOCKS, Contestant, Timing, one_thread, race
 from taut.errors import check_choice, check_count
 
 __all__ = ["LayerSettings", "run_layers"]

@@ -13,9 +13,9 @@ from torch import Generator, Tensor, nn
 from taut.audit import bound_lipschitz
 from taut.bench.cells import Cell, Job, Stopwatch
 from taut.bench.networks import scaled_network
-from taut.bench.verdict import score
 from taut.data import load_labelled, read_table
 from taut.errors import MissingExtraError
+from taut.lab.verdict import score
 from taut.wasserstein import fit_cones, fit_critic, wasserstein
 
 __all__ = ["PART", "real_jobs", "real_pairs"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from taut.bench.peers import PEERS, version_of
-from taut.bench.timing import Timing
+from taut.lab.timing import Timing
 from taut.errors import ArgumentError
 
 __all__ = ["Entry", "Race", "Record", "describe_machine", "describe_versions"]

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from taut.bench.cells import Cell, Job, Stopwatch
-from taut.bench.cone_cells import PAPER_VALUES, Recipe, cone_jobs
+from taut.bench.cone_cells import cone_jobs
 from taut.bench.coverage import coverage_jobs
 from taut.bench.funnel_cells import COUNTS, DIMS, funnel_jobs
 from taut.bench.ledger import Ledger
 from taut.bench.real_cells import real_jobs
-from taut.bench.timing import one_thread
 from taut.errors import check_choice, check_count, check_positive
+from taut.lab.prob_dim import PAPER_VALUES, Recipe
+from taut.lab.timing import one_thread
 
 __all__ = ["PARTS", "WassersteinSettings", "run_wasserstein", "wasserstein_jobs"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from taut.bench.cone_cells import PAPER_VALUES
+from taut.lab.prob_dim import PAPER_VALUES
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,10 @@ from taut.lab.experiment import Experiment
 __all__ = ["EXPERIMENTS", "find_experiment"]
 
 # In the order of the paper. The file is the name with underscores; it holds one EXPERIMENT.
-EXPERIMENTS: tuple[str, ...] = ("tradeoff",)
+EXPERIMENTS: tuple[str, ...] = (
+    "prob-dim",
+    "tradeoff",
+)
 
 
 def find_experiment(name: str) -> Experiment:

@@ -1,0 +1,62 @@
+"""Picking among results: by configuration, and by where they differ from the paper."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from taut.lab.exhibit import Entry, ResultTable
+from taut.lab.experiment import Result
+
+__all__ = ["largest_difference", "numbers_of", "select", "sentences", "values_of"]
+
+
+def select(results: Iterable[Result], **wanted: Any) -> list[Result]:
+    """The results whose configuration has these values, in their order.
+
+    Example:
+        >>> from taut.lab.experiment import Outcome
+        >>> results = [Result({"seed": s, "activation": "relu"}, Outcome({})) for s in (0, 1)]
+        >>> len(select(results, activation="relu")), len(select(results, seed=1))
+        (2, 1)
+    """
+    return [
+        result
+        for result in results
+        if all(result.config.get(name) == value for name, value in wanted.items())
+    ]
+
+
+def numbers_of(results: Iterable[Result], number: str, **wanted: Any) -> list[float]:
+    """A number of every selected result that has it: what an `Entry` takes, one per seed."""
+    chosen = select(results, **wanted)
+    return [r.outcome.numbers[number] for r in chosen if number in r.outcome.numbers]
+
+
+def values_of(results: Iterable[Result], name: str) -> list[Any]:
+    """The values that a configuration's field takes, each once, in the order of results."""
+    return list(dict.fromkeys(r.config[name] for r in results if name in r.config))
+
+
+def largest_difference(table: ResultTable) -> str:
+    """A sentence on the entry that is furthest from the paper; empty where none can be compared.
+
+    Example:
+        >>> rows = {"ReLU": [Entry([0.5], paper=0.51), Entry([0.7], paper=0.6)]}
+        >>> largest_difference(ResultTable("", ["3 layers", "7 layers"], rows, digits=2))
+        'Furthest from the paper: ReLU, 7 layers, 0.70 where the paper has 0.60.'
+    """
+    compared: list[tuple[float, str, str, Entry]] = [
+        (abs(entry.difference), row, column, entry)
+        for row, entries in table.rows.items()
+        for column, entry in zip(table.columns, entries, strict=True)
+        if entry.difference is not None
+    ]
+    if not compared:
+        return ""
+    _, row, column, entry = max(compared, key=lambda one: one[0])
+    ours, paper = (f"{value:.{table.digits}f}{table.unit}" for value in (entry.mean, entry.paper))
+    return f"Furthest from the paper: {row}, {column}, {ours} where the paper has {paper}."
+
+
+def sentences(*lines: str) -> Sequence[str]:
+    """The lines that say something."""
+    return [line for line in lines if line]
