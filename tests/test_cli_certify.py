@@ -90,7 +90,50 @@ def test_a_class_that_the_network_does_not_know(folder, tmp_path):
     np.savez(tmp_path / "odd.npz", x=np.zeros((4, 1, 8, 8)), y=np.array([0, 1, 77, 1]))
     result = run(folder, "--data", tmp_path / "odd.npz")
     assert result.exit_code == 2
-    assert "got '77'" in result.stderr
+    words = " ".join(result.stderr.split())
+    assert "got '77', first in row 2 (counted from 0)" in words and "Traceback" not in words
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory):
+    """A run on a table, and the clean accuracy on rows that it has not seen."""
+    place = tmp_path_factory.mktemp("trees")
+    rows = np.random.default_rng(0).normal(size=(90, 2)).round(3)
+    kinds = np.array(["elm", "ash", "oak"])[np.searchsorted([-0.4, 0.4], rows[:, 0])]
+    lines = [f"{a},{b},{kind}" for (a, b), kind in zip(rows.tolist(), kinds, strict=True)]
+    (place / "trees.csv").write_text("\n".join(["a,b,kind", *lines[:70]]))
+    config = TrainConfig(data=str(place / "trees.csv"), label="kind", hidden=(8,), epochs=5)
+    found = train(config, place / "run")
+    x = found.inputs.apply(rows[70:])
+    names = [found.inputs.classes[i] for i in found.model(x).argmax(1).tolist()]
+    return place / "run", rows[70:], kinds[70:], names
+
+
+def test_new_rows_of_a_table_in_another_order(trees, tmp_path):
+    out, rows, kinds, names = trees
+    lines = [f"{kind},{b},{a}" for (a, b), kind in zip(rows.tolist(), kinds, strict=True)]
+    (tmp_path / "new.csv").write_text("\n".join(["kind,b,a", *lines]))
+    result = run(out, "--data", tmp_path / "new.csv", "--csv", tmp_path / "r.csv", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["clean"] == float(np.mean(np.array(names) == kinds))
+    with open(tmp_path / "r.csv", newline="") as file:
+        assert [row["prediction"] for row in csv.DictReader(file)] == names
+
+
+def test_new_rows_of_one_class_without_a_header_and_unknown(trees, tmp_path):
+    out, rows, *_ = trees
+    (tmp_path / "bare.csv").write_text("\n".join(f"{a},{b},oak" for a, b in rows.tolist()))
+    result = run(out, "--data", tmp_path / "bare.csv", "--label", "-1")
+    words = " ".join(result.stderr.split())
+    assert (
+        result.exit_code == 2 and "the columns that the network was trained on, 'a', 'b'" in words
+    )
+    (tmp_path / "oaks.csv").write_text("\n".join(["a,b,kind", "1.5,0,oak", "1.2,1,oak"]))
+    result = run(out, "--data", tmp_path / "oaks.csv", "--json")
+    assert result.exit_code == 0 and json.loads(result.stdout)["examples"] == 2
+    (tmp_path / "yew.csv").write_text("\n".join(["a,b,kind", "1.5,0,oak", "1.2,1,yew"]))
+    result = run(out, "--data", tmp_path / "yew.csv")
+    assert result.exit_code == 2 and "got 'yew'" in " ".join(result.stderr.split())
 
 
 def test_a_network_from_a_file_needs_data(folder):
@@ -101,6 +144,27 @@ def test_a_network_from_a_file_needs_data(folder):
     assert json.loads(result.stdout)["certified"][0]["accuracy"] == pytest.approx(
         load_run(folder).result["certified"]
     )
+
+
+def test_outputs_without_names_are_numbers(folder, tmp_path):
+    found = load_run(folder)
+    test = found.data().test
+    model = folder / "model.safetensors"
+    # Without the class 0: the others must not move to the outputs before theirs.
+    keep = (test.labels > 0).nonzero()[:50, 0]
+    np.savez(tmp_path / "a.npz", x=test.inputs[keep].numpy(), y=test.labels[keep].numpy())
+    result = run(model, "--data", tmp_path / "a.npz", "--json")
+    assert result.exit_code == 0, result.output
+    right = found.model(test.inputs[keep]).argmax(1) == test.labels[keep]
+    assert json.loads(result.stdout)["clean"] == right.double().mean().item()
+    words = np.array(["cat", "dog"])[test.labels[keep] % 2]
+    np.savez(tmp_path / "b.npz", x=test.inputs[keep].numpy(), y=words)
+    result = run(model, "--data", tmp_path / "b.npz")
+    assert result.exit_code == 2
+    assert "one class for each output of the network" in " ".join(result.stderr.split())
+    np.savez(tmp_path / "c.npz", x=np.zeros((4, 9)), y=np.arange(4))
+    result = run(model, "--data", tmp_path / "c.npz")
+    assert result.exit_code == 2 and "the 64 numbers" in " ".join(result.stderr.split())
 
 
 def test_another_norm_is_proven_as_well(folder):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from taut.data import load_labelled
 from taut.data.classes import name_classes, number_classes
-from taut.data.labelled_files import NoLabelError
+from taut.data.label_column import NoLabelError
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 RANDOM = np.random.default_rng(0)
@@ -98,7 +98,7 @@ def test_a_test_file_of_its_own(tmp_path):
         load_labelled(first, label="kind", test=turned)
     strange = save(tmp_path, "d.csv", FRAME.assign(kind="yew"))
     with pytest.raises(
-        DataError, match="the classes of the training part, 'ash', 'elm', 'oak'; got"
+        DataError, match="known from training, 'ash', 'elm', 'oak'; got 'yew', first in row 0"
     ):
         load_labelled(first, label="kind", test=strange)
 

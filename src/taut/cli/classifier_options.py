@@ -10,8 +10,11 @@ import click
 from taut.cli.wasserstein import Finite
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from taut.data import LabelledSet
     from taut.lab.robustness import Subject
-    from taut.training import Examples, InputSpec, TrainedRun
+    from taut.training import Examples, TrainedRun
 
 __all__ = ["Chosen", "choose", "classifier_options", "data_dir_option", "threads_option"]
 
@@ -40,7 +43,11 @@ _OPTIONS = (
         help="Other examples: a name or a path as for taut train.  [default: its test examples]",
     ),
     data_dir_option,
-    click.option("--label", help="The label column of --data, where that is a table."),
+    click.option(
+        "--label",
+        help="The label column of --data, where that is a table: a name, or a position from 0 (-1 "
+        "is the last).  [default: as trained]",
+    ),
     threads_option,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else."),
 )
@@ -76,6 +83,7 @@ def choose(options: dict[str, Any]) -> Chosen:
     """
     import torch
 
+    from taut.data import read_labelled
     from taut.export import open_file
     from taut.lab.robustness import Subject, subject_of
     from taut.norms import as_norm
@@ -89,8 +97,8 @@ def choose(options: dict[str, Any]) -> Chosen:
         radius = run.config.radius if norm.name == run.config.norm else None
         if source is None:
             return Chosen(subject_of(_at(run, options["data_dir"]), norm), run, radius)
-        held = next(run.model.parameters())
-        examples = _examples(options, run.inputs).to(held.device, held.dtype)
+        rows = _read_for(run, options)
+        examples = _on(run.model, run.inputs.apply(rows.inputs), rows)
         return Chosen(
             Subject(Path(source).name, run.model, run.inputs, examples, norm), run, radius
         )
@@ -99,13 +107,14 @@ def choose(options: dict[str, Any]) -> Chosen:
     saved = open_file(path)
     assert saved.bound.norm is not None
     norm = as_norm(options["norm"]) if options["norm"] else saved.bound.norm
-    rows, classes, limits = _read(options, None)
-    shape = saved.input_shape or tuple(rows.inputs.shape[1:])
-    held = next(saved.model.parameters(), rows.inputs)
-    examples = rows.to(held.device, held.dtype)
-    examples = type(rows)(examples.inputs.reshape(-1, *shape), examples.labels)
-    spec = InputSpec(shape=tuple(shape), classes=classes, low=limits[0], high=limits[1])
-    return Chosen(Subject(Path(source).name, saved.model.eval(), spec, examples, norm), None, None)
+    rows = read_labelled(source, data_dir=options["data_dir"], label=options["label"])
+    shape = tuple(saved.input_shape or rows.inputs.shape[1:])
+    inputs = _in_shape(torch.as_tensor(rows.inputs), shape, source)
+    model = saved.model.eval()
+    rows = _by_output(rows, _num_outputs(model, _on(model, inputs[:1], rows).inputs))
+    examples = _on(model, inputs, rows)
+    spec = InputSpec(shape=shape, classes=rows.classes, low=rows.low, high=rows.high)
+    return Chosen(Subject(Path(source).name, model, spec, examples, norm), None, None)
 
 
 def _at(run: "TrainedRun", data_dir: str | None) -> "TrainedRun":
@@ -117,41 +126,79 @@ def _at(run: "TrainedRun", data_dir: str | None) -> "TrainedRun":
     return replace(run, config=replace(run.config, data_dir=data_dir))
 
 
-def _examples(options: dict[str, Any], spec: "InputSpec") -> "Examples":
-    """Other examples, with the numbers that the run gave to its classes."""
+def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
+    """Other examples for a run: its columns by their names, its classes by their numbers."""
+    from taut.data import read_labelled
+    from taut.data.columns import list_some
+    from taut.data.formats import kind_of
+    from taut.errors import ArgumentError, DataError
+
+    source, spec, label = options["data"], run.inputs, options["label"]
+    path = Path(source).expanduser()
+    columns = None
+    if path.is_file() and kind_of(path) in ("text", "parquet"):
+        label, columns = label or run.config.label, list(spec.columns) or None
+    try:
+        rows = read_labelled(
+            source, data_dir=options["data_dir"], label=label, columns=columns, classes=spec.classes
+        )
+    except ArgumentError as error:
+        if columns is None or "`columns`" not in str(error):
+            raise
+        raise DataError(
+            f"data: {path.name}: the table must have the columns that the network was trained on, "
+            f"{list_some(columns, 20)}, in any order. {error}"
+        ) from error
+    return rows
+
+
+def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
+    """Rows numbered as the outputs of a network are that does not know what its classes are called.
+
+    Labels that count from 0 are numbers of outputs, even where some do not occur; others are taken
+    in their order, one for each output.
+    """
+    from taut.data.columns import list_some
+    from taut.errors import DataError
+
+    numbers = tuple(map(str, range(outputs)))
+    if set(rows.classes) <= set(numbers):
+        return rows.with_classes(numbers)
+    if len(rows.classes) != outputs:
+        raise DataError(
+            f"data: {rows.source}: there must be one class for each output of the network, or labels "
+            f"from 0 to {outputs - 1}; got {len(rows.classes)} classes, {list_some(rows.classes)}. "
+            "A run of taut train knows the names of its classes: give its folder."
+        )
+    return rows
+
+
+def _num_outputs(model: "nn.Module", one: "Tensor") -> int:
     import torch
+
+    with torch.no_grad():
+        return model(one).shape[-1]
+
+
+def _in_shape(inputs: "Tensor", shape: tuple[int, ...], source: str) -> "Tensor":
+    """Inputs as the network takes them; flat rows may be images, and images flat rows."""
+    from math import prod
 
     from taut.errors import DataError
 
-    rows, names, _ = _read(options, list(spec.columns) or None)
-    unknown = [name for name in names if name not in spec.classes]
-    if unknown:
+    if inputs[0].numel() != prod(shape):
         raise DataError(
-            f"data: {options['data']}: every class must be one that the network knows "
-            f"({', '.join(spec.classes[:5])} ...); got {unknown[0]!r}."
+            f"data: {source}: an input must have the {prod(shape)} numbers that the network takes, "
+            f"of shape {shape}; got {tuple(inputs.shape[1:])}."
         )
-    numbers = torch.tensor([spec.classes.index(name) for name in names])
-    return type(rows)(spec.apply(rows.inputs), numbers[rows.labels])
+    return inputs.reshape(-1, *shape)
 
 
-def _read(
-    options: dict[str, Any], columns: list[str] | None
-) -> tuple["Examples", tuple[str, ...], tuple[float | None, float | None]]:
-    """All rows of a file in their order, or the test part of data that has one."""
+def _on(model: "nn.Module", inputs: "Tensor", rows: "LabelledSet") -> "Examples":
+    """Examples where the weights of the network are, in their dtype."""
     import torch
 
-    from taut.data import load_labelled
-    from taut.errors import ArgumentError
     from taut.training import Examples
 
-    source, label = options["data"], options["label"]
-    given: dict[str, Any] = {"data_dir": options["data_dir"], "label": label}
-    if columns is not None and Path(source).is_file():
-        given["columns"] = columns
-    try:
-        # A file as its own test part is read whole, instead of split.
-        part = load_labelled(source, test=source, **given).test
-    except ArgumentError:
-        part = load_labelled(source, **given).test
-    inputs, labels = torch.as_tensor(part.inputs), torch.as_tensor(part.labels)
-    return Examples(inputs, labels), tuple(part.classes), (part.low, part.high)
+    held = next(model.parameters(), inputs)
+    return Examples(inputs, torch.as_tensor(rows.labels)).to(held.device, held.dtype)

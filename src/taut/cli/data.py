@@ -135,7 +135,7 @@ def show(
       taut data show wine.csv --label quality
     """
     from taut.data import load_labelled
-    from taut.data.labelled_files import NoLabelError
+    from taut.data.label_column import NoLabelError
 
     try:
         found = load_labelled(name_or_path, data_dir=data_dir, label=label, test=test)

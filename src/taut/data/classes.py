@@ -51,7 +51,7 @@ def number_classes(
     Args:
         subject: who speaks in an error.
         names: of the class of each row.
-        classes: known already, as for a test part; else all that occur, numbers by size and
+        classes: those known already, as to a network; else all that occur, numbers by size and
             words by the alphabet.
 
     Example:
@@ -67,9 +67,11 @@ def number_classes(
                 f"{subject}: there must be two classes at least; every row has {names[0]!r}."
             )
     if strange := sorted(there - set(classes)):
+        row = next(row for row, name in enumerate(names) if name in strange)
         raise DataError(
-            f"{subject}: the test part must have the classes of the training part, "
-            f"{list_some(classes)}; got {list_some(strange)} too."
+            f"{subject}: every label must be one of the classes known from training, "
+            f"{list_some(classes)}; got {list_some(strange)}, first in row {row} (counted from 0). "
+            "Drop such rows, or train with them."
         )
     position = {name: number for number, name in enumerate(classes)}
     return np.array([position[name] for name in names], np.int64), classes

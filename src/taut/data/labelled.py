@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taut.data.classes import number_classes
 from taut.data.columns import list_some
 from taut.errors import ArgumentError, DataError
 
@@ -81,6 +82,23 @@ class LabelledSet:
     def take(self, rows: "Sequence[int] | np.ndarray | slice") -> "LabelledSet":
         """Some of the rows, in the order they are asked for; the classes stay."""
         return replace(self, inputs=self.inputs[rows], labels=self.labels[rows])
+
+    def with_classes(self, classes: Sequence[str]) -> "LabelledSet":
+        """The same rows, with the numbers that these classes have; known by their names.
+
+        Raises:
+            DataError: a row is of none of them.
+
+        Example:
+            >>> rows = LabelledSet(
+            ...     np.zeros((2, 1), np.float32), np.array([0, 1]), ("no", "yes"), (), None, None, "t"
+            ... )
+            >>> rows.with_classes(["yes", "perhaps", "no"]).labels
+            array([2, 0])
+        """
+        names = [self.classes[number] for number in self.labels]
+        labels, known = number_classes(f"data: {self.source}", names, tuple(classes))
+        return replace(self, labels=labels, classes=known)
 
     def split(self, fraction: float, seed: int) -> tuple["LabelledSet", "LabelledSet"]:
         """Two parts in which every class has nearly the share it has here.

@@ -9,22 +9,18 @@ import numpy as np
 from taut.data.arrays import npz_arrays
 from taut.data.classes import name_classes
 from taut.data.columns import ColumnChoice, choose, list_some
-from taut.data.numbers import check_finite, parse, to_floats
+from taut.data.label_column import NoLabelError, find_label, has_header
+from taut.data.numbers import check_finite, to_floats
 from taut.data.parquet import ParquetSource
 from taut.data.read import read_source
 from taut.data.source import Source, subject_of
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["Named", "NoLabelError", "read_labelled_archive", "read_labelled_table"]
+__all__ = ["Named", "read_labelled_archive", "read_labelled_table"]
 
-_USUAL = ("label", "target", "class", "y")
 _INPUTS = ("x", "inputs", "images", "data", "features")
 _LABELS = ("y", "labels", "label", "target", "targets")
-
-
-class NoLabelError(ArgumentError):
-    """Nothing says which column or array holds the labels."""
 
 
 class Named(NamedTuple):
@@ -45,21 +41,24 @@ def read_labelled_table(
     Args:
         path: the file.
         kind: `"text"` or `"parquet"`.
-        label: the column, by name or position, from the end if negative; by default the one
-            called label, target, class or y.
+        label: see `taut.data.label_column.find_label`.
         columns: the inputs; all others by default.
     """
     subject = subject_of(path)
     if kind == "text":
         first = TextSource(path, header=False).first_row
-        header = _has_header(first, label)
+
+        def cells_of(column: int) -> list[str]:
+            return [row[0] for row in TextSource(path, [column], header=False).cells()]
+
+        header = has_header(subject, first, label, cells_of)
         names, width = first if header else [], len(first)
-        at = _find(subject, names, width, label)
+        at = find_label(subject, names, width, label)
         raw = TextSource(path, [at], header=header).cells()
     else:
         names = ParquetSource(path, text=True).all_columns
         header, width = True, len(names)
-        at = _find(subject, names, width, label)
+        at = find_label(subject, names, width, label)
         raw = ParquetSource(path, [at], text=True).cells()
     chosen = choose(subject, names, width, columns)
     if at in chosen and columns is not None:
@@ -88,41 +87,6 @@ def read_labelled_archive(path: Path) -> tuple[Named, Named | None]:
         f"{subject}: a labelled .npz file must hold arrays x and y, or x_train, y_train, x_test "
         f"and y_test; got {list_some(arrays)}."
     )
-
-
-def _has_header(first: Sequence[str], label: str | int | None) -> bool:
-    """Whether the first row names the columns; words in the label's alone do not show it."""
-    if isinstance(label, str) and label in first:
-        return True
-    at = int(label) if label is not None and _is_position(label) else len(first)
-    return any(
-        parse(cell) is None for i, cell in enumerate(first) if i not in (at, at + len(first))
-    )
-
-
-def _is_position(label: str | int) -> bool:
-    return isinstance(label, int) or label.removeprefix("-").isdecimal()
-
-
-def _find(subject: str, names: Sequence[str], width: int, label: str | int | None) -> int:
-    if label is None:
-        usual = [i for i, name in enumerate(names) if name.lower() in _USUAL]
-        if len(usual) == 1:
-            return usual[0]
-        have = f"the columns are {list_some(names, 20)}" if names else "they have no names"
-        raise NoLabelError(
-            f"{subject}: `label` must say which of the {width} columns holds the classes, unless "
-            f"just one is called {', '.join(_USUAL)}; {have}. "
-            f"Name it, or count: label={width - 1} is the last."
-        )
-    if label not in names and _is_position(label):
-        label = int(label)  # a command line has only text
-    if isinstance(label, int) and -width <= label < 0:
-        label += width
-    try:
-        return choose(subject, names, width, [label])[0]
-    except ArgumentError as error:
-        raise ArgumentError(str(error).replace("`columns`", "`label`")) from error
 
 
 def _two_arrays(subject: str, arrays: dict[str, np.ndarray], ending: str) -> Named | None:

@@ -1,7 +1,8 @@
-"""`load_labelled`: a data set by its name or its path."""
+"""`load_labelled` and `read_labelled`: a data set by its name or its path."""
 
 import difflib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from taut.data.cifar import read_cifar
@@ -13,17 +14,17 @@ from taut.data.formats import PathLike, kind_of
 from taut.data.idx_classes import labels_beside
 from taut.data.idx_pairs import read_idx_pair, read_known_idx
 from taut.data.known import KNOWN, KnownSet, data_folder
+from taut.data.label_column import NoLabelError
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_files import (
     Named,
-    NoLabelError,
     read_labelled_archive,
     read_labelled_table,
 )
 from taut.data.labelled_folders import read_idx_folder, read_image_classes
 from taut.errors import ArgumentError
 
-__all__ = ["load_labelled"]
+__all__ = ["load_labelled", "read_labelled"]
 
 
 def load_labelled(
@@ -60,9 +61,10 @@ def load_labelled(
         data_dir: where the named sets are looked for, also in a folder of the set's name in it;
             without it the variable `TAUT_DATA` says where, or else the user's cache.
         label: the column of the classes, by name, or by position, from the end if negative; by
-            default the one called label, target, class or y.
+            default the one called label, target, class or y. A table without a header has positions
+            alone.
         columns: the columns of the inputs; by default all but the label.
-        test: a second file or folder, of what to test on.
+        test: a second file or folder, of what to test on; read as `read_labelled` does.
         download: fetches what is not there yet, to a folder of the set's name in `data_dir`.
         test_fraction: the share of the test part where the data has none of its own.
         seed: decides which rows that part has.
@@ -90,18 +92,7 @@ def load_labelled(
         if known:
             return _load_known(known, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
-    path = Path(os.path.expanduser(name))
-    if not path.exists():
-        if Path(name.rpartition(":")[0] or name).exists():
-            raise NoLabelError(
-                f"load_labelled: `name_or_path` must be a whole file or folder; {path.name!r} "
-                "names a part of one, which has no labels."
-            )
-        near = difflib.get_close_matches(name.lower(), ["digits", *KNOWN], n=1)
-        raise ArgumentError(
-            f"load_labelled: `name_or_path` must be digits, {', '.join(KNOWN)}, or a file or folder "
-            f"that is there; got {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
-        )
+    path = _path_of("load_labelled", name)
     train, rest = _read_path(path, label, columns, None)
     if test is not None:
         if rest is not None:
@@ -109,10 +100,69 @@ def load_labelled(
                 f"load_labelled: `test` must be left out where the data has a test part of its "
                 f"own, as {path.name} has; got test={os.fspath(test)!r}."
             )
-        rest, _ = _read_path(Path(os.path.expanduser(test)), label, columns, train.classes)
+        rest = read_labelled(
+            test, data_dir=data_dir, label=label, columns=columns, classes=train.classes
+        )
     if rest is None:
         train, rest = train.split(test_fraction, seed)
     return LabelledData(train, rest, path.name)
+
+
+def read_labelled(
+    name_or_path: PathLike,
+    *,
+    data_dir: PathLike | None = None,
+    label: str | int | None = None,
+    columns: ColumnChoice = None,
+    classes: Sequence[str] | None = None,
+) -> LabelledSet:
+    r"""All rows of a labelled file in their order; of data in two parts, the test part.
+
+    For a network that is there already: with its `classes` every row gets the number that its class
+    has in the network's outputs, whatever classes the file has and in whatever order.
+
+    Args:
+        name_or_path: as for `load_labelled`; of `digits` too the part to test on.
+        data_dir: as for `load_labelled`.
+        label: as for `load_labelled`.
+        columns: as for `load_labelled`; they come in the order in which they are asked for.
+        classes: the names of the classes in the order of their numbers; by default those that
+            occur, of which there must be two.
+
+    Raises:
+        DataError: as for `load_labelled`, and if a row is of none of the `classes`.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "new.csv")
+        >>> _ = path.write_text("height,kind\n3,oak\n5,ash\n4,oak\n")
+        >>> read_labelled(path, label="kind", classes=("yew", "oak", "ash")).labels
+        array([1, 2, 1])
+    """
+    name = os.fspath(name_or_path)
+    if name.lower() in ("digits", *KNOWN):
+        part = load_labelled(name, data_dir=data_dir, label=label, columns=columns).test
+    else:
+        known = None if classes is None else tuple(classes)
+        whole, rest = _read_path(_path_of("read_labelled", name), label, columns, known)
+        part = whole if rest is None else rest
+    return part if classes is None else part.with_classes(classes)
+
+
+def _path_of(subject: str, name: str) -> Path:
+    path = Path(os.path.expanduser(name))
+    if path.exists():
+        return path
+    if Path(name.rpartition(":")[0] or name).exists():
+        raise NoLabelError(
+            f"{subject}: `name_or_path` must be a whole file or folder; {path.name!r} "
+            "names a part of one, which has no labels."
+        )
+    near = difflib.get_close_matches(name.lower(), ["digits", *KNOWN], n=1)
+    raise ArgumentError(
+        f"{subject}: `name_or_path` must be digits, {', '.join(KNOWN)}, or a file or folder "
+        f"that is there; got {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
+    )
 
 
 def _load_known(
@@ -155,7 +205,7 @@ def _read_path(
         case "npz":
             return _number(path, *read_labelled_archive(path), classes)
         case "idx":
-            return read_idx_pair(path, labels_beside(path), classes), None
+            return read_idx_pair(path, labels_beside(path), None), None
         case "folder":
             return read_idx_folder(path) or _number(path, *read_image_classes(path), classes)
     raise NoLabelError(
