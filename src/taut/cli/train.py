@@ -1,6 +1,5 @@
 """`taut train`: labelled data in, a classifier with a proven radius for each prediction out."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,15 +7,15 @@ import click
 
 from taut.cli.audit import ShapeType
 from taut.cli.classifier_options import data_dir_option, threads_option
+from taut.cli.processes import processes
 from taut.cli.wasserstein import Finite
-from taut.errors import ArgumentError, TautError
+from taut.errors import ArgumentError
 
 if TYPE_CHECKING:
     from taut.training import TrainConfig, TrainedRun
 
 __all__ = ["train"]
 
-_LAST_WORDS = 2.0  # seconds
 _POSITIVE = Finite(0, min_open=True)
 _NOT_NEGATIVE = Finite(0)
 _COUNT = click.IntRange(min=1)
@@ -43,6 +42,12 @@ def _choice(*names: str) -> click.Choice:
     "in l2, 0.1 in linf, 1 in l1]",
 )
 @click.option("--lipschitz", type=_POSITIVE, help="The constant of the network.")
+@click.option(
+    "--arch", type=_choice("dense", "conv"), help="The kind of network.  [default: dense]"
+)
+@click.option(
+    "--channels", type=ShapeType(), metavar="SIZES", help="Of the stages of conv, like 16,64."
+)
 @click.option("--hidden", type=ShapeType(), metavar="SIZES", help="Hidden layers, like 256,256.")
 @click.option("--activation", help="maxmin, fullsort, groupsort, relu, ...  [default: maxmin]")
 @click.option("--constraint", help="Of the weights.  [default: what the norm asks for]")
@@ -109,13 +114,13 @@ def train(
       taut train
       taut train --data mnist --norm linf --radius 0.1 --out runs/a
       taut train --data mnist --radius 1.58 --hidden 1024,1024,1024 --epochs 12 --out runs/b
+      taut train --data mnist --radius 1.58 --arch conv --out runs/conv
       taut train --data wine.csv --label quality --patience 20 --out runs/wine
       taut train --config runs/a/config.toml --seed 1 --out runs/c
       torchrun --nproc-per-node 2 -m taut train --data mnist --out runs/d
     """
     import torch
 
-    from taut.parallel import gather, is_first, process_group
     from taut.report import check_extras
 
     if report:
@@ -123,17 +128,8 @@ def train(
     config = _config(config_file, fields)
     out = out or Path("runs") / f"{Path(config.data).stem}-{config.norm}"
     torch.set_num_threads(config.threads or 1)
-    with process_group():
-        first = is_first()
-        try:
-            _train(config, out, report, tensorboard, as_json, first)
-        except TautError as error:
-            if first:
-                raise
-            # torchrun ends all processes when one fails: the first must have told why.
-            time.sleep(_LAST_WORDS)
-            raise SystemExit(2) from error
-        gather(torch.zeros(1))  # so that none leaves before the first has written
+    with processes() as first:
+        _train(config, out, report, tensorboard, as_json, first)
 
 
 def _train(

@@ -9,8 +9,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from taut.cli.processes import processes
 from taut.cli.wasserstein_status import AlarmCommand
-from taut.errors import TautError
 
 __all__ = ["wasserstein"]
 
@@ -47,7 +47,6 @@ class Columns(click.ParamType):
         return [int(cell) if cell.isdecimal() else cell for cell in cells]
 
 
-_LAST_WORDS = 2.0  # seconds
 _TRAINING = ("as_they_are", "scaling", "diameter", "steps")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -165,20 +164,9 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
 
     import torch
 
-    from taut.parallel import gather, is_first, process_group
-
     torch.set_num_threads(options["threads"])
-    with process_group():
-        first = is_first()
-        try:
-            alarm = _score(first, options) if scoring else _compare(str(a), str(b), first, options)
-        except TautError as error:
-            if first:
-                raise
-            # torchrun ends all processes when one fails: the first must have told why.
-            time.sleep(_LAST_WORDS)
-            raise SystemExit(2) from error
-        gather(torch.zeros(1))  # so that none leaves before the first has written
+    with processes() as first:
+        alarm = _score(first, options) if scoring else _compare(str(a), str(b), first, options)
     if alarm:
         raise SystemExit(1)
 
