@@ -71,6 +71,9 @@ SUBCOMMANDS = {
     "audit": Subcommand("taut.cli.audit:audit", "Prove the constant of a saved network."),
     "export": Subcommand("taut.cli.export:export", "Write a saved network for other runtimes."),
     "data": Subcommand("taut.cli.data:data", "List, fetch and look at data sets."),
+    "reproduce": Subcommand(
+        "taut.cli.reproduce:reproduce", "Compute the tables and figures of the paper."
+    ),
     "bench": Subcommand("taut.cli.bench:bench", "Measure speed against peers on this machine."),
 }
 
