@@ -49,6 +49,9 @@ _CHOOSING = (
     nn.MaxPool1d,
     nn.MaxPool2d,
     nn.MaxPool3d,
+    nn.ZeroPad1d,
+    nn.ZeroPad2d,
+    nn.ZeroPad3d,
 )
 _SUMMING = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
 _NORMALISING = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -95,7 +98,7 @@ def _module_bound(module: nn.Module, run: Run) -> Callable[[Constants], Constant
 def chosen(
     study: Study, value: Tensor, run: Run, key: object, bound: Callable[[Constants], Constants]
 ) -> Run:
-    """A step that rounds nothing: every entry of the result is one of the input, or its negative."""
+    """A step that rounds nothing: each entry of the result is 0, or up to sign one of the input."""
     gains = study.table((id(key), run.shape), lambda: gains_of(bound), value)
     head = run.head if value.shape == run.value.shape and isinstance(key, nn.Flatten) else None
     return Run(value, run.spread.through(gains, math.prod(value.shape[1:])), head)

@@ -48,6 +48,12 @@ def _choice(*names: str) -> click.Choice:
 @click.option(
     "--channels", type=ShapeType(), metavar="SIZES", help="Of the stages of conv, like 16,64."
 )
+@click.option(
+    "--arch", type=_choice("dense", "conv"), help="The kind of network.  [default: dense]"
+)
+@click.option(
+    "--channels", type=ShapeType(), metavar="SIZES", help="Of the stages of conv, like 16,64."
+)
 @click.option("--hidden", type=ShapeType(), metavar="SIZES", help="Hidden layers, like 256,256.")
 @click.option("--activation", help="maxmin, fullsort, groupsort, relu, ...  [default: maxmin]")
 @click.option("--constraint", help="Of the weights.  [default: what the norm asks for]")
@@ -114,6 +120,7 @@ def train(
       taut train
       taut train --data mnist --norm linf --radius 0.1 --out runs/a
       taut train --data mnist --radius 1.58 --hidden 1024,1024,1024 --epochs 12 --out runs/b
+      taut train --data mnist --radius 1.58 --arch conv --out runs/conv
       taut train --data mnist --radius 1.58 --arch conv --out runs/conv
       taut train --data wine.csv --label quality --patience 20 --out runs/wine
       taut train --config runs/a/config.toml --seed 1 --out runs/c

@@ -39,7 +39,8 @@ class TrainConfig:
             standard deviations of the training columns for tables.
         lipschitz: the constant of the network.
         arch: the kind of network, a name of `taut.training.ARCHITECTURES`.
-        hidden: sizes of the hidden layers.
+        channels: of the convolutions, a number for each stage, where the kind of network has any.
+        hidden: sizes of the hidden dense layers.
         activation: as `taut.nn.mlp` takes it.
         constraint: as `taut.nn.mlp` takes it.
         loss: "cross_entropy", "hinge" or "hkr".
@@ -81,6 +82,7 @@ class TrainConfig:
     radius: float | None = None
     lipschitz: float | None = None
     arch: str = "dense"
+    channels: tuple[int, ...] | None = None
     hidden: tuple[int, ...] | None = None
     activation: str = "maxmin"
     constraint: str | None = None
@@ -109,7 +111,7 @@ class TrainConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "milestones"):
+        for name in ("channels", "hidden", "milestones"):
             if isinstance(given := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(given))
         _check_types(self)
@@ -144,6 +146,8 @@ class TrainConfig:
             _check_range(name, getattr(self, name), 1.0)
         for size in (*(self.hidden or ()), *self.milestones):
             check_count(_SUBJECT, "hidden and milestones", size)
+        for count in self.channels or ():
+            check_count(_SUBJECT, "channels", count)
         if self.adversarial_radius and as_norm(self.norm) == L1:
             raise ArgumentError(
                 f"{_SUBJECT}: `adversarial_radius` must be 0 in L1, where no attack follows the "

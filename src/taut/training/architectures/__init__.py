@@ -1,36 +1,20 @@
 """The kinds of networks that can be trained, by name."""
 
 from collections.abc import Callable, Sequence
-from math import prod
 
 import torch
 from torch import nn
 
 from taut.errors import check_choice
-from taut.nn import ConstrainedLinear, Scale, mlp
+from taut.training.architectures.conv import conv
+from taut.training.architectures.dense import dense
 from taut.training.config import TrainConfig
 
 __all__ = ["ARCHITECTURES", "build_network"]
 
 Architecture = Callable[[TrainConfig, Sequence[int], int], nn.Sequential]
 
-
-def dense(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
-    """`taut.nn.mlp` on flattened inputs, with dropout behind the activations if asked for."""
-    assert config.hidden is not None and config.constraint is not None
-    assert config.lipschitz is not None
-    sizes = [prod(input_shape), *config.hidden, outputs]
-    net = mlp(sizes, config.activation, config.constraint, config.lipschitz)
-    layers: list[nn.Module] = [] if len(input_shape) == 1 else [nn.Flatten()]
-    for layer in net:
-        layers.append(layer)
-        activation = not isinstance(layer, nn.Linear | ConstrainedLinear | Scale)
-        if config.dropout and activation:
-            layers.append(nn.Dropout(config.dropout))
-    return nn.Sequential(*layers)
-
-
-ARCHITECTURES: dict[str, Architecture] = {"dense": dense}
+ARCHITECTURES: dict[str, Architecture] = {"dense": dense, "conv": conv}
 
 
 def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
