@@ -13,17 +13,31 @@ from taut.lab.experiment import Config
 from taut.lab.verdict import Verdict, judge_critic
 from taut.nn import OrthonormalLinear, mlp
 from taut.optim import AggMo
+from taut.pictures import COLOURS
 from taut.wasserstein import Problem, Sampler, fit_critic
 
-__all__ = ["ACTIVATION_NAMES", "CriticRun", "at_point", "run_critic"]
+__all__ = [
+    "ACTIVATION_COLOURS",
+    "ACTIVATION_NAMES",
+    "CriticRun",
+    "at_point",
+    "run_critic",
+    "values_and_slopes",
+]
 
 ACTIVATION_NAMES = {
     "relu": "ReLU",
     "maxout": "Maxout",
-    "abs": "Absolute value",
     "maxmin": "MaxMin",
     "groupsort4": "GroupSort(4)",
     "fullsort": "FullSort",
+}
+ACTIVATION_COLOURS = {
+    "relu": COLOURS["vermilion"],
+    "maxout": COLOURS["orange"],
+    "maxmin": COLOURS["blue"],
+    "groupsort4": COLOURS["sky"],
+    "fullsort": COLOURS["green"],
 }
 
 _OPTIMIZERS = {"adam": torch.optim.Adam, "aggmo": AggMo}
@@ -58,14 +72,34 @@ class CriticRun:
             for end in ends
         ]
 
-    @torch.no_grad()
-    def values(self, points: Tensor) -> Tensor:
-        """The critic at each point, `(..., dim) -> (...)`, in evaluation, on the CPU."""
-        was_training = self.net.training
+    def aligned(self, points: Tensor, potential: Tensor) -> tuple[Tensor, float]:
+        """The critic at points, as near to the potential as a constant brings it.
+
+        A critic is only known up to a constant, and only where mass travels: between the heights
+        0 and 1 of the potential in all problems of the paper.
+
+        Args:
+            points: `(..., dim)`, none of them where the potential has a kink.
+            potential: the best critic there, `(...)`.
+
+        Returns:
+            The values, `(...)`, and the mean slope where mass travels, which is 1 at best.
+        """
         self.net.eval()
-        value = self.net(points.to(self.generator.device)).squeeze(-1).cpu()
-        self.net.train(was_training)
-        return value
+        values, slopes = values_and_slopes(self.net, points.to(self.generator.device))
+        travelled = (potential >= 0) & (potential <= 1)
+        values, slopes = values.cpu(), slopes.cpu()
+        shift = (potential - values)[travelled].mean()
+        return values + shift, slopes[travelled].mean().item()
+
+
+def values_and_slopes(net: nn.Module, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The critic and the l2 norm of its gradient, both `(...)` for points `(..., dim)`."""
+    flat = points.flatten(0, -2).clone().requires_grad_()
+    values = net(flat).squeeze(-1)
+    (gradient,) = torch.autograd.grad(values.sum(), flat)
+    shape = points.shape[:-1]
+    return values.detach().reshape(shape), gradient.norm(dim=-1).reshape(shape)
 
 
 def at_point(problem: Problem) -> Sampler:

@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 
 from taut import nn
 from taut.certificates import Certificates
+from taut.lab.critic_run import values_and_slopes
 from taut.lab.robustness import Attacked, Subject, attack, spread_rows, subject_of
 from taut.norms import L2
 from taut.training import Progress, TrainConfig, TrainedRun, train
@@ -214,19 +215,10 @@ def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> Cr
     seconds = time.perf_counter() - start
 
     net.eval()
-    values, slopes = _values_and_slopes(net, task.points)
+    values, slopes = values_and_slopes(net, task.points)
     truth = task.problem.potential(task.points)
     # In these problems mass travels between the heights 0 and 1 of the potential.
     travelled = (truth >= 0) & (truth <= 1)
     shift = (truth - values)[travelled].mean()
     mean_slope = slopes[travelled].mean().item()
     return CriticRecord(activation, fit, values + shift, slopes, mean_slope, seconds)
-
-
-def _values_and_slopes(net: torch.nn.Module, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The critic and the l2 norm of its gradient, both `(...)` for points `(..., dim)`."""
-    flat = points.flatten(0, -2).clone().requires_grad_()
-    values = net(flat).squeeze(-1)
-    (gradient,) = torch.autograd.grad(values.sum(), flat)
-    shape = points.shape[:-1]
-    return values.detach().reshape(shape), gradient.norm(dim=-1).reshape(shape)

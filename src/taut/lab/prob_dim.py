@@ -5,11 +5,17 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from taut.lab.critic_run import ACTIVATION_NAMES, CriticRun, at_point, run_critic
+from taut.lab.critic_run import (
+    ACTIVATION_COLOURS,
+    ACTIVATION_NAMES,
+    CriticRun,
+    at_point,
+    run_critic,
+)
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
 from taut.lab.selection import largest_difference, numbers_of, sentences
-from taut.pictures import COLOURS, Figure
+from taut.pictures import Figure
 from taut.wasserstein import cone
 
 __all__ = ["EXPERIMENT", "PAPER_VALUES", "RECIPES", "Recipe", "train_cone"]
@@ -24,7 +30,7 @@ PAPER_VALUES: dict[tuple[int, int], dict[str, float]] = {
     (512, 3): {"relu": 0.46, "maxout": 0.52, "maxmin": 0.72, "fullsort": 1.00},
     (512, 7): {"relu": 0.49, "maxout": 0.56, "maxmin": 0.88, "fullsort": 1.00},
 }
-SHOWN = {"relu": "vermilion", "maxout": "orange", "maxmin": "blue", "fullsort": "green"}
+SHOWN = ("relu", "maxout", "maxmin", "fullsort")
 
 
 @dataclass(frozen=True)
@@ -158,10 +164,10 @@ def _paint(
     table: ResultTable, chosen: Sequence[int], places: Sequence[tuple[int, int]], axes: Any
 ) -> None:
     dims = [places[i][0] for i in chosen]
-    for colour, (name, entries) in zip(SHOWN.values(), table.rows.items(), strict=True):
+    for activation, (name, entries) in zip(SHOWN, table.rows.items(), strict=True):
         ours = [(d, e.mean) for d, i in zip(dims, chosen, strict=True) if (e := entries[i]).values]
         paper = [(d, e.paper) for d, i in zip(dims, chosen, strict=True) if (e := entries[i]).paper]
-        style = {"color": COLOURS[colour], "markersize": 4}
+        style = {"color": ACTIVATION_COLOURS[activation], "markersize": 4}
         if ours:
             axes.plot(*zip(*ours, strict=True), "o-", label=name, **style)
         if paper:
