@@ -1,14 +1,19 @@
 """`taut train` on digits with a tiny network: what it writes, says, resumes and refuses."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
 
 from taut.cli.main import main
-from taut.training import load_run
+from taut.cli.train import train
+from taut.data import load_labelled
+from taut.losses import margin_for_radius
+from taut.training import TrainConfig, load_run, resolve
 
 TINY = ("--hidden", "16", "--epochs", "2", "--batch-size", "256")
 
@@ -122,3 +127,67 @@ def test_mistakes_are_one_line(args, words, tmp_path):
 def test_help_teaches():
     result = run("--help")
     assert "taut train --data mnist --norm linf --radius 0.1 --out runs/a" in result.output
+    headings = ("Data:", "What is asked for:", "Network:", "Training:", "Run:")
+    places = [result.output.index(f"\n{heading}\n") for heading in headings]
+    assert places == sorted(places) and "\nOptions:" not in result.output
+
+
+def test_every_field_of_a_configuration_is_an_option():
+    options = {parameter.name for parameter in train.params}
+    assert {field.name for field in fields(TrainConfig)} <= options
+
+
+def told(name: str) -> str:
+    """What the help says is the default."""
+    (option,) = (each for each in train.params if each.name == name)
+    assert isinstance(option, click.Option) and option.help is not None
+    return option.help.partition("[default: ")[2].rstrip("]")
+
+
+def test_help_says_the_defaults():
+    data = load_labelled("digits")
+    plain = TrainConfig()
+    for name in ("data", "norm", "arch", "activation", "schedule", "dtype"):
+        assert told(name).split(",")[0] == getattr(plain, name)
+    for name in ("alpha", "decay", "adversarial_steps", "validation", "checkpoint_every", "seed"):
+        assert float(told(name)) == getattr(plain, name)
+    assert not plain.patience and told("patience") == "never"
+    found = {norm: resolve(TrainConfig(norm=norm), data) for norm in ("l2", "linf", "l1")}
+    assert {norm: each.optimizer for norm, each in found.items()} == {
+        "l2": "adam", "linf": "aggmo", "l1": "aggmo",
+    }  # fmt: skip
+    assert told("optimizer") == "adam in l2, aggmo in linf and l1"
+    assert told("constraint") == ", ".join(f"{c.constraint} in {n}" for n, c in found.items())
+    assert told("radius") == ", ".join(f"{c.radius:g} in {n}" for n, c in found.items())
+    assert told("lipschitz") == "1, in linf 1000"
+    assert [found[norm].lipschitz for norm in found] == [1, 1000, 1]
+    assert [found[norm].lr for norm in found] == [0.003, 0.1, 0.1]
+    hinge = resolve(TrainConfig(norm="linf", loss="hinge", lipschitz=50.0), data)
+    assert hinge.lr == pytest.approx(1 / 50)
+    assert told("lr") == "0.003 of adam; of aggmo in linf and l1 0.1, or 1 / lipschitz for a hinge"
+    for each in found.values():
+        assert each.loss == told("loss")
+        assert each.margin is not None and each.temperature == pytest.approx(4.4 / each.margin)
+    assert told("temperature") == "4.4 / margin"
+    assert found["l2"].hidden == (256,) * 3 and told("hidden").startswith("256,256,256, from 784 ")
+
+
+def test_the_margin_of_the_paper_is_half_of_a_proof():
+    (option,) = (each for each in train.params if each.name == "margin")
+    words = getattr(option, "help", "")
+    assert "--lipschitz 1000 --margin 100" in words and "half" in words
+    assert margin_for_radius(0.1, lipschitz=1000, norm="linf") == 2 * 100
+
+
+def test_all_that_training_knows_can_be_typed(tmp_path):
+    result = run(
+        "--hidden", "8", "--epochs", "2", "--batch-size", "512", "--schedule", "step",
+        "--milestones", "1", "--decay", "0.5", "--warmup", "0.5", "--jacobian", "0.01",
+        "--adversarial", "0.1", "--adversarial-steps", "2", "--checkpoint-every", "2",
+        "--loss", "hkr", "--alpha", "3", "--no-report", "--json", "--out", str(tmp_path / "x"),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    config = load_run(tmp_path / "x").config
+    assert (config.milestones, config.decay, config.warmup) == ((1,), 0.5, 0.5)
+    assert (config.jacobian_weight, config.adversarial_steps) == (0.01, 2)
+    assert (config.checkpoint_every, config.alpha) == (2, 3)
