@@ -9,10 +9,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
+from taut.certificates import bound_output
 from taut.errors import ArgumentError, check_positive
 from taut.nn import Scale
 from taut.sklearn.inputs import known_rows, new_rows_and_targets
-from taut.sklearn.interval import bound_output
 from taut.sklearn.network import make_network, train_network, view_of
 from taut.sklearn.seeds import RandomState, seed_of
 
