@@ -5,10 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from taut.errors import NonFiniteError, check_count, check_positive
+from taut.errors import check_count, check_positive
 from taut.training.chance import batches
 from taut.training.config import TrainConfig
 from taut.training.schedule import learning_rate
+from taut.training.state import State
 
 __all__ = ["fit"]
 
@@ -62,41 +63,28 @@ def fit(
     check_count(_SUBJECT, "batch_size", batch_size)
     check_count(_SUBJECT, "patience", patience)
     check_positive(_SUBJECT, "lr", lr)
-    schedule = TrainConfig(lr=lr, epochs=epochs)
-    optimizer = torch.optim.Adam(model.parameters(), lr)
-    history: list[float] = []
-    best, best_epoch, kept = float("inf"), 0, {}
-    for epoch in range(epochs):
-        model.train()
-        order = batches(len(inputs), batch_size, seed, epoch)
-        total = 0.0
-        for step, rows in enumerate(order):
-            rate = learning_rate(schedule, epoch * len(order) + step, len(order))
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            optimizer.zero_grad()
-            value = loss(model(inputs[rows]), targets[rows])
-            value.backward()
-            optimizer.step()
-            total += value.item() * len(rows)
-        history.append(total / len(inputs))
-        if not abs(total) < float("inf"):
-            raise NonFiniteError(
-                f"{_SUBJECT}: the loss must stay finite; got {total} in epoch {epoch + 1}. "
-                "Lower `lr`, or scale the data."
-            )
+    config = TrainConfig(optimizer="adam", lr=lr, epochs=epochs)
+    state = State(config, model)
+    place, best, best_epoch = state.place, float("inf"), 0
+    while place.epoch < epochs and place.epoch - best_epoch < (patience if state.best else epochs):
+        order = batches(len(inputs), batch_size, seed, place.epoch)
+        for rows in order:
+            done = place.epoch * len(order) + place.step
+            with state.step(learning_rate(config, done, len(order))):
+                value = loss(model(inputs[rows]), targets[rows])
+                value.backward()
+            place.count(len(rows), value.item() * len(rows))
         found = None if validation is None else _evaluate(model, loss, *validation)
+        place.end_epoch({"loss": place.loss / place.seen})
         if on_epoch is not None:
-            on_epoch(epoch + 1, history[-1], found)
+            on_epoch(place.epoch, place.history[-1]["loss"], found)
         if found is not None and found < best:
-            best, best_epoch = found, epoch
-            kept = {name: t.detach().clone() for name, t in model.state_dict().items()}
-        if found is not None and epoch - best_epoch >= patience:
-            break
-    if kept:
-        model.load_state_dict(kept)
+            best, best_epoch = found, place.epoch
+            state.remember_best()
+    if state.best:
+        model.load_state_dict(state.best)
     model.eval()
-    return tuple(history)
+    return tuple(row["loss"] for row in place.history)
 
 
 @torch.no_grad()

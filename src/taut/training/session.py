@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from taut import parallel
-from taut.errors import ArgumentError, NonFiniteError
+from taut.errors import ArgumentError
 from taut.training.architectures import build_network
 from taut.training.chance import batches
 from taut.training.config import TrainConfig
@@ -91,29 +91,13 @@ class Session:
         self.settings.go_to(here)
         mine = parallel.share(rows).to(self.settings.device)
         x, labels = self.rows.inputs[mine], self.rows.labels[mine]
-        for group in state.optimizer.param_groups:
-            group["lr"] = self.learning_rate()
-        state.model.train()
-        state.optimizer.zero_grad()
-        loss, logits = self.objective(state.model, x, labels, here)
-        (loss * parallel.share_weight(len(rows))).backward()
-        parallel.average_gradients(state.model.parameters())
-        state.optimizer.step()
+        with state.step(self.learning_rate()):
+            loss, logits = self.objective(state.model, x, labels, here)
+            (loss * parallel.share_weight(len(rows))).backward()
+            parallel.average_gradients(state.model.parameters())
         correct = (logits.argmax(1) == labels).sum()
-        self._tally(len(rows), torch.stack([loss.detach().double() * len(mine), correct.double()]))
-
-    def _tally(self, rows: int, mine: Tensor) -> None:
-        place = self.state.place
-        loss, correct = parallel.gather(mine.cpu()[None]).sum(0).tolist()
-        if not abs(loss) < float("inf"):
-            raise NonFiniteError(
-                f"train: the loss must stay finite; got {loss} in epoch {place.epoch + 1}, step "
-                f"{place.step + 1}. Lower `lr`, or train in float64."
-            )
-        place.step += 1
-        place.seen += rows
-        place.loss += loss
-        place.correct += round(correct)
+        mine = torch.stack([loss.detach().double() * len(mine), correct.double()])
+        place.count(len(rows), *parallel.gather(mine.cpu()[None]).sum(0).tolist())
 
     def learning_rate(self, ahead: int = 0) -> float:
         """The rate of the step to come, or of one so many steps ahead of it."""

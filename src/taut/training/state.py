@@ -5,7 +5,8 @@ the place, the weights and the optimiser's tensors are the whole of it.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from taut.errors import NonFiniteError
 from taut.optim import AggMo
 from taut.training.config import TrainConfig
 
@@ -45,6 +47,22 @@ class Place:
     best_score: tuple[float, float] = (-1.0, -1.0)
     best_epoch: int = 0
 
+    def count(self, rows: int, loss: float, correct: float = 0) -> None:
+        """Adds a step on so many rows, the sum of the loss over them and how many were right.
+
+        Raises:
+            NonFiniteError: the loss is none that could be made smaller.
+        """
+        if not abs(loss) < float("inf"):
+            raise NonFiniteError(
+                f"train: the loss must stay finite; got {loss} in epoch {self.epoch + 1}, step "
+                f"{self.step + 1}. Lower `lr`, scale the data, or train in float64."
+            )
+        self.step += 1
+        self.seen += rows
+        self.loss += loss
+        self.correct += round(correct)
+
     def end_epoch(self, row: dict[str, Any]) -> None:
         """Adds the row of the present epoch and turns the page."""
         self.history.append(row)
@@ -62,6 +80,16 @@ class State:
         self.optimizer = make_optimizer(config, model)
         self.place = Place()
         self.best: dict[str, Tensor] = {}
+
+    @contextmanager
+    def step(self, rate: float) -> Iterator[None]:
+        """One step of the optimiser, down the gradients that are computed in the `with` block."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.model.train()
+        self.optimizer.zero_grad()
+        yield
+        self.optimizer.step()
 
     def remember_best(self) -> None:
         """Keeps a copy of the present weights."""
