@@ -168,16 +168,16 @@ def print_exhibit(experiment: Experiment, count: str, exhibit: Exhibit) -> None:
 
 def _print_result(result: ResultTable) -> None:
     table = _table("")
-    table.title, table.title_justify = result.title, "left"
     for column in result.columns:
         table.add_column(column, justify="right")
     for name, entries in result.rows.items():
         table.add_row(name, *(entry_text(entry, result) for entry in entries))
     papers = any(e.paper is not None for entries in result.rows.values() for e in entries)
-    note = "In brackets: the paper." if papers else ""
-    table.caption = " ".join(filter(None, (note, result.note)))
-    table.caption_justify = "left"
+    say_aloud(f"\n{result.title}", style="bold")
     Console(markup=False, highlight=False).print(table)
+    if note := " ".join(filter(None, ("In brackets: the paper." if papers else "", result.note))):
+        say_aloud(note, style="dim")
+    say_aloud("")
 
 
 def entry_text(entry: Entry, table: ResultTable) -> str:

@@ -183,7 +183,7 @@ def sweep(
         ended = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED).done
         if not ended:
             tell()
-        for future in ended:
+        for future in [each for each in pending if each in ended]:  # in the order of cells
             key = pending.pop(future)
             cell = wanted[key][1]
             try:
