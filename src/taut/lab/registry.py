@@ -10,8 +10,10 @@ __all__ = ["EXPERIMENTS", "find_experiment"]
 # In the order of the paper. The file is the name with underscores; it holds one EXPERIMENT.
 EXPERIMENTS: tuple[str, ...] = (
     "absolute-value",
+    "three-cones",
     "prob-dim",
     "tradeoff",
+    "bjorck-convergence",
 )
 
 
