@@ -41,6 +41,7 @@ class GanConfig:
         critic_steps: the generator takes a step after so many of the critic.
         lr: the generator's learning rate.
         critic_lr: the critic's; None is 2e-3 for a 1-Lipschitz one, 2e-4 for the others.
+        schedule: of both rates: "cosine" (to zero) or "constant".
         clip: the largest weight of a clipped critic.
         penalty: the weight of the gradient penalty.
         seed: decides initial weights, the order of the data and every z.
@@ -62,21 +63,22 @@ class GanConfig:
     critic: str = "lipschitz"
     activation: str | None = None
     convolution: str = "orthonormal"
-    width: int = 32
-    critic_hidden: int = 256
-    generator_hidden: int = 512
+    width: int = 16
+    critic_hidden: int = 128
+    generator_hidden: int = 256
     latent: int = 62
     batch_size: int = 64
-    num_steps: int = 12000
-    critic_steps: int = 5
-    lr: float = 2e-4
+    num_steps: int = 4000
+    critic_steps: int = 2
+    lr: float = 1e-3
     critic_lr: float | None = None
+    schedule: str = "cosine"
     clip: float = 0.01
     penalty: float = 10.0
     seed: int = 0
     log_every: int = 100
-    sample_every: int = 1000
-    checkpoint_every: int = 1000
+    sample_every: int = 500
+    checkpoint_every: int = 500
     device: str = "auto"
     threads: int | None = None
 
@@ -87,6 +89,7 @@ class GanConfig:
                     f"{_SUBJECT}: `{name}` must be a text; got {name}={getattr(self, name)!r}."
                 )
         check_choice(_SUBJECT, "critic", self.critic, CRITICS)
+        check_choice(_SUBJECT, "schedule", self.schedule, ("cosine", "constant"))
         check_choice(_SUBJECT, "convolution", self.convolution, _CONVOLUTIONS)
         if self.activation is not None:
             check_choice(_SUBJECT, "activation", self.activation, _ACTIVATIONS)
@@ -119,6 +122,9 @@ class GanConfig:
                 "critic_hidden": 1024,
                 "generator_hidden": 1024,
                 "num_steps": 46900,
+                "critic_steps": 5,
+                "lr": 2e-4,
+                "schedule": "constant",
                 **changes,
             }
         )
@@ -139,6 +145,8 @@ class GanConfig:
             data_dir=self.data_dir,
             optimizer="adam",
             lr=lr,
+            schedule=self.schedule,
+            epochs=1,
             validation=0.0,
             seed=self.seed,
             device=self.device,

@@ -13,6 +13,7 @@ from taut.training.gan.config import GanConfig
 from taut.training.gan.folder import GanFolder
 from taut.training.gan.networks import ImageGenerator, build_critic, build_generator
 from taut.training.inputs import Prepared
+from taut.training.schedule import learning_rate
 from taut.training.settings import Settings
 from taut.training.state import Place, State
 from taut.wasserstein import dual_value
@@ -110,6 +111,9 @@ class GanSession:
         """
         place = self.place
         self.settings.go_to((place.step,))
+        for state in self._states:
+            for group in state.optimizer.param_groups:
+                group["lr"] = learning_rate(state.config, place.step, self.config.num_steps)
         real = self._batch(place.step)
         dual = self._improve_critic(real)
         place.step += 1
