@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from taut.bench.peers import import_peer
-from taut.bench.record import Entry, Race, Record, describe_machine
-from taut.lab.timing import CLOCKS, Contestant, one_thread, race
+from taut.bench.record import Entry, Race, Record
 from taut.errors import check_choice, check_count
+from taut.lab.provenance import describe_machine
+from taut.lab.timing import CLOCKS, Contestant, one_thread, race
 from taut.nn import ConstrainedConv, OrthonormalConv2d, SpectralConv2d
 
 __all__ = ["PLAIN_CONV", "ConvSettings", "circle_errors", "conv_makers", "run_conv"]

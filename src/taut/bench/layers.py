@@ -10,7 +10,8 @@ from taut.bench.activations import RELU, activation_contestants
 from taut.bench.bjorck import PAPER_SECONDS, bjorck_contestants, full_name
 from taut.bench.dense import PLAIN, dense_trainees, weight_errors
 from taut.bench.peers import explain_missing
-from taut.bench.record import Entry, Race, Record, describe_machine
+from taut.bench.record import Entry, Race, Record
+from taut.lab.provenance import describe_machine
 from taut.lab.timing import CLOCKS, Contestant, Timing, one_thread, race
 from taut.errors import check_choice, check_count
 

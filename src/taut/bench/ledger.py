@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from taut.bench.cells import Cell
-from taut.bench.record import describe_machine, describe_versions
+from taut.bench.record import TIMED
 from taut.errors import ArgumentError
+from taut.lab.provenance import describe_machine, describe_versions
 
 __all__ = ["Ledger"]
 
@@ -43,7 +44,7 @@ class Ledger:
             "kind": _KIND,
             "settings": json.loads(json.dumps(settings)),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": describe_versions(),
+            "versions": describe_versions(*TIMED),
             "machine": describe_machine(),
         }
         if path is not None and path.exists():

@@ -3,10 +3,10 @@
 import io
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
-from importlib import import_module, metadata
+from importlib import import_module
 from types import ModuleType
 
-__all__ = ["PEERS", "explain_missing", "import_peer", "version_of"]
+__all__ = ["PEERS", "explain_missing", "import_peer"]
 
 # Distribution -> the module that has its layers, and the one that has its activations.
 PEERS = {
@@ -24,19 +24,6 @@ def import_peer(module: str) -> ModuleType | None:
             return import_module(module)
         except ImportError:
             return None
-
-
-def version_of(distribution: str) -> str | None:
-    """The version that is installed, or None.
-
-    Example:
-        >>> version_of("no-such-distribution") is None
-        True
-    """
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def explain_missing() -> list[str]:

@@ -1,19 +1,20 @@
 """What was measured, where and with what: a file that can be read again."""
 
 import json
-import os
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from taut.bench.peers import PEERS, version_of
-from taut.lab.timing import Timing
+from taut.bench.peers import PEERS
 from taut.errors import ArgumentError
+from taut.lab.provenance import describe_machine, describe_versions
+from taut.lab.timing import Timing
 
-__all__ = ["Entry", "Race", "Record", "describe_machine", "describe_versions"]
+__all__ = ["TIMED", "Entry", "Race", "Record"]
+
+TIMED = ("taut", "torch", *PEERS)
 
 _FORMAT = 1
 
@@ -70,8 +71,8 @@ class Record:
     missing: tuple[str, ...] = ()
     seconds: float = 0.0
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    versions: Mapping[str, str | None] = field(default_factory=lambda: describe_versions())
-    machine: Mapping[str, Any] = field(default_factory=lambda: describe_machine())
+    versions: Mapping[str, str | None] = field(default_factory=lambda: describe_versions(*TIMED))
+    machine: Mapping[str, Any] = field(default_factory=describe_machine)
 
     def write(self, path: Path) -> None:
         """Writes the record as JSON; ratios are added for people, and are made anew when read."""
@@ -108,30 +109,3 @@ class Record:
                 f"Record.read: `path` must be a record of taut bench in format {_FORMAT}; "
                 f"got {str(path)!r}. Write one with taut bench layers --out record.json."
             ) from error
-
-
-def describe_versions() -> dict[str, str | None]:
-    """The versions of what is timed."""
-    packages = {name: version_of(name) for name in ("taut", "torch", *PEERS)}
-    return {"python": platform.python_version(), **packages}
-
-
-def describe_machine() -> dict[str, Any]:
-    """Processor, cores, system and how busy the machine was."""
-    load = os.getloadavg() if hasattr(os, "getloadavg") else None
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "load": None if load is None else [round(part, 2) for part in load],
-    }
-
-
-def _processor() -> str:
-    listing = Path("/proc/cpuinfo")
-    if listing.exists():
-        for line in listing.read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    return platform.processor() or "unknown"
