@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from made_up import count, experiment
 
 from taut.cli.main import main
-
-sys.path.insert(0, str(Path(__file__).parent / "lab"))
-
-from made_up import count, experiment
 
 PATIENCE = 120.0  # seconds, for a machine that has much else to do
 
@@ -203,9 +200,10 @@ if __name__ == "__main__":
 def test_a_command_that_was_stopped_goes_on_where_it_was(tmp_path, marks, call, monkeypatch, stop):
     script = tmp_path / "command.py"
     script.write_text(COMMAND)
-    lab = str(Path(__file__).parent / "lab")
     command = subprocess.Popen(
-        [sys.executable, script, lab, tmp_path], stderr=subprocess.PIPE, start_new_session=True
+        [sys.executable, script, Path(__file__).parent, tmp_path],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     end = time.monotonic() + PATIENCE
     while 2 not in count(marks) or len(list(tmp_path.glob("records/*/*.json"))) < 2:

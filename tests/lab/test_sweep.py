@@ -108,8 +108,8 @@ def test_equal_seeds_give_equal_numbers_whatever_was_drawn_before(marks, tmp_pat
 def test_a_damaged_record_is_computed_again_and_told_of(marks, records):
     made = experiment(marks)
     sweep(tasks(made), records, Here())
+    whole = records.read(made.cells("cpu")[1])
     path = records.path(made.cells("cpu")[1])
-    whole = Record.result.fget(records.read(made.cells("cpu")[1]))
     path.write_bytes(path.read_bytes()[:100])
     said = []
     again = sweep(tasks(made), records, Here(), say=said.append)
@@ -117,7 +117,7 @@ def test_a_damaged_record_is_computed_again_and_told_of(marks, records):
     assert len(said) == 1 and str(path) in said[0] and "computed again" in said[0]
     assert count(marks) == {0: 1, 1: 2, 2: 1}
     found = records.read(made.cells("cpu")[1])
-    assert found is not None
+    assert found is not None and whole is not None
     assert found.outcome.numbers == whole.outcome.numbers
 
 
@@ -255,7 +255,7 @@ def cluster(tmp_path):
     """A scheduler and two workers in processes of their own; the address, and the workers."""
     pytest.importorskip("distributed")
     address = f"tcp://127.0.0.1:{free_port()}"
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1]
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     place = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": path}}
     place |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -6,7 +6,9 @@ Every run leaves a mark in a folder: what was computed, and how often, is counte
 import os
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -60,7 +62,9 @@ def show(results):
     return Exhibit([table], None, ["Draws are draws."])
 
 
-def experiment(marks: Path, name: str = "made-up", seeds=range(3), needs=(), **extra) -> Experiment:
+def experiment(
+    marks: Path, name: str = "made-up", seeds: Iterable[Any] = range(3), needs=(), **extra
+) -> Experiment:
     """`extra` is seed -> what its configuration holds besides, with an s before the seed."""
 
     def configs(preset):
