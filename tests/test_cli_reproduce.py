@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from made_up import count, experiment
 
+from made_up import count, experiment
 from taut.cli.main import main
 
 PATIENCE = 120.0  # seconds, for a machine that has much else to do

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from made_up import count, experiment, run
 
+from made_up import count, experiment, run
 from taut.errors import ArgumentError, MissingExtraError
 from taut.lab.engines import ClusterWorkers, LocalWorkers, LostWorkerError, open_engine
 from taut.lab.records import Record, Records
