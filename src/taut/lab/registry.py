@@ -12,8 +12,14 @@ EXPERIMENTS: tuple[str, ...] = (
     "absolute-value",
     "three-cones",
     "prob-dim",
-    "tradeoff",
+    "jacobian-norms",
+    "activation-statistics",
+    "adversarial-robustness",
+    "interpretable-gradients",
     "bjorck-convergence",
+    "mnist-classify",
+    "small-mnist",
+    "tradeoff",
 )
 
 
