@@ -78,13 +78,17 @@ def _choice(*names: str) -> click.Choice:
 )
 @click.option("--alpha", type=_POSITIVE, help="Weight of the hinge in hkr.  [default: 10]")
 @click.option(
-    "--arch", type=_choice("dense", "conv"), help="The kind of network.  [default: dense]"
+    "--arch",
+    type=_choice("dense", "conv", "lenet", "wrn"),
+    help="The kind of network; all but dense are for images, and wrn proves little.  [default: "
+    "dense]",
 )
 @click.option(
     "--channels",
     type=ShapeType(),
     metavar="SIZES",
-    help="Of the stages of conv.  [default: 16,64]",
+    help="Of the stages of convolutions.  [default: 16,64 in conv, 10,20 in lenet, 64,128,256 in "
+    "wrn]",
 )
 @click.option(
     "--hidden",
@@ -108,6 +112,11 @@ def _choice(*names: str) -> click.Choice:
     "--epochs",
     type=_COUNT,
     help="Passes over the data.  [default: 40, more where they are fewer than 2500 steps]",
+)
+@click.option(
+    "--augment",
+    type=_choice("none", "crop", "crop-flip"),
+    help="Move training images by up to an eighth, and mirror them.  [default: none]",
 )
 @click.option(
     "--batch-size",

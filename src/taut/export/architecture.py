@@ -128,7 +128,10 @@ def describe(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     description = _describe(model, "", {}, 0)
     # A layer in several places is stored once, under its first name.
     held = (*model.named_parameters(), *model.named_buffers())
-    tensors = {name: value.detach().cpu().contiguous() for name, value in held}
+    # Whole numbers are counters, as batch normalisation keeps one, of no weight in evaluation.
+    tensors = {
+        name: value.detach().cpu().contiguous() for name, value in held if value.is_floating_point()
+    }
     for name, value in tensors.items():
         if not value.isfinite().all():
             raise NonFiniteError(
@@ -164,7 +167,11 @@ def _describe(
             raise ArgumentError(f"{subject} is nested deeper than {_DEEPEST}. Flatten the model.")
         inner = f"{path}.body" if path else "body"
         body = _describe(module.body, inner, seen, depth + 1)
-        return {"kind": "Residual", "mode": module.mode, "scale": module.scale, "body": body}
+        ways = {"body": body}
+        if module.shortcut is not None:
+            around = f"{path}.shortcut" if path else "shortcut"
+            ways["shortcut"] = _describe(module.shortcut, around, seen, depth + 1)
+        return {"kind": "Residual", "mode": module.mode, "scale": module.scale, **ways}
     kind = _find(type(module).__name__)
     if kind is None or type(module) is not kind.module:
         raise ArgumentError(
@@ -179,7 +186,11 @@ def _describe(
     arguments = {n: float(v) if kind.arguments[n] is float else v for n, v in arguments.items()}
     try:
         _check_arguments(kind, arguments)
-        shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+        shapes = {
+            name: tuple(value.shape)
+            for name, value in module.state_dict().items()
+            if value.is_floating_point()
+        }
         if shapes != kind.shapes(arguments):
             raise ArgumentError(f"it holds {shapes} instead of {kind.shapes(arguments)}.")
     except ArgumentError as error:
@@ -235,9 +246,12 @@ class _Builder:
                 "scale": float(scale),
                 "body": body,
                 **rest,
-            } if not rest:
-                inner = f"{path}.body" if path else "body"
-                module = taut_nn.Residual(self.build(body, inner, depth + 1), mode, scale)
+            } if rest.keys() <= {"shortcut"}:
+                ways = [
+                    self.build(way, f"{path}.{name}" if path else name, depth + 1)
+                    for name, way in {"body": body, **rest}.items()
+                ]
+                module = taut_nn.Residual(ways[0], mode, scale, *ways[1:])
             case {"kind": str(mark), "path": str(other), **rest} if mark == _MARK and not rest:
                 if other not in self.made:
                     raise ArgumentError(f"`{path}` repeats `{other[:80]}`, which is not there.")

@@ -143,12 +143,46 @@ def _centering_shapes(a: Arguments) -> Shapes:
     return shapes | ({"bias": (a["num_features"],)} if a["bias"] else {})
 
 
+def _padding_shapes(a: Arguments) -> Shapes:
+    _check_numbers(nn.ZeroPad2d, "padding", a["padding"], 4, 0)
+    return {}
+
+
+def _normalisation_shapes(a: Arguments) -> Shapes:
+    names = ("running_mean", "running_var", *(("weight", "bias") if a["affine"] else ()))
+    return {name: (a["num_features"],) for name in names}
+
+
+def _usual_momentum(module: nn.BatchNorm2d) -> float:
+    if module.momentum is None or not module.track_running_stats:
+        raise ArgumentError(
+            "save: BatchNorm2d must follow running statistics by a momentum; got "
+            f"momentum={module.momentum}, track_running_stats={module.track_running_stats}. "
+            "A file cannot say it."
+        )
+    return module.momentum
+
+
 for _kind in (
     *map(_convolution, _CONVOLUTIONS),
     _pooling(taut_nn.L2Pool2d),
     _pooling(nn.AvgPool2d, padding=list, count_include_pad=bool),
     _pooling(nn.MaxPool2d, padding=list, dilation=list),
     Kind(taut_nn.InvertibleDownsampling2d, {"factor": int}),
+    Kind(
+        nn.ZeroPad2d,
+        {"padding": list},
+        shapes=_padding_shapes,
+        read={"padding": lambda m: list(m.padding)},
+        make=lambda padding: nn.ZeroPad2d(tuple(padding)),
+    ),
+    Kind(
+        nn.BatchNorm2d,
+        {"num_features": int, "eps": float, "momentum": float, "affine": bool},
+        {"num_features": 1},
+        _normalisation_shapes,
+        {"momentum": _usual_momentum},
+    ),
     Kind(
         taut_nn.Centering,
         {"num_features": int, "momentum": float, "bias": bool},

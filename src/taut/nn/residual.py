@@ -23,9 +23,11 @@ class Residual(nn.Module):
     The audit looks inside and proves the constant from that of the body.
 
     Args:
-        body: a module that keeps the shape of its input.
+        body: a module that keeps the shape of its input, or makes the shape of the shortcut.
         mode: `"average"` or `"add"`.
         scale: the weight `s` of the body; None for the default of the mode.
+        shortcut: a module on the way around, where the body changes the shape; $x$ above is then
+            what it makes of the input.
 
     Example:
         >>> block = Residual(taut.nn.OrthonormalLinear(4, 4))
@@ -33,7 +35,13 @@ class Residual(nn.Module):
         True
     """
 
-    def __init__(self, body: nn.Module, mode: str = "average", scale: float | None = None) -> None:
+    def __init__(
+        self,
+        body: nn.Module,
+        mode: str = "average",
+        scale: float | None = None,
+        shortcut: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         check_choice("Residual", "mode", mode, ("average", "add"))
         if scale is None:
@@ -46,17 +54,20 @@ class Residual(nn.Module):
                 "Use mode='add' for other weights."
             )
         self.body = body
+        self.shortcut = shortcut
         self.mode = mode
         self.scale = float(scale)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
         y: Tensor = self.body(x)
+        if self.shortcut is not None:
+            x = self.shortcut(x)
         traced: object = y
         if not isinstance(traced, fx.Proxy) and y.shape != x.shape:
             raise ArgumentError(
                 f"Residual: `body` must keep the shape of its input; got {tuple(x.shape)} and "
-                f"{tuple(y.shape)}. Bring the shapes together before the block."
+                f"{tuple(y.shape)}. Bring the shapes together before the block, or by `shortcut`."
             )
         if self.mode == "add":
             return x + y * self.scale

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["batches", "number_at"]
+__all__ = ["batches", "generator_at", "number_at"]
 
 
 def number_at(seed: int, *place: int) -> int:
@@ -16,6 +16,11 @@ def number_at(seed: int, *place: int) -> int:
     """
     words = np.random.SeedSequence([seed, len(place), *place]).generate_state(1, np.uint64)
     return int(words[0] >> np.uint64(1))
+
+
+def generator_at(seed: int, *place: int) -> torch.Generator:
+    """A generator on the CPU for one place of the run with this seed."""
+    return torch.Generator().manual_seed(number_at(seed, *place))
 
 
 def batches(rows: int, batch_size: int, seed: int, epoch: int) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.losses import KINDS
 from taut.norms import L1, as_norm
+from taut.training.augmentation import AUGMENTATIONS
 
 __all__ = ["TrainConfig"]
 
@@ -55,13 +56,15 @@ class TrainConfig:
         warmup: epochs of linear growth from nothing to `lr`.
         batch_size: inputs of one step, over all processes together.
         epochs: passes over the training data.
-        seed: decides initial weights, order, validation rows, dropout and attacks.
+        seed: decides initial weights, order, validation rows, dropout, augmentation and attacks.
         dtype: "float32", "float64" or "bfloat16".
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         adversarial_radius: of the PGD attack on training inputs, in `norm`; 0 trains on the inputs.
         adversarial_steps: steps of that attack.
         jacobian_weight: of the spectral norm of the input Jacobian in the loss; 0 leaves it out.
         dropout: share of hidden units dropped in training.
+        augment: "none", "crop" or "crop-flip": how `taut.training.augment` moves training images.
+        parseval_beta: of Parseval's retraction of plain layers after each step; 0 takes none.
         validation: share of the training rows that is held out to choose the best epoch; 0 keeps
             the last epoch.
         patience: epochs without a better certified validation accuracy after which training ends;
@@ -105,6 +108,8 @@ class TrainConfig:
     adversarial_steps: int = 10
     jacobian_weight: float = 0.0
     dropout: float = 0.0
+    augment: str = "none"
+    parseval_beta: float = 0.0
     validation: float = 0.1
     patience: int = 0
     checkpoint_every: int = 1000
@@ -123,6 +128,7 @@ class TrainConfig:
                 "'bfloat16', which rounds only what stands between constrained layers."
             )
         check_choice(_SUBJECT, "dtype", self.dtype, _DTYPES)
+        check_choice(_SUBJECT, "augment", self.augment, AUGMENTATIONS)
         check_choice(_SUBJECT, "schedule", self.schedule, _SCHEDULES)
         if self.optimizer is not None:
             check_choice(_SUBJECT, "optimizer", self.optimizer, _OPTIMIZERS)
@@ -142,7 +148,7 @@ class TrainConfig:
             check_count(_SUBJECT, name, getattr(self, name))
         for name in ("warmup", "adversarial_radius", "jacobian_weight"):
             _check_range(name, getattr(self, name), math.inf)
-        for name in ("dropout", "validation"):
+        for name in ("dropout", "validation", "parseval_beta"):
             _check_range(name, getattr(self, name), 1.0)
         for size in (*(self.hidden or ()), *self.milestones):
             check_count(_SUBJECT, "hidden and milestones", size)

@@ -6,12 +6,15 @@ from math import prod
 from taut.data import LabelledData
 from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, loss_for_radius
 from taut.norms import L2, LINF, Norm, as_norm
+from taut.training.architectures.spatial import check_image
+from taut.training.augmentation import check_augmentation
 from taut.training.config import TrainConfig
 
 __all__ = ["resolve"]
 
 _CONSTRAINTS = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
-_CHANNELS = {"conv": (16, 64)}
+_CHANNELS = {"conv": (16, 64), "lenet": (10, 20), "wrn": (64, 128, 256)}
+_HIDDEN: dict[str, tuple[int, ...]] = {"lenet": (50,), "wrn": ()}
 _RADII = {"l1": 1.0, "l2": 0.5, "linf": 0.1}
 # On MNIST in L2 at radius 1.58, four epochs, certified: 0.001 -> 56 %, 0.003 -> 61 %.
 _RATE_OF_ADAM = 3e-3
@@ -36,7 +39,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
       the constant, so its rate is divided by it;
     - hidden: three layers of 1024 for images of 784 pixels or more, of 256 for smaller ones, two of
       128 for tables, and one layer less behind convolutions;
-    - channels: 16 and 64;
+    - channels: 16 and 64, and what `lenet` and `wrn` are known for;
     - batch size: a power of 2 near a hundredth of the rows, within 32 and 512;
     - epochs: 40, more where there are few rows: enough for 2,500 steps.
 
@@ -51,6 +54,10 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     rows = len(data.train)
     depth = 2 if len(shape) == 1 or config.arch in _CHANNELS else 3
     hidden = (128 if len(shape) == 1 else 1024 if prod(shape) >= 784 else 256,) * depth
+    hidden = _HIDDEN.get(config.arch, hidden)
+    check_augmentation(config.augment, tuple(shape))
+    if config.arch in _CHANNELS:
+        check_image(config.arch, shape)
     radius = config.radius or _RADII[norm.name]
     lipschitz = config.lipschitz or (1000.0 if norm == LINF else 1.0)
     loss = config.loss or "cross_entropy"
@@ -75,7 +82,8 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         temperature=temperature,
         channels=config.channels or _CHANNELS.get(config.arch),
         hidden=hidden if config.hidden is None else config.hidden,
-        constraint=config.constraint or _CONSTRAINTS[norm.name],
+        constraint=config.constraint
+        or ("none" if config.arch == "wrn" else _CONSTRAINTS[norm.name]),
         optimizer=optimizer,
         lr=config.lr or _rate(optimizer, norm, loss, lipschitz),
         batch_size=batch_size,

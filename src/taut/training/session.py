@@ -8,11 +8,13 @@ from torch import Tensor
 from taut import parallel
 from taut.errors import ArgumentError
 from taut.training.architectures import build_network
-from taut.training.chance import batches
+from taut.training.augmentation import augment
+from taut.training.chance import batches, generator_at
 from taut.training.config import TrainConfig
 from taut.training.folder import RunFolder
 from taut.training.inputs import Prepared
 from taut.training.objective import Objective
+from taut.training.parseval import parseval_step
 from taut.training.schedule import learning_rate
 from taut.training.settings import Settings
 from taut.training.state import State
@@ -91,10 +93,13 @@ class Session:
         self.settings.go_to(here)
         mine = parallel.share(rows).to(self.settings.device)
         x, labels = self.rows.inputs[mine], self.rows.labels[mine]
+        x = augment(x, self.config.augment, generator_at(self.config.seed, *here, 0))
         with state.step(self.learning_rate()):
             loss, logits = self.objective(state.model, x, labels, here)
             (loss * parallel.share_weight(len(rows))).backward()
             parallel.average_gradients(state.model.parameters())
+        if self.config.parseval_beta:
+            parseval_step(state.model, self.config.parseval_beta)
         correct = (logits.argmax(1) == labels).sum()
         mine = torch.stack([loss.detach().double() * len(mine), correct.double()])
         place.count(len(rows), *parallel.gather(mine.cpu()[None]).sum(0).tolist())

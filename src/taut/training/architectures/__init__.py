@@ -8,13 +8,15 @@ from torch import nn
 from taut.errors import check_choice
 from taut.training.architectures.conv import conv
 from taut.training.architectures.dense import dense
+from taut.training.architectures.lenet import lenet
+from taut.training.architectures.wide import wrn
 from taut.training.config import TrainConfig
 
 __all__ = ["ARCHITECTURES", "build_network"]
 
 Architecture = Callable[[TrainConfig, Sequence[int], int], nn.Sequential]
 
-ARCHITECTURES: dict[str, Architecture] = {"dense": dense, "conv": conv}
+ARCHITECTURES: dict[str, Architecture] = {"dense": dense, "conv": conv, "lenet": lenet, "wrn": wrn}
 
 
 def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:

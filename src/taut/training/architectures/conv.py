@@ -16,7 +16,7 @@ from taut.training.architectures.spatial import (
 )
 from taut.training.config import TrainConfig
 
-__all__ = ["conv"]
+__all__ = ["conv", "split_constant"]
 
 _KERNEL_SIZE = 3
 _PER_STAGE = 2
@@ -41,7 +41,7 @@ def conv(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Se
     if any(excess):
         layers.append(nn.ZeroPad2d((0, excess[1], 0, excess[0])))
     convolutions = _PER_STAGE * len(config.channels)
-    share, rest = _split(config.lipschitz, convolutions, len(config.hidden) + 1)
+    share, rest = split_constant(config.lipschitz, convolutions, len(config.hidden) + 1)
     make_activation = over_channels(config.activation)
     for channels in config.channels:
         layers.append(InvertibleDownsampling2d(2))
@@ -56,7 +56,7 @@ def conv(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Se
     return nn.Sequential(*layers, nn.Flatten(), *head(config, width * pixels, outputs, rest))
 
 
-def _split(lipschitz: float, convolutions: int, dense: int) -> tuple[float, float]:
+def split_constant(lipschitz: float, convolutions: int, dense: int) -> tuple[float, float]:
     """The share of one convolution, and of all dense layers; their product is no more than all."""
     share = lipschitz ** (1 / (convolutions + dense))
     rest = float(Fraction(lipschitz) / Fraction(share) ** convolutions)

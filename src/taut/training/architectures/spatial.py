@@ -24,9 +24,14 @@ _KINDS = {
 
 
 def convolution(
-    arch: str, constraint: str, channels: int, following: int, kernel_size: int
+    arch: str,
+    constraint: str,
+    channels: int,
+    following: int,
+    kernel_size: int,
+    padding: str = "same",
 ) -> nn.Module:
-    """A convolution that keeps the size of images, of norm at most 1 in the constraint's norm.
+    """A convolution of norm at most 1 in the norm of the constraint; none has no bound.
 
     The orthonormal one stands for `"bjorck"` too: Björck's iteration on a flattened kernel proves
     nothing of the convolution.
@@ -38,7 +43,7 @@ def convolution(
             f"constraint={constraint!r}, of which there is no convolution. Use arch='dense', or "
             "norm='l2' or 'linf'."
         )
-    return _KINDS[constraint](channels, following, kernel_size, padding="same")
+    return _KINDS[constraint](channels, following, kernel_size, padding=padding)
 
 
 def over_channels(activation: str) -> ActivationFactory:

@@ -1,0 +1,57 @@
+"""Images moved and mirrored at random, by a chance that is a function of the place in a run."""
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from taut.errors import ArgumentError, check_choice
+
+__all__ = ["AUGMENTATIONS", "augment", "check_augmentation"]
+
+AUGMENTATIONS = ("none", "crop", "crop-flip")
+
+
+def augment(x: Tensor, kind: str, generator: Generator) -> Tensor:
+    """Each image moved, and with `"crop-flip"` mirrored by chance, on its own.
+
+    A crop of the size of the image from the image with zeros around it, an eighth of the shorter
+    side wide: 4 pixels for 32, as is usual for CIFAR, 3 for 28, 1 for 8. All places are equally
+    likely, and so is a mirrored image and one that is not.
+
+    Args:
+        x: `(n, channels, height, width)`; not changed.
+        kind: `"none"`, `"crop"` or `"crop-flip"`.
+        generator: on the CPU; decides places and mirrors.
+
+    Returns:
+        As `x`; `x` itself for `"none"`.
+
+    Example:
+        >>> moved = augment(torch.ones(2, 1, 8, 8), "crop", torch.Generator().manual_seed(0))
+        >>> moved.shape, bool(moved.sum() <= 2 * 64)
+        (torch.Size([2, 1, 8, 8]), True)
+    """
+    check_choice("augment", "kind", kind, AUGMENTATIONS)
+    if kind == "none":
+        return x
+    check_augmentation(kind, tuple(x.shape[1:]))
+    count, channels, height, width = x.shape
+    border = min(height, width) // 8
+    places = torch.randint(2 * border + 1, (2, count, 1), generator=generator)
+    rows, columns = places[0] + torch.arange(height), places[1] + torch.arange(width)
+    if kind == "crop-flip":
+        mirrored = torch.randint(2, (count, 1), generator=generator).bool()
+        columns = torch.where(mirrored, columns.flip(1), columns)
+    image, channel = torch.arange(count), torch.arange(channels)
+    at = (image[:, None, None, None], channel[:, None, None], rows[:, None, :, None])
+    padded = F.pad(x, (border,) * 4)
+    return padded[tuple(i.to(x.device) for i in (*at, columns[:, None, None, :]))]
+
+
+def check_augmentation(kind: str, shape: tuple[int, ...]) -> None:
+    """Raises unless inputs of this shape can be augmented."""
+    if kind != "none" and len(shape) != 3:
+        raise ArgumentError(
+            f"TrainConfig: `augment` must be 'none' for inputs that are no images; got "
+            f"augment={kind!r} and inputs of shape {shape}."
+        )
