@@ -1,6 +1,7 @@
 """`taut train` on digits with a tiny network: what it writes, says, resumes and refuses."""
 
 import json
+import shutil
 from dataclasses import fields
 from pathlib import Path
 
@@ -191,3 +192,57 @@ def test_all_that_training_knows_can_be_typed(tmp_path):
     assert (config.milestones, config.decay, config.warmup) == ((1,), 0.5, 0.5)
     assert (config.jacobian_weight, config.adversarial_steps) == (0.01, 2)
     assert (config.checkpoint_every, config.alpha) == (2, 3)
+
+
+def test_a_stop_before_the_end_is_told_and_curves_come_later_too(tmp_path):
+    args = ("--hidden", "8", "--batch-size", "512", "--lr", "1e-9", "--patience", "1")
+    out = str(tmp_path / "x")
+    result = run(*args, "--epochs", "9", "--no-report", "--out", out)
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.output.split())
+    assert "Stopped before epoch 9: none of the last 1 proved more" in words
+    assert "tensorboard" not in words
+    result = run(*args, "--epochs", "9", "--no-report", "--out", out, "--tensorboard")
+    assert result.exit_code == 0, result.output
+    assert f"tensorboard --logdir {out}/tensorboard" in "".join(result.output.splitlines())
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(f"{out}/tensorboard")
+    events.Reload()
+    found = load_run(out)
+    assert [e.step for e in events.Scalars("loss")] == [row["epoch"] for row in found.history]
+
+
+def test_a_mistake_does_not_spoil_the_folder(tmp_path):
+    out = str(tmp_path / "x")
+    args = ("--epochs", "1", "--batch-size", "512", "--no-report", "--out", out)
+    assert "even number of channels" in " ".join(run("--hidden", "7", *args).stderr.split())
+    result = run("--hidden", "8", *args)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("file", ["result.json", "inputs.json", "log.jsonl", "config.toml"])
+def test_a_run_that_is_cut_short_is_told(folder, tmp_path, file):
+    out = tmp_path / "x"
+    shutil.copytree(folder, out)
+    whole = (out / file).read_bytes()
+    (out / file).write_bytes(whole[: len(whole) - 9])
+    result = CliRunner().invoke(main, ["certify", str(out)])
+    assert result.exit_code == 2
+    words = "".join(result.stderr.splitlines())
+    assert f"{file} must be as the run wrote it; it is cut short or altered" in words
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--schedule", "step"), "needs --milestones"),
+        (("--device", "meta:x"), "that torch finds on this machine"),
+        (("--device", "xpu:7"), "that torch finds on this machine"),
+    ],
+    ids=["step", "name", "device"],
+)
+def test_settings_that_cannot_be(args, words, tmp_path):
+    result = run(*args, "--no-report", "--out", str(tmp_path / "x"))
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())

@@ -93,11 +93,18 @@ def print_run(run: TrainedRun, page: Path | None) -> None:
     console.print(table, highlight=False)
     epochs = f"{result['epochs']} epochs, the network of epoch {result['best_epoch']}"
     say(f"{epochs}, {result['seconds']:.0f} s.")
+    if result["epochs"] < (run.config.epochs or 0):
+        say(
+            f"Stopped before epoch {run.config.epochs}: none of the last {run.config.patience} "
+            "proved more on validation examples."
+        )
     if run.folder is not None:
         say(f"The run: {run.folder}")
     if page is not None:
         say(f"The page: {page}")
     if run.folder is not None:
+        if (events := run.folder / "tensorboard").exists():
+            say(f"The curves: tensorboard --logdir {events}")
         say(f"Next: taut certify {run.folder}; taut attack {run.folder}")
 
 

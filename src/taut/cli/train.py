@@ -102,10 +102,11 @@ def _choice(*names: str) -> click.Choice:
     type=_POSITIVE,
     help="The constant of the network, so the scale of its outputs.  [default: 1, in linf 1000]",
 )
-@click.option("--activation", help="maxmin, fullsort, groupsort, relu, ...  [default: maxmin]")
+@click.option("--activation", help="maxmin, fullsort, groupsort4, abs, relu ...  [default: maxmin]")
 @click.option(
     "--constraint",
-    help="Of the weights.  [default: orthonormal in l2, linf in linf, l1 in l1]",
+    help="orthonormal, bjorck, spectral, parseval, linf, l1 or none.  [default: orthonormal in l2, "
+    "linf in linf, l1 in l1]",
 )
 @click.option("--dropout", type=Finite(0, 1, max_open=True), help="Share of units dropped.")
 @click.option(
@@ -165,6 +166,13 @@ def _choice(*names: str) -> click.Choice:
     metavar="WEIGHT",
     help="Add so much of the steepest slope at each input to the loss; for networks whose weights "
     "nothing constrains.",
+)
+@click.option(
+    "--parseval",
+    "parseval_beta",
+    type=Finite(0, 1, max_open=True),
+    metavar="BETA",
+    help="Move plain layers so far towards orthonormal ones after each step; for comparison.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Decides every draw.  [default: 0]")
 @click.option(
@@ -287,4 +295,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "TrainConfig":
         for name, value in given.items()
         if value is not None and context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    return replace(config, **typed)
+    config = replace(config, **typed)
+    if config.schedule == "step" and not config.milestones:
+        raise click.UsageError("--schedule step needs --milestones: the epochs at which it falls.")
+    return config

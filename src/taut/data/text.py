@@ -94,7 +94,8 @@ class TextSource:
                         if width is not None:
                             raise DataError(
                                 f"{self._subject}: every row must have as many cells as the first, "
-                                f"{width}; line {reader.line_num} has {len(row)}."
+                                f"{width}; line {reader.line_num} has {len(row)}. Mend it; if "
+                                "it is the last, the file may be cut short."
                             )
                         width = len(row)
                     yield reader.line_num, row

@@ -50,12 +50,15 @@ class RunFolder:
     def open(self, config: TrainConfig, spec: InputSpec) -> None:
         """Makes the folder, or sees that the run in it is the same one.
 
+        Where a run ended before it kept anything, as a wrong option ends it, another may begin.
+
         Raises:
             ArgumentError: there is a run with another configuration; the text names what differs.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         if self.config_file.exists():
-            self.check_same(config)
+            if self.checkpoint_file.exists() or self.finished:
+                self.check_same(config)
         elif foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
             raise ArgumentError(
                 f"{_SUBJECT}: `out` must be a new or empty folder, or that of a run; {self.path} "
@@ -97,19 +100,27 @@ class RunFolder:
 
     def config(self) -> TrainConfig:
         """The configuration of the run here."""
-        return from_toml(_read(self.config_file).decode())
+        try:
+            return from_toml(_read(self.config_file).decode())
+        except UnicodeDecodeError as error:
+            raise _damaged(self.config_file, error) from error
+        except ArgumentError as error:
+            if not self.config_file.exists():
+                raise
+            raise _damaged(self.config_file, error) from error
 
     def spec(self) -> InputSpec:
         """What its network expects."""
-        return InputSpec.from_dict(json.loads(_read(self.inputs_file)))
+        return InputSpec.from_dict(_read_json(self.inputs_file))
 
     def result(self) -> dict[str, Any]:
         """What came out of it."""
-        return json.loads(_read(self.result_file))
+        return _read_json(self.result_file)
 
     def history(self) -> list[dict[str, Any]]:
         """One row for each epoch."""
-        return [json.loads(line) for line in _read(self.log_file).splitlines()]
+        lines = _read(self.log_file).splitlines()
+        return [_read_json(self.log_file, line) for line in lines]
 
     def write_checkpoint(self, tensors: dict[str, Tensor], story: dict[str, Any]) -> None:
         """Replaces the checkpoint, all at once."""
@@ -143,6 +154,21 @@ def write_json(path: Path, held: dict[str, Any]) -> None:
 
 def _anywhere(config: TrainConfig) -> TrainConfig:
     return replace(config, data_dir=None, threads=None)
+
+
+def _read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
+    """What a file of the run says, or a text from it."""
+    try:
+        return json.loads(_read(path) if text is None else text)
+    except ValueError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DamagedFileError:
+    return DamagedFileError(
+        f"load_run: {path} must be as the run wrote it; it is cut short or altered ({error}). "
+        "Bring it back, or delete the folder and train again."
+    )
 
 
 def _read(path: Path) -> bytes:

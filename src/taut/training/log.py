@@ -16,19 +16,28 @@ class Log:
     Args:
         path: the JSONL file; what it holds is replaced by `history`.
         history: the rows of the epochs that are over.
-        tensorboard: whether to write events into the folder `tensorboard` beside it.
+        tensorboard: whether to write events into the folder `tensorboard` beside it; of the epochs
+            that are over too, if there is none yet.
     """
 
     def __init__(self, path: Path, history: list[dict[str, Any]], tensorboard: bool) -> None:
         self.path = path
         # A process may have died between a checkpoint and its line: the checkpoint is right.
         write_atomically(path, "".join(_line(row) for row in history).encode())
-        self._writer = _open_tensorboard(path.parent, len(history)) if tensorboard else None
+        self._writer: Any = None
+        if tensorboard:
+            new = not (path.parent / "tensorboard").exists()
+            self._writer = _open_tensorboard(path.parent, len(history))
+            for row in history if new else ():
+                self._add_event(row)
 
     def add(self, row: dict[str, Any]) -> None:
         """Appends the row of one epoch."""
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(_line(row))
+        self._add_event(row)
+
+    def _add_event(self, row: dict[str, Any]) -> None:
         if self._writer is not None:
             for name, value in row.items():
                 if name != "epoch" and value is not None:

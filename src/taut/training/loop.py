@@ -69,7 +69,10 @@ def train(
                 folder.open(config, prepared.spec)
             meet()
             if folder.finished:
-                return load_run(folder.path)
+                run = load_run(folder.path)
+                if tensorboard:
+                    Reporter(folder, list(run.history), None, tensorboard).close()
+                return run
 
         session = Session(config, prepared, folder, settings)
         history = session.state.place.history

@@ -53,8 +53,11 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(name)
-    except RuntimeError as error:
+        device = torch.device(name)
+        torch.empty(0, device=device)  # torch takes any name, and fails where it is used
+    except (RuntimeError, AssertionError) as error:
         raise ArgumentError(
-            f"TrainConfig: `device` must be 'auto' or a device of torch; got device={name!r}."
+            "TrainConfig: `device` must be 'auto' or a device that torch finds on this machine; got "
+            f"device={name!r}. Use 'cpu'."
         ) from error
+    return device
