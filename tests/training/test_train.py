@@ -273,7 +273,7 @@ def test_tensorboard_needs_a_folder():
 def test_unknown_architectures_and_devices_are_refused():
     with pytest.raises(ArgumentError, match="`arch` must be one of 'dense'"):
         train(TrainConfig(**SMALL, arch="transformer"))
-    with pytest.raises(ArgumentError, match="`device` must be 'auto' or a device of torch"):
+    with pytest.raises(ArgumentError, match="`device` must be 'auto' or a device that torch finds"):
         train(TrainConfig(**SMALL, device="abacus"))
 
 

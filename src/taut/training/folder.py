@@ -100,13 +100,10 @@ class RunFolder:
 
     def config(self) -> TrainConfig:
         """The configuration of the run here."""
+        held = _read(self.config_file)
         try:
-            return from_toml(_read(self.config_file).decode())
-        except UnicodeDecodeError as error:
-            raise _damaged(self.config_file, error) from error
-        except ArgumentError as error:
-            if not self.config_file.exists():
-                raise
+            return from_toml(held.decode())
+        except (ArgumentError, UnicodeDecodeError) as error:
             raise _damaged(self.config_file, error) from error
 
     def spec(self) -> InputSpec:
@@ -158,8 +155,9 @@ def _anywhere(config: TrainConfig) -> TrainConfig:
 
 def _read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
     """What a file of the run says, or a text from it."""
+    held = _read(path) if text is None else text
     try:
-        return json.loads(_read(path) if text is None else text)
+        return json.loads(held)
     except ValueError as error:
         raise _damaged(path, error) from error
 
