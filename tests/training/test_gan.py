@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,9 +69,10 @@ def test_the_paper_has_the_layers_of_infogan():
     generator, critic = build_generator(config, (1, 28, 28)), build_critic(config, (1, 28, 28))
     shapes = [tuple(p.shape) for p in generator.parameters() if p.dim() > 1]
     assert shapes == [(1024, 62), (6272, 1024), (128, 64, 4, 4), (64, 1, 4, 4)]
-    kernels = [layer.effective_weight().shape for layer in (critic[0], critic[2])]
+    layers: list[Any] = list(critic)
+    kernels = [layer.effective_weight().shape for layer in (layers[0], layers[2])]
     assert [tuple(k) for k in kernels] == [(64, 1, 4, 4), (128, 64, 4, 4)]
-    assert tuple(critic[5].weight.shape) == (1024, 6272)
+    assert tuple(layers[5].weight.shape) == (1024, 6272)
 
 
 @pytest.mark.parametrize("convolution", ["orthonormal", "spectral"])
