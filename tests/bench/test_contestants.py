@@ -6,8 +6,8 @@ import torch
 
 from taut.bench import peers
 from taut.bench.activations import RELU, activation_contestants, activation_makers
-from taut.bench.bjorck import PAPER_SECONDS, bjorck_contestants
 from taut.bench.dense import PLAIN, dense_makers, dense_trainees, weight_errors
+from taut.lab.bjorck_runtime import PAPER_SECONDS, bjorck_contestants
 
 X = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
 

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 import torch
 
 from taut.bench.activations import RELU, activation_contestants
-from taut.bench.bjorck import PAPER_SECONDS, bjorck_contestants, full_name
 from taut.bench.dense import PLAIN, dense_trainees, weight_errors
 from taut.bench.peers import explain_missing
 from taut.bench.record import Entry, Race, Record
+from taut.errors import check_choice, check_count
+from taut.lab.bjorck_runtime import PAPER_SECONDS, bjorck_contestants, full_name
 from taut.lab.provenance import describe_machine
 from taut.lab.timing import CLOCKS, Contestant, Timing, one_thread, race
-from taut.errors import check_choice, check_count
 
 __all__ = ["LayerSettings", "run_layers"]
 

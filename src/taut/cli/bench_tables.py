@@ -133,7 +133,7 @@ def _bjorck_table(race: "Race") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from taut.bench.bjorck import PAPER_SECONDS, full_name, product_name
+    from taut.lab.bjorck_runtime import PAPER_SECONDS, full_name, product_name
 
     size = race.sizes["size"]
     timings = {entry.timing.name: entry.timing for entry in race.entries}

@@ -38,8 +38,8 @@ def _configs(preset: str) -> Iterator[Config]:
             "device": "auto",
         }
         seeds = 3
-    for activation in ACTIVATION_NAMES:
-        for seed in range(seeds):
+    for seed in range(seeds):
+        for activation in ACTIVATION_NAMES:
             yield {"activation": activation, **recipe, "num_fresh": 4096, "seed": seed}
 
 

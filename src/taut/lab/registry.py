@@ -17,6 +17,8 @@ EXPERIMENTS: tuple[str, ...] = (
     "adversarial-robustness",
     "interpretable-gradients",
     "bjorck-convergence",
+    "bjorck-against-spectral",
+    "bjorck-runtime",
     "mnist-classify",
     "small-mnist",
     "tradeoff",
