@@ -1,0 +1,28 @@
+"""Who speaks when a command of several processes fails."""
+
+import pytest
+
+import taut.parallel
+from taut.cli import processes as place
+from taut.errors import DataError
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_first_process_tells_and_the_others_wait(monkeypatch, first):
+    waited: list[float] = []
+    monkeypatch.setattr(taut.parallel, "is_first", lambda: first)
+    monkeypatch.setattr(place.time, "sleep", waited.append)
+    with (
+        pytest.raises(DataError if first else SystemExit) as caught,
+        place.processes() as told,
+    ):
+        assert told is first
+        raise DataError("data: a.csv: no")
+    assert (waited == []) is first
+    assert first or getattr(caught.value, "code", None) == 2
+
+
+def test_what_is_no_error_of_the_user_is_told_by_all(monkeypatch):
+    monkeypatch.setattr(taut.parallel, "is_first", lambda: False)
+    with pytest.raises(ZeroDivisionError), place.processes():
+        raise ZeroDivisionError
