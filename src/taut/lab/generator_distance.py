@@ -19,10 +19,17 @@ from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
 from taut.lab.selection import largest_difference, numbers_of, sentences
 from taut.lab.verdict import Verdict
-from taut.training.gan import GanConfig, ImageGenerator, load_gan, train_gan
+from taut.training.gan import GanConfig, GanRun, ImageGenerator, train_gan
 from taut.wasserstein import Sampler
 
-__all__ = ["EXPERIMENT", "PAPER_VALUES", "GeneratorDistance", "estimate_generator_distance"]
+__all__ = [
+    "EXPERIMENT",
+    "PAPER_VALUES",
+    "GeneratorDistance",
+    "estimate_generator_distance",
+    "judge_generator",
+    "train_once",
+]
 
 # (constraint, activation) -> the published values, by data set (Anil, Lucas and Grosse 2019,
 # table 2). They are of other generators than ours: only the order of the rows can be compared.
@@ -128,8 +135,8 @@ def _once(images: Tensor, generator: ImageGenerator) -> Sampler:
     return sample
 
 
-def train_once(config: GanConfig) -> ImageGenerator:
-    """The generator of a configuration, trained by whoever comes first; the others wait for it.
+def train_once(config: GanConfig) -> GanRun:
+    """The run of a configuration, trained by whoever comes first; the others wait for it.
 
     Training is decided by its configuration to the bit, so it does not matter who computes it.
     """
@@ -138,8 +145,7 @@ def train_once(config: GanConfig) -> ImageGenerator:
     place.mkdir(mode=0o700, exist_ok=True)
     with open(place / f"{key}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        train_gan(config, place / key)
-    return load_gan(place / key)
+        return train_gan(config, place / key)
 
 
 def _configs(preset: str) -> Iterator[Config]:
@@ -183,13 +189,17 @@ def _configs(preset: str) -> Iterator[Config]:
                 }
 
 
-def _run(config: Config) -> Outcome:
-    generator = train_once(GanConfig(**config["gan"]))
+def judge_generator(generator: ImageGenerator, config: Config) -> GeneratorDistance:
+    """Its distance from the data of a cell, by the critic of that cell."""
     data = load_labelled(config["data"])
     images, held_out = (torch.as_tensor(p.inputs) * 2 - 1 for p in (data.train, data.test))
-    found = estimate_generator_distance(
+    return estimate_generator_distance(
         generator, images, held_out, config, num_fresh=config["num_fresh"]
     )
+
+
+def _run(config: Config) -> Outcome:
+    found = judge_generator(train_once(GanConfig(**config["gan"])).generator, config)
     numbers = {
         "objective": found.training.estimate,
         "lower": found.training.lower,
