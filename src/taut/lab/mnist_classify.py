@@ -32,7 +32,7 @@ _METHODS: dict[str, dict[str, Any]] = {
     "Björck": {"constraint": "orthonormal", "lipschitz": 10.0},
     "Spectral Norm": {"constraint": "spectral", "lipschitz": 10.0},
     "Spectral Jac": {**_FREE, "jacobian_weight": 0.05},
-    "Parseval": {"constraint": "parseval", "lipschitz": 10.0},
+    "Parseval": {**_FREE, "parseval_beta": 0.01},
     # Adam's equal steps fill the rows of an l1 ball, so these have the optimiser of the robust nets.
     "L-inf": {"norm": "linf", "lipschitz": 100.0, "optimizer": "aggmo", "lr": 0.03},
 }
@@ -42,6 +42,7 @@ _GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "Spectral Norm": {"lipschitz": (0.1, 1.0, 10.0, 100.0)},
     "L-inf": {"lipschitz": (0.1, 1.0, 10.0, 100.0)},
     "Spectral Jac": {"jacobian_weight": (0.01, 0.05, 0.1)},
+    "Parseval": {"parseval_beta": (0.001, 0.01, 0.1, 0.5)},
 }
 _SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"data": "digits", "hidden": [16, 16], "epochs": 2, "batch_size": 128},
@@ -62,7 +63,7 @@ def _configs(preset: str) -> Iterable[Config]:
     whole = preset == "paper"
     for seed in (0, 1, 2) if whole else (0,):
         for method, settings in _METHODS.items():
-            for activation in ("relu", "maxmin") if preset == "smoke" else _ACTIVATIONS.values():
+            for activation in ("maxmin",) if preset == "smoke" else _ACTIVATIONS.values():
                 training = {**PLAIN, "optimizer": "adam", **_SIZES[preset], **settings}
                 if whole and method == "Björck":
                     training["constraint"] = "bjorck"
@@ -125,12 +126,12 @@ def _words(results: Sequence[Result]) -> list[str]:
         return []
     training = results[0].config["training"]
     words = [
-        f"Ours: {len(training['hidden'])} hidden layers of {training['hidden'][0]}, "
+        f"Ours, on {training['data']}: {len(training['hidden'])} hidden layers of {training['hidden'][0]}, "
         f"{training['epochs']} epochs. The paper: 3 of 1024, 200 epochs."
     ]
     pairs = [
         (method, _chosen(results, method, "relu"), _chosen(results, method, "maxmin"))
-        for method in ("Björck", "Spectral Norm", "Parseval", "L-inf")
+        for method in ("Björck", "Spectral Norm", "L-inf")
     ]
     words += [
         f"{method}: error {maxmin[0]:.2f} % with MaxMin, {relu[0]:.2f} % with ReLU (first seed)."
@@ -138,10 +139,9 @@ def _words(results: Sequence[Result]) -> list[str]:
         if relu and maxmin
     ]
     words.append(
-        "Where ours differs by design: layers of the rows Björck, Spectral Norm and Parseval hold "
-        "their constant exactly and at every step, where the paper's approach it; Parseval takes "
-        "its steps with 0.01 alone; Dropout drops hidden units and leaves inputs whole; L-inf is "
-        "trained by AggMo."
+        "Where ours differs by design: layers of the rows Björck and Spectral Norm hold their "
+        "constant at every step, where the paper's approach it; Dropout drops hidden units and "
+        "leaves inputs whole; L-inf is trained by AggMo."
     )
     return words
 

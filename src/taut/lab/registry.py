@@ -21,6 +21,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "bjorck-runtime",
     "mnist-classify",
     "small-mnist",
+    "cifar-classify",
     "tradeoff",
 )
 

@@ -25,7 +25,7 @@ _GRIDS = {
 _DIGITS: dict[str, Any] = {"data": "digits", "radius": 0.5}
 _MNIST: dict[str, Any] = {"data": "mnist", "radius": 1.58}
 _FIXED = {
-    "smoke": {**_DIGITS, "hidden": [32, 32], "epochs": 4, "batch_size": 64},
+    "smoke": {**_DIGITS, "hidden": [16, 16], "epochs": 2, "batch_size": 64},
     "cpu": {**_MNIST, "hidden": [512, 512, 512], "epochs": 2, "batch_size": 512},
     "paper": {**_MNIST, "hidden": [1024, 1024, 1024], "epochs": 40, "batch_size": 256},
 }
