@@ -127,13 +127,14 @@ def test_the_bound_of_a_residual_network_holds():
 
 
 def test_parseval_steps_end_at_orthonormal_kernels_and_leave_proven_layers_alone():
-    net = torch.nn.Sequential(torch.nn.Conv2d(2, 5, 3), taut.nn.OrthonormalConv2d(5, 4, 3))
-    before = net[1].weight.detach().clone()
+    plain, proven = torch.nn.Conv2d(2, 5, 3), taut.nn.OrthonormalConv2d(5, 4, 3)
+    net = torch.nn.Sequential(plain, proven)
+    before = proven.weight.detach().clone()
     for _ in range(300):
         parseval_step(net, 0.1)
-    matrix = net[0].weight.detach().double().flatten(1).numpy()  # type: ignore[union-attr]
+    matrix = plain.weight.detach().double().flatten(1).numpy()
     np.testing.assert_allclose(np.linalg.svd(matrix)[1], 1, atol=1e-5)
-    assert torch.equal(net[1].weight, before)
+    assert torch.equal(proven.weight, before)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +214,7 @@ def test_no_attack_breaks_a_certificate_of_conv():
     data = load_labelled("digits").test
     x, labels = torch.from_numpy(data.inputs[:100]), torch.from_numpy(data.labels[:100])
     found = taut.certify(run.model, x, labels=labels)
+    assert found.correct is not None
     for radius in (0.1, 0.3, 0.6):
         safe = found.correct & (found.radius > radius)
         moved = adversarial_batch(
