@@ -9,6 +9,7 @@ __all__ = ["EXPERIMENTS", "find_experiment"]
 
 # In the order of the paper. The file is the name with underscores; it holds one EXPERIMENT.
 EXPERIMENTS: tuple[str, ...] = (
+    "folding",
     "absolute-value",
     "three-cones",
     "prob-dim",
@@ -16,12 +17,14 @@ EXPERIMENTS: tuple[str, ...] = (
     "activation-statistics",
     "adversarial-robustness",
     "interpretable-gradients",
+    "network-views",
     "bjorck-convergence",
     "bjorck-against-spectral",
     "bjorck-runtime",
     "mnist-classify",
     "small-mnist",
     "cifar-classify",
+    "dynamical-isometry",
     "tradeoff",
 )
 
