@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from taut.errors import ArgumentError
+from taut.lab import gan_samples
 from taut.lab.experiment import PRESETS, Outcome, Result
 from taut.lab.generator_distance import EXPERIMENT, PAPER_VALUES, estimate_generator_distance
 from taut.training.gan import ImageGenerator
@@ -102,3 +103,17 @@ def test_words_count_the_wins_of_orthonormal_layers():
     ]
     words = " ".join(EXPERIMENT.show(results).words)
     assert "Orthonormal layers find more than spectral ones with 5 of 5 activations." in words
+
+
+def test_samples_by_critic_are_shown_as_they_were_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cells = gan_samples.EXPERIMENT.cells("smoke")
+    assert len(cells) == len(gan_samples.KINDS)
+    results = [Result(c.config, gan_samples.EXPERIMENT.run(c.config)) for c in cells[:2]]
+    shades = np.asarray(results[0].outcome.series["shades"])
+    assert shades.shape == (25, 1, 8, 8)
+    assert 0 <= shades.min() and shades.max() <= 15
+    assert "lipschitz" in results[0].outcome.numbers
+    assert "lipschitz" not in results[1].outcome.numbers
+    figures = gan_samples.EXPERIMENT.show(results).figures
+    assert list(figures or {}) == ["gan-digits-lipschitz-maxmin", "gan-digits-clipped-leaky-relu"]

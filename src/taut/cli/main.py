@@ -66,6 +66,7 @@ SUBCOMMANDS = {
         "taut.cli.wasserstein:wasserstein", "Measure how far apart two data sets are."
     ),
     "train": Subcommand("taut.cli.train:train", "Train a classifier with proven radii."),
+    "gan": Subcommand("taut.cli.gan:gan", "Train a generator against a 1-Lipschitz critic."),
     "certify": Subcommand("taut.cli.certify:certify", "Prove how far predictions hold."),
     "attack": Subcommand("taut.cli.attack:attack", "Attack a classifier, next to its proof."),
     "audit": Subcommand("taut.cli.audit:audit", "Prove the constant of a saved network."),

@@ -4,6 +4,7 @@ from taut.training.architectures import ARCHITECTURES, build_network
 from taut.training.config import TrainConfig
 from taut.training.defaults import resolve
 from taut.training.evaluation import Evaluation, evaluate
+from taut.training.gan import GanConfig, GanRun, load_gan, train_gan
 from taut.training.inputs import Examples, InputSpec, Prepared, load_data, prepare
 from taut.training.loop import train
 from taut.training.progress import Progress
@@ -14,6 +15,8 @@ __all__ = [
     "ARCHITECTURES",
     "Evaluation",
     "Examples",
+    "GanConfig",
+    "GanRun",
     "InputSpec",
     "Prepared",
     "Progress",
@@ -23,9 +26,11 @@ __all__ = [
     "evaluate",
     "from_toml",
     "load_data",
+    "load_gan",
     "load_run",
     "prepare",
     "resolve",
     "to_toml",
     "train",
+    "train_gan",
 ]

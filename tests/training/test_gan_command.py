@@ -1,0 +1,34 @@
+"""`taut gan`: what it prints is what the folder holds."""
+
+import json
+
+from click.testing import CliRunner
+
+from taut.cli.gan import gan
+from taut.training.gan import load_gan_run
+
+
+def test_a_run_is_told_and_told_again(tmp_path):
+    arguments = ["--data", "digits", "--steps", "3", "--out", str(tmp_path / "run")]
+    first = CliRunner().invoke(gan, arguments, catch_exceptions=False)
+    assert first.exit_code == 0
+    run = load_gan_run(tmp_path / "run")
+    assert f"value at the end is {run.result['dual']:.3f}" in first.output
+    assert "proven to be at most" in first.output
+    again = CliRunner().invoke(gan, arguments, catch_exceptions=False)
+    assert "nothing was trained" in again.output
+    told = json.loads(CliRunner().invoke(gan, [*arguments, "--json"]).stdout)
+    assert told["result"] == run.result
+    assert told["config"]["critic"] == "lipschitz"
+
+
+def test_no_distance_is_claimed_of_a_clipped_critic(tmp_path):
+    arguments = ["--data", "digits", "--steps", "2", "--critic", "clipped", "--out", str(tmp_path)]
+    found = CliRunner().invoke(gan, arguments, catch_exceptions=False)
+    assert "nothing is proven of this kind of critic" in found.output
+
+
+def test_the_help_teaches():
+    told = CliRunner().invoke(gan, ["--help"]).output
+    assert "taut gan --data mnist --out runs/a" in told
+    assert "for comparison" in told
