@@ -16,7 +16,13 @@ import torch
 
 from made_up import count, experiment, run
 from taut.errors import ArgumentError, MissingExtraError
-from taut.lab.engines import ClusterWorkers, LocalWorkers, LostWorkerError, open_engine
+from taut.lab.engines import (
+    ClusterWorkers,
+    LocalWorkers,
+    LostClusterError,
+    LostWorkerError,
+    open_engine,
+)
 from taut.lab.records import Record, Records
 from taut.lab.sweep import compute, missing_data, sweep
 
@@ -316,6 +322,44 @@ def test_a_cluster_that_does_not_answer_is_told_how_to_start(monkeypatch):
     monkeypatch.setattr("taut.lab.engines._PATIENCE", 0.2)
     with pytest.raises(ArgumentError, match="Start one with dask scheduler"):
         ClusterWorkers(f"tcp://127.0.0.1:{free_port()}")
+
+
+class LostClient:
+    """A client whose calls end as a test wants them to."""
+
+    def __init__(self, *args, **kwargs):
+        self.future: Future = Future()
+
+    def get_executor(self, **kwargs):
+        return self
+
+    def submit(self, function, *args, key):
+        return self.future
+
+    def nthreads(self):
+        raise OSError("connection closed")
+
+
+def test_a_cell_that_the_scheduler_gave_up_counts_the_workers_it_cost(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "Client", LostClient)
+    engine = ClusterWorkers("tcp://127.0.0.1:8786")
+    future = engine.submit("key", print)
+    engine._client.future.set_exception(distributed.scheduler.KilledWorker("key", None, 3))
+    with pytest.raises(LostWorkerError) as found:
+        future.result()
+    assert found.value.times == 4
+
+
+def test_a_lost_scheduler_is_told_in_one_sentence(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "Client", LostClient)
+    engine = ClusterWorkers("tcp://127.0.0.1:8786")
+    future = engine.submit("key", print)
+    engine._client.future.cancel()
+    for lost in (future.result, lambda: engine.width):
+        with pytest.raises(LostClusterError, match="What is finished is kept"):
+            lost()
 
 
 def test_without_dask_the_extra_is_named(monkeypatch):

@@ -1,6 +1,7 @@
 """`taut reproduce`: every table and figure of the paper, by one command each."""
 
 import difflib
+import logging
 import os
 import secrets
 from pathlib import Path
@@ -148,6 +149,8 @@ def run(
     from taut.lab.records import Records
     from taut.lab.sweep import sweep
 
+    # What dask tells of a lost connection, in pages, is one sentence of ours.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     place = data_dir or os.environ.get("TAUT_DATA")
     # Workers may stand in another folder.
     place = None if not place else os.path.abspath(os.path.expanduser(place))

@@ -229,7 +229,10 @@ class ClusterWorkers:
     @property
     def width(self) -> int:
         """The number of workers, each of which computes one cell at a time."""
-        return max(1, len(self._client.nthreads()))
+        try:
+            return max(1, len(self._client.nthreads()))
+        except OSError as error:
+            raise self._lost() from error
 
     def submit(self, key: str, function: Callable[..., Any], *args: Any) -> "Future[Any]":
         """See `Engine.submit`."""
@@ -238,14 +241,11 @@ class ClusterWorkers:
 
         def pass_on(done: "Future[Any]") -> None:
             if done.cancelled():
-                error: BaseException | None = LostClusterError(
-                    f"ClusterWorkers: the scheduler at {self._address} must stay until the end; "
-                    "it is gone. What is finished is kept: start it and the command again."
-                )
+                error: BaseException | None = self._lost()
             else:
                 error = done.exception()
             if isinstance(error, self._killed):
-                error = LostWorkerError(str(error), times=error.args[2] + 1)
+                error = LostWorkerError("the scheduler gave it up.", times=error.args[2] + 1)
             if error is not None:
                 outer.set_exception(error)
             else:
@@ -258,3 +258,9 @@ class ClusterWorkers:
         """See `Engine.close`."""
         self._executor.shutdown(wait=False)
         self._client.close(timeout=_PATIENCE)
+
+    def _lost(self) -> LostClusterError:
+        return LostClusterError(
+            f"ClusterWorkers: the scheduler at {self._address} must stay until the end; it is "
+            "gone. What is finished is kept: start it and the command again."
+        )
