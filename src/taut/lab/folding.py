@@ -13,6 +13,7 @@ from taut.lab.critic_run import values_and_slopes
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
 from taut.lab.selection import numbers_of, select, values_of
+from taut.lattice.affine import as_linear
 from taut.nn import Abs
 from taut.pictures import COLOURS, Figure
 
@@ -68,9 +69,7 @@ def _rotation(angle: float, dtype: torch.dtype) -> Tensor:
 
 
 def _rigid(weight: Tensor, bias: Sequence[float]) -> nn.Linear:
-    layer = nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype)
-    layer.load_state_dict({"weight": weight, "bias": torch.tensor(bias, dtype=weight.dtype)})
-    return layer.requires_grad_(False)
+    return as_linear(weight, torch.tensor(bias, dtype=weight.dtype)).requires_grad_(False)
 
 
 def _configs(preset: str) -> Iterator[Config]:

@@ -29,7 +29,7 @@ def target_values(view: str, x: Tensor) -> Tensor:
 
 
 def _configs(preset: str) -> Iterator[Config]:
-    num_steps, starts = {"smoke": (150, 2), "cpu": (600, 12), "paper": (5000, 20)}[preset]
+    num_steps, starts = {"smoke": (120, 1), "cpu": (600, 12), "paper": (5000, 20)}[preset]
     for view in TARGETS:
         yield {"view": view, "num_steps": num_steps, "starts": starts, "lr": 0.02, "seed": 0}
 

@@ -1,0 +1,233 @@
+"""The paper's figures and tables on approximation: each runs, shows, repeats, and keeps its word."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from taut.audit import bound_lipschitz
+from taut.lab import bjorck_convergence, folding, network_views
+from taut.lab.experiment import PRESETS, Result
+from taut.lab.registry import EXPERIMENTS, find_experiment
+from taut.lab.selection import select
+
+# The name, and how many tables and at least how many figures it shows.
+MINE = {
+    "absolute-value": (1, 1),
+    "three-cones": (1, 7),
+    "prob-dim": (2, 1),
+    "bjorck-runtime": (2, 1),
+    "bjorck-convergence": (1, 2),
+    "bjorck-against-spectral": (2, 2),
+    "folding": (1, 5),
+    "network-views": (1, 8),
+    "dynamical-isometry": (1, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Name -> the results of the smoke preset, as a record would give them back."""
+
+    def run(name):
+        experiment = find_experiment(name)
+        return [
+            Result(json.loads(json.dumps(cell.config)), experiment.run(cell.config))
+            for cell in experiment.cells("smoke")
+        ]
+
+    return {name: run(name) for name in MINE}
+
+
+def test_they_stand_in_the_order_of_the_paper():
+    order = [name for name in EXPERIMENTS if name in MINE]
+    early = ["folding", "absolute-value", "three-cones", "prob-dim", "network-views"]
+    late = ["bjorck-convergence", "bjorck-against-spectral", "bjorck-runtime"]
+    assert order == [*early, *late, "dynamical-isometry"]
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_every_preset_has_cells_of_plain_data(name):
+    for preset in PRESETS:
+        cells = find_experiment(name).cells(preset)
+        assert cells
+        for cell in cells:
+            assert json.loads(json.dumps(cell.config)) == cell.config
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_numbers_are_finite_and_series_small(name, results):
+    for result in results[name]:
+        assert result.outcome.numbers
+        assert all(math.isfinite(value) for value in result.outcome.numbers.values())
+        assert len(json.dumps([result.outcome.curve, result.outcome.series])) < 20_000
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_equal_seeds_give_equal_numbers_and_leave_torch_as_it_was(name, results):
+    first = results[name][-1]
+    before = torch.get_rng_state()
+    again = find_experiment(name).run(first.config)
+    assert torch.equal(before, torch.get_rng_state())
+
+    def kept(outcome):
+        clocks = ("seconds", "ratio")
+        return {k: v for k, v in outcome.numbers.items() if not k.startswith(clocks)}
+
+    assert kept(again) == kept(first.outcome) != {}
+    assert again.curve == first.outcome.curve and again.series == first.outcome.series
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_the_exhibit_is_whole(name, results):
+    exhibit = find_experiment(name).show(results[name])
+    tables, figures = MINE[name]
+    assert len(exhibit.tables) == tables
+    assert len(exhibit.figures) >= figures
+    assert exhibit.words and all(exhibit.words)
+    for table in exhibit.tables:
+        for entries in table.rows.values():
+            assert len(entries) == len(table.columns)
+            assert all(entry.values for entry in entries)
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_figures_render(name, results):
+    pytest.importorskip("matplotlib")
+    figures = find_experiment(name).show(results[name]).figures
+    for key in (next(iter(figures)), list(figures)[-1]):
+        assert figures[key].render("svg").lstrip().startswith(b"<?xml")
+        assert figures[key].alt
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_nothing_run_yet_is_shown_as_that(name):
+    exhibit = find_experiment(name).show([])
+    for table in exhibit.tables:
+        assert all(not entry.values for entries in table.rows.values() for entry in entries)
+    for figure in (exhibit.figures or {}).values():
+        assert figure.alt
+
+
+def paper_row(name, table, row):
+    return [entry.paper for entry in find_experiment(name).show([]).tables[table].rows[row]]
+
+
+def test_the_papers_numbers_are_the_papers():
+    assert paper_row("prob-dim", 0, "MaxMin") == [0.87, 0.95, 0.83, 0.93, 0.72, 0.88]
+    assert paper_row("prob-dim", 0, "ReLU") == [0.51, 0.60, 0.50, 0.53, 0.46, 0.49]
+    assert paper_row("prob-dim", 0, "FullSort") == [1.0] * 6
+    assert paper_row("bjorck-runtime", 0, "full") == [0.020, 0.039, 0.059, 0.095, 0.21]
+    assert paper_row("bjorck-runtime", 0, "products") == [0.0002, 0.0005, 0.0011, 0.012, 2.88]
+    assert paper_row("bjorck-runtime", 1, "speed-up") == [99.98, 78.59, 53.56, 7.77, 0.07]
+
+
+def test_seconds_of_another_size_do_not_stand_beside_the_papers(results):
+    tables = find_experiment("bjorck-runtime").show(results["bjorck-runtime"]).tables
+    assert all(e.paper is None for table in tables for row in table.rows.values() for e in row)
+
+
+def objective(results, name, **where):
+    (result,) = select(results[name], **where)
+    return result.outcome.numbers["objective"]
+
+
+def test_sorting_keeps_the_slope_that_relu_loses(results):
+    absolute = {a: objective(results, "absolute-value", activation=a) for a in ("relu", "maxmin")}
+    assert absolute["maxmin"] > 0.95 > 0.7 > absolute["relu"]
+    for name in ("three-cones", "prob-dim"):
+        assert objective(results, name, activation="maxmin") > objective(
+            results, name, activation="relu"
+        )
+    for dim in (4, 16):
+        found = {
+            c: objective(results, "bjorck-against-spectral", dim=dim, constraint=c)
+            for c in ("bjorck", "spectral")
+        }
+        assert found["bjorck"] > found["spectral"]
+
+
+def test_no_critic_claims_more_than_the_distance(results):
+    for name in ("absolute-value", "three-cones", "prob-dim", "bjorck-against-spectral"):
+        for result in results[name]:
+            numbers = result.outcome.numbers
+            # One sample of a mean, so a little above is chance; these problems have little of it.
+            assert numbers["objective"] <= 1.02
+            assert numbers.get("lower", 0.0) <= 1
+            assert numbers.get("slope", 0.0) <= 1 + 1e-6
+
+
+def test_both_forms_of_bjorck_agree(results):
+    for result in results["bjorck-runtime"]:
+        assert result.outcome.numbers["largest_gap"] < 1e-5
+
+
+def test_singular_values_follow_the_scalar_recursion(results):
+    for result in results["bjorck-convergence"]:
+        size, beta, seed = (result.config[key] for key in ("size", "beta", "seed"))
+        values = np.linalg.svd(bjorck_convergence._start(size, seed).numpy(), compute_uv=False)
+        done = 0
+        for step, largest, smallest in zip(*result.outcome.series.values(), strict=True):
+            for _ in range(step - done):
+                values = values * (1 + beta * (1 - values**2))
+            done = step
+            assert largest == pytest.approx(values.max(), abs=1e-6)
+            assert smallest == pytest.approx(values.min(), abs=1e-6)
+
+
+def test_bjorck_converges_where_parseval_does_not(results):
+    ends = {r.config["beta"]: r.outcome.numbers for r in results["bjorck-convergence"]}
+    assert ends[0.5]["smallest_after_50"] == pytest.approx(1, abs=1e-7)
+    assert ends[0.0003]["smallest_after_50"] < 0.1
+
+
+def test_three_folds_lay_the_plane_on_a_quarter_exactly():
+    # Multiples of 1/8 are exact in floating point, so nothing may differ at all.
+    line = torch.arange(-24, 25, dtype=torch.float64) / 8
+    plane = torch.cartesian_prod(line, line)
+    folded = folding.folding_network()[:6](plane)
+    for (x, y), (a, b) in zip(plane.tolist(), folded.tolist(), strict=True):
+        u, v = Fraction(x), Fraction(y)
+        assert (Fraction(a), Fraction(b)) == (abs(abs(u) - 1), abs(v))
+
+
+@pytest.mark.parametrize("angle", [0.0, 30.0, 77.0])
+def test_folds_and_a_linear_function_are_two_pyramids(angle):
+    net = folding.folding_network(angle)
+    points = 4 * torch.rand(500, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    points = points - 2
+    turn = math.radians(angle)
+    x, y = points.numpy().T
+    u, v = math.cos(turn) * x + math.sin(turn) * y, -math.sin(turn) * x + math.cos(turn) * y
+    # The distance to the nearer tip in the norm whose unit ball is the pyramids' base.
+    nearer = np.minimum(abs(u - 1), abs(u + 1)) + abs(v)
+    np.testing.assert_allclose(net(points).flatten().numpy(), 1 - nearer / 2**0.5, atol=4e-15)
+    for layer in (net[0], net[2], net[4]):
+        np.testing.assert_allclose(layer.weight @ layer.weight.mT, np.eye(2), atol=1e-15)
+    assert 1 <= bound_lipschitz(net, "l2").value < 1 + 1e-14
+
+
+def test_the_views_are_of_the_network_that_is_shown(results):
+    for result in results["network-views"]:
+        series = result.outcome.series
+        for layer in series["layers"]:
+            before, after = np.array(layer["before"]), np.array(layer["after"])
+            np.testing.assert_array_equal(np.sort(before, 0), np.sort(after, 0))
+        assert result.outcome.numbers["bound"] <= 1
+        target = network_views.target_values(result.config["view"], torch.tensor(series["x"]))
+        gap = np.abs(np.array(series["output"]) - target.numpy()).max()
+        assert gap <= result.outcome.numbers["largest_error"] + 0.05
+    (absolute,) = select(results["network-views"], view="abs")
+    assert absolute.outcome.numbers["largest_error"] < 0.05
+
+
+def test_where_no_layer_widens_sorting_keeps_every_singular_value(results):
+    for result in results["dynamical-isometry"]:
+        numbers = result.outcome.numbers
+        if result.config["activation"] == "maxmin":
+            assert 10 * 0.999**3 <= numbers["low"] <= numbers["high"] <= 10 * (1 + 1e-5)
+        else:
+            assert numbers["low"] < 9
