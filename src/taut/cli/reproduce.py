@@ -235,14 +235,7 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
 
 
 @reproduce.command()
-@click.option(
-    "--records",
-    "folder",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path("runs/lab"),
-    show_default=True,
-    help="The folder of the records.",
-)
+@_folder("--records")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
