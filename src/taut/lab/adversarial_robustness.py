@@ -65,7 +65,7 @@ def _configs(preset: str) -> Iterable[Config]:
     rows, rates, seeds = _ROWS, _RATES, (0,)
     size: dict[str, Any] = {"data": "mnist"}
     if preset == "smoke":
-        size = {"data": "digits", "hidden": [32, 32], "epochs": 5, "batch_size": 32}
+        size = {"data": "digits", "hidden": [32, 32], "epochs": 4, "batch_size": 64}
         force = {"attacked": 40, "attack_steps": 5, "restarts": 1, "radii": [0.1, 0.3]}
         rows, steps = (_ROWS[1], *_ROWS[2:4], _ROWS[6]), 2
     elif preset == "cpu":
