@@ -40,7 +40,7 @@ class TrainConfig:
             standard deviations of the training columns for tables.
         lipschitz: the constant of the network.
         arch: the kind of network, a name of `taut.training.ARCHITECTURES`.
-        channels: of the convolutions, a number for each stage, where the kind of network has any.
+        channels: of the convolutions, a number for each stage; none for those of the kind.
         hidden: sizes of the hidden dense layers.
         activation: as `taut.nn.mlp` takes it.
         constraint: as `taut.nn.mlp` takes it.
@@ -50,6 +50,7 @@ class TrainConfig:
         alpha: weight of the hinge in "hkr".
         optimizer: "adam", "sgd" (momentum 0.9) or "aggmo".
         lr: the learning rate at its highest.
+        weight_decay: times the weights, what the optimiser adds to their gradients.
         schedule: "cosine" (to zero), "step" (times `decay` at each milestone) or "constant".
         milestones: epochs at which a step schedule falls.
         decay: what it is multiplied by there.
@@ -85,7 +86,7 @@ class TrainConfig:
     radius: float | None = None
     lipschitz: float | None = None
     arch: str = "dense"
-    channels: tuple[int, ...] | None = None
+    channels: tuple[int, ...] = ()
     hidden: tuple[int, ...] | None = None
     activation: str = "maxmin"
     constraint: str | None = None
@@ -95,6 +96,7 @@ class TrainConfig:
     alpha: float = 10.0
     optimizer: str | None = None
     lr: float | None = None
+    weight_decay: float = 0.0
     schedule: str = "cosine"
     milestones: tuple[int, ...] = ()
     decay: float = 0.1
@@ -146,13 +148,13 @@ class TrainConfig:
             check_count(_SUBJECT, name, getattr(self, name), least=0)
         for name in ("adversarial_steps", "checkpoint_every"):
             check_count(_SUBJECT, name, getattr(self, name))
-        for name in ("warmup", "adversarial_radius", "jacobian_weight"):
+        for name in ("weight_decay", "warmup", "adversarial_radius", "jacobian_weight"):
             _check_range(name, getattr(self, name), math.inf)
         for name in ("dropout", "validation", "parseval_beta"):
             _check_range(name, getattr(self, name), 1.0)
         for size in (*(self.hidden or ()), *self.milestones):
             check_count(_SUBJECT, "hidden and milestones", size)
-        for count in self.channels or ():
+        for count in self.channels:
             check_count(_SUBJECT, "channels", count)
         if self.adversarial_radius and as_norm(self.norm) == L1:
             raise ArgumentError(

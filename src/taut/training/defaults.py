@@ -80,7 +80,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         loss=loss,
         margin=margin,
         temperature=temperature,
-        channels=config.channels or _CHANNELS.get(config.arch),
+        channels=config.channels or _CHANNELS.get(config.arch, ()),
         hidden=hidden if config.hidden is None else config.hidden,
         constraint=config.constraint
         or ("none" if config.arch == "wrn" else _CONSTRAINTS[norm.name]),

@@ -134,10 +134,12 @@ def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
     """The optimiser of a resolved configuration, over all parameters of `model`."""
     assert config.lr is not None
     if config.optimizer == "adam":
-        return torch.optim.Adam(model.parameters(), config.lr)
+        return torch.optim.Adam(model.parameters(), config.lr, weight_decay=config.weight_decay)
     if config.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), config.lr, momentum=0.9)
-    return AggMo(model.parameters(), config.lr)
+        return torch.optim.SGD(
+            model.parameters(), config.lr, momentum=0.9, weight_decay=config.weight_decay
+        )
+    return AggMo(model.parameters(), config.lr, weight_decay=config.weight_decay)
 
 
 def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

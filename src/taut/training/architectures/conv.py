@@ -32,7 +32,7 @@ def conv(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Se
     with zeros first, which is 1-Lipschitz in every norm. A constant other than 1 is spread evenly
     over all layers.
     """
-    assert config.channels is not None and config.hidden is not None
+    assert config.hidden is not None
     assert config.constraint is not None and config.lipschitz is not None
     width, *size = check_image("conv", input_shape)
     block = 2 ** len(config.channels)

@@ -28,7 +28,7 @@ def lenet(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.S
     Then the layers of `dense`; by default 10 and 20 channels and 50 units. Convolutions keep
     inside of the image. Max-pooling is 1-Lipschitz in L2 and in L-inf, but does not keep lengths.
     """
-    assert config.channels is not None and config.hidden is not None
+    assert config.hidden is not None
     assert config.constraint is not None and config.lipschitz is not None
     width, *size = check_image("lenet", input_shape)
     share, rest = split_constant(config.lipschitz, len(config.channels), len(config.hidden) + 1)

@@ -28,7 +28,6 @@ def wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Seq
     Weights are plain ones: batch normalisation divides by deviations, so whatever the weights, the
     constant is only known afterwards, and large. It has to be asked for with `constraint="none"`.
     """
-    assert config.channels is not None
     channels, height, width = check_image("wrn", input_shape)
     if config.constraint != "none":
         raise ArgumentError(
