@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from taut.errors import check_positive, require
+from taut.errors import check_choice, check_positive, require
 from taut.pictures import Picture
 
-__all__ = ["Meter", "Page", "Section", "Table"]
+__all__ = ["Compared", "Link", "Meter", "Page", "Section", "Table"]
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,57 @@ class Meter:
 
 
 @dataclass(frozen=True)
+class Link:
+    """Words that lead to another file.
+
+    Attributes:
+        text: what is read.
+        target: where it leads, relative to the page.
+        note: a line in small print below, where there is room for one; may be empty.
+    """
+
+    text: str
+    target: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A number above what it is compared with.
+
+    Attributes:
+        text: the number.
+        other: what it is compared with; may be empty.
+        verdict: the difference in words, which say all that the colour says; may be empty.
+        kind: "better", "worse" or "even": decides the colour of the verdict.
+    """
+
+    text: str
+    other: str = ""
+    verdict: str = ""
+    kind: str = "even"
+
+    def __post_init__(self) -> None:
+        check_choice("Compared", "kind", self.kind, ("better", "worse", "even"))
+
+
+@dataclass(frozen=True)
 class Table:
-    """Rows of words and numbers; the first cell of a row names it."""
+    """Rows of words and numbers; the first cell of a row names it.
+
+    A `wide` one takes the whole breadth of the page, and keeps the names of its rows in sight
+    where it has to be moved sideways.
+    """
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str | Meter]]
+    rows: Sequence[Sequence[str | Meter | Link | Compared]]
     caption: str = ""
+    wide: bool = False
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it, in this order: words, terms, table, pictures, note.
+    """A heading and, in this order: words, terms, table, pictures, links, note.
 
     Attributes:
         title: the heading.
@@ -65,6 +106,7 @@ class Section:
         pictures: set in a grid, as many abreast as `columns` says where the screen has room.
         columns: 1 or 2.
         note: a line in small print.
+        links: to other files, in one line.
     """
 
     title: str
@@ -74,11 +116,12 @@ class Section:
     columns: int = 1
     note: str = ""
     terms: Sequence[tuple[str, str]] = ()
+    links: Sequence[Link] = ()
 
 
 @dataclass(frozen=True)
 class Page:
-    """One self-contained HTML page.
+    """One self-contained HTML page; `links` stand above its title.
 
     Example:
         >>> page = Page("Slopes", lead="A < B", sections=[Section("First", ["Some words."])])
@@ -90,6 +133,7 @@ class Page:
     lead: str = ""
     sections: Sequence[Section] = ()
     facts: Sequence[tuple[str, str]] = field(default=())
+    links: Sequence[Link] = ()
 
     def render(self) -> str:
         """The page as HTML, its style and pictures within it."""
@@ -101,7 +145,8 @@ class Page:
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
-        environment.tests["meter"] = lambda cell: isinstance(cell, Meter)
+        for kind in (Meter, Link, Compared):
+            environment.tests[kind.__name__.lower()] = partial(_is_a, kind)
         return environment.get_template("page.html").render(page=self)
 
     def write(self, path: str | Path) -> Path:
@@ -110,3 +155,7 @@ class Page:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.render(), encoding="utf-8")
         return path
+
+
+def _is_a(kind: type, cell: object) -> bool:
+    return isinstance(cell, kind)

@@ -1,0 +1,93 @@
+"""An entry of a result table in words: our number, the paper's, and which of them is better."""
+
+import math
+from collections.abc import Iterable
+
+from taut.lab.exhibit import Entry, ResultTable
+
+__all__ = ["compare", "count_kinds", "difference_text", "mean_text", "paper_text", "summary"]
+
+
+def mean_text(entry: Entry, table: ResultTable) -> str:
+    """The mean over seeds with its spread; a dash where nothing was run.
+
+    Example:
+        >>> table = ResultTable("t", ["c"], {}, digits=1, unit="%")
+        >>> mean_text(Entry([90.0, 92.0], paper=87.5), table), mean_text(Entry(), table)
+        ('91.0 ± 1.4 %', '-')
+    """
+    if entry.mean is None:
+        return "-"
+    spread = "" if entry.spread is None else f" ± {entry.spread:.{table.digits}f}"
+    return f"{entry.mean:.{table.digits}f}{spread}{_unit(table)}"
+
+
+def paper_text(entry: Entry, table: ResultTable) -> str:
+    """The paper's number; empty where it has none."""
+    return "" if entry.paper is None else f"{entry.paper:.{table.digits}f}{_unit(table)}"
+
+
+def compare(entry: Entry, table: ResultTable) -> str:
+    """How ours stands to the paper's, at the digits shown: what a colour stands for.
+
+    Returns:
+        "better", "worse" or "equal"; "higher" or "lower" where neither is better; empty where
+        there is nothing to compare.
+
+    Example:
+        >>> lower = ResultTable("errors", ["c"], {}, better="lower", digits=1)
+        >>> compare(Entry([1.2], paper=1.5), lower), compare(Entry([1.51], paper=1.5), lower)
+        ('better', 'equal')
+    """
+    if entry.difference is None or not math.isfinite(entry.difference):
+        return ""
+    if round(entry.difference, table.digits) == 0:
+        return "equal"
+    direction = "higher" if entry.difference > 0 else "lower"
+    if table.better is None:
+        return direction
+    return "better" if direction == table.better else "worse"
+
+
+def difference_text(entry: Entry, table: ResultTable) -> str:
+    """Ours minus the paper's, with its sign and the word of `compare`.
+
+    Example:
+        >>> table = ResultTable("t", ["c"], {}, better="higher", digits=2)
+        >>> difference_text(Entry([0.5], paper=0.75), table)
+        '-0.25, worse'
+    """
+    word = compare(entry, table)
+    if not word or entry.difference is None:
+        return ""
+    return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {word}"
+
+
+def count_kinds(tables: Iterable[ResultTable]) -> dict[str, int]:
+    """How many entries are what `compare` calls them, the most telling first."""
+    words = [
+        compare(entry, table)
+        for table in tables
+        for entries in table.rows.values()
+        for entry in entries
+    ]
+    kinds = ("better", "equal", "worse", "higher", "lower")
+    return {kind: words.count(kind) for kind in kinds if kind in words}
+
+
+def summary(tables: Iterable[ResultTable]) -> str:
+    """The counts in a line.
+
+    Example:
+        >>> rows = {"a": [Entry([2.0], 1.0), Entry([3.0], 1.0)], "b": [Entry([0.0], 1.0), Entry()]}
+        >>> summary([ResultTable("t", ["c", "d"], rows, better="higher")])
+        '2 better, 1 worse'
+        >>> summary([])
+        'no number of the paper'
+    """
+    counts = count_kinds(tables)
+    return ", ".join(f"{n} {kind}" for kind, n in counts.items()) or "no number of the paper"
+
+
+def _unit(table: ResultTable) -> str:
+    return f" {table.unit.strip()}" if table.unit.strip() else ""
