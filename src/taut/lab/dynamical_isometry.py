@@ -132,9 +132,13 @@ def _paint(results: Sequence[Result], axes: Any) -> None:
         held = [r.outcome.series["shares"] for r in select(results, activation=activation)]
         if held:
             shares = [sum(column) / len(held) for column in zip(*held, strict=True)]
-            axes.stairs(shares, ends, fill=True, alpha=0.7, color=_LOOK[activation], label=name)
+            # Each in units of its own peak, or a spike would leave nothing to see of the rest.
+            heights = [share / max(shares) for share in shares]
+            axes.stairs(heights, ends, fill=True, alpha=0.7, color=_LOOK[activation], label=name)
     axes.axvline(_CONSTANT, color="#777777", linewidth=1, linestyle=":")
-    axes.set(xlim=(0, 10.3), xlabel="singular value", ylabel="share")
+    axes.set(
+        xlim=(0, 10.3), ylim=(0, 1.35), xlabel="singular value", ylabel="frequency, of its peak"
+    )
     axes.legend(loc="upper left")
 
 

@@ -158,7 +158,7 @@ def _paint_surface(heights: Sequence[Sequence[float]], axes: Any) -> None:
         plane[..., 0], plane[..., 1], field, cmap="viridis", rcount=24, ccount=24, linewidth=0
     )
     axes.set_box_aspect((1, 1, 0.6), zoom=1.2)
-    axes.view_init(elev=52, azim=-100)
+    axes.view_init(elev=58, azim=-40)
     axes.set_axis_off()
 
 
