@@ -13,7 +13,7 @@ from taut.pictures import Figure, Picture
 from taut.report.lab_facts import command, duration, facts
 from taut.report.lab_tables import escape_latex, escape_markdown, to_latex, to_markdown
 from taut.report.lab_words import compare, difference_text, mean_text, paper_text, summary
-from taut.report.page import Compared, Link, Page, Section, Table
+from taut.report.page import Code, Compared, Link, Page, Section, Table
 
 __all__ = ["Shown", "show_records", "write_report"]
 
@@ -131,8 +131,9 @@ def _index(shown: Sequence[Shown]) -> Page:
         note = "Better and worse are the directions of each table; chance is a part of both."
         sections.append(Section("What was run", words, table, links=files, note=note))
     if waiting:
-        rows = [[one.experiment.title, command(one.experiment, "cpu")] for one in waiting]
-        sections.append(Section("Not run yet", table=Table(["Experiment", "Command"], rows)))
+        rows = [[one.experiment.title, Code(command(one.experiment, "cpu"))] for one in waiting]
+        table = Table(["Experiment", "Command"], rows, wide=True)
+        sections.append(Section("Not run yet", table=table))
     troubles = [sentence for one in shown for sentence in one.troubles]
     if troubles:
         sections.append(Section("Files that are not shown", troubles))
@@ -155,7 +156,7 @@ def _index_row(one: Shown) -> list[str | Link]:
         Link(one.experiment.title, f"{name}.html"),
         one.experiment.label,
         one.preset or "",
-        f"{done} of {cells}",
+        f"{done}/{cells}",
         summary(one.exhibit.tables),
         duration(sum(record.cpu for record in one.found)),
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from taut.errors import check_choice, check_positive, require
 from taut.pictures import Picture
 
-__all__ = ["Compared", "Link", "Meter", "Page", "Section", "Table"]
+__all__ = ["Code", "Compared", "Link", "Meter", "Page", "Section", "Table"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,13 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Code:
+    """What is typed into a terminal; it is not broken into lines."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Compared:
     """A number above what it is compared with.
 
@@ -89,7 +96,7 @@ class Table:
     """
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str | Meter | Link | Compared]]
+    rows: Sequence[Sequence[str | Meter | Link | Code | Compared]]
     caption: str = ""
     wide: bool = False
 
@@ -145,7 +152,7 @@ class Page:
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
-        for kind in (Meter, Link, Compared):
+        for kind in (Meter, Link, Code, Compared):
             environment.tests[kind.__name__.lower()] = partial(_is_a, kind)
         return environment.get_template("page.html").render(page=self)
 
