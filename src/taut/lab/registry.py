@@ -15,6 +15,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "prob-dim",
     "jacobian-norms",
     "activation-statistics",
+    "generator-distance",
     "adversarial-robustness",
     "interpretable-gradients",
     "network-views",
@@ -25,6 +26,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "small-mnist",
     "cifar-classify",
     "dynamical-isometry",
+    "gan-samples",
     "tradeoff",
 )
 
