@@ -82,7 +82,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
         "three-cones-section": Figure(
             partial(_paint_section, results),
             alt="The learned functions along the line through the three tips, beside the cones.",
-            caption="Along the line through the tips. Grey: the cones themselves.",
+            caption="Mean of two lines, 0.05 on either side of the tips. Grey: the cones themselves.",
             title="Three cones, cut through their tips",
             size=(5.4, 3.0),
         )
