@@ -15,13 +15,12 @@ import torch
 import taut
 from taut.data import LabelledData, LabelledSet
 from taut.errors import ArgumentError, DamagedFileError, NonFiniteError
-from taut.training import to_toml
+from taut.training import from_toml, to_toml
 from taut.training.gan import (
     CRITICS,
     GanConfig,
     build_critic,
     build_generator,
-    gan_from_toml,
     load_gan,
     load_gan_run,
     train_gan,
@@ -183,14 +182,15 @@ def test_a_killed_process_goes_on_with_the_same_bits(tmp_path):
     whole = train_gan(SMALL)
     code = (
         "import os, signal, sys\n"
-        "from taut.training.gan import gan_from_toml, train_gan\n"
+        "from taut.training import from_toml\n"
+        "from taut.training.gan import GanConfig, train_gan\n"
         "def die(p):\n"
         "    if p.step == 9: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "train_gan(gan_from_toml(sys.stdin.read()), sys.argv[1], on_progress=die)\n"
+        "train_gan(from_toml(sys.stdin.read(), GanConfig), sys.argv[1], on_progress=die)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "run")],
-        input=to_toml(SMALL),  # pyright: ignore[reportArgumentType]
+        input=to_toml(SMALL),
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
@@ -237,8 +237,8 @@ def test_training_leaves_the_chance_of_torch_alone():
 
 def test_a_configuration_and_its_text_are_one():
     config = replace(SMALL, critic="clipped", activation="maxmin", data='a "b"\\c').decided()
-    assert gan_from_toml(to_toml(config)) == config  # pyright: ignore[reportArgumentType]
-    assert gan_from_toml(to_toml(GanConfig.paper())) == GanConfig.paper()  # pyright: ignore[reportArgumentType]
+    assert from_toml(to_toml(config), GanConfig) == config
+    assert from_toml(to_toml(GanConfig.paper()), GanConfig) == GanConfig.paper()
 
 
 @pytest.mark.parametrize(
@@ -262,9 +262,9 @@ def test_what_cannot_be_is_said(changes, sentence):
 
 def test_errors_name_what_to_do(tmp_path):
     with pytest.raises(ArgumentError, match="The nearest is 'critic_lr'"):
-        gan_from_toml("critic_rl = 0.1")
+        from_toml("critic_rl = 0.1", GanConfig)
     with pytest.raises(ArgumentError, match="must be TOML"):
-        gan_from_toml("width =")
+        from_toml("width =", GanConfig)
     with pytest.raises(ArgumentError, match=r"multiples of 4; got inputs of shape \(1, 10, 10\)"):
         train_gan(SMALL, data=pictures(20, (1, 10, 10)))
     with pytest.raises(ArgumentError, match="no config.toml"):

@@ -4,6 +4,7 @@ import difflib
 import json
 import tomllib
 from dataclasses import fields
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from taut.errors import ArgumentError
 from taut.training.config import TrainConfig
@@ -13,7 +14,18 @@ __all__ = ["from_toml", "to_toml"]
 _SUBJECT = "from_toml"
 
 
-def to_toml(config: TrainConfig) -> str:
+class Configuration(Protocol):
+    """A frozen dataclass of plain values that can name those that are set."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+Kind = TypeVar("Kind", bound=Configuration)
+
+
+def to_toml(config: Configuration) -> str:
     """The fields that are set, one a line; `from_toml` gives the same configuration back.
 
     Example:
@@ -26,8 +38,12 @@ def to_toml(config: TrainConfig) -> str:
     return "".join(f"{name} = {_value(value)}\n" for name, value in config.to_dict().items())
 
 
-def from_toml(text: str) -> TrainConfig:
+def from_toml(text: str, kind: type[Kind] = TrainConfig) -> Kind:
     """The configuration that a TOML text states; fields that it leaves out have their defaults.
+
+    Args:
+        text: of the file.
+        kind: the class of the configuration.
 
     Raises:
         ArgumentError: the text is no TOML, or names a field that there is not.
@@ -36,15 +52,16 @@ def from_toml(text: str) -> TrainConfig:
         held = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ArgumentError(f"{_SUBJECT}: the text must be TOML: {error}.") from error
-    known = [f.name for f in fields(TrainConfig)]
+    known = [f.name for f in fields(kind)]
     for name in held:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0)[0]
             raise ArgumentError(
-                f"{_SUBJECT}: every key must be a field of TrainConfig; got {name!r}. "
+                f"{_SUBJECT}: every key must be a field of {kind.__name__}; got "
+                f"{name!r}. "
                 f"The nearest is {near!r}."
             )
-    return TrainConfig(**held)
+    return kind(**held)
 
 
 def _value(value: object) -> str:

@@ -1,6 +1,6 @@
 """Generative adversarial networks whose critic's value is a proven lower bound of a distance."""
 
-from taut.training.gan.config import CRITICS, GanConfig, gan_from_toml
+from taut.training.gan.config import CRITICS, GanConfig
 from taut.training.gan.loop import GanProgress, train_gan
 from taut.training.gan.networks import ImageGenerator, build_critic, build_generator
 from taut.training.gan.run import GanRun, load_gan, load_gan_run
@@ -13,7 +13,6 @@ __all__ = [
     "ImageGenerator",
     "build_critic",
     "build_generator",
-    "gan_from_toml",
     "load_gan",
     "load_gan_run",
     "train_gan",

@@ -1,14 +1,12 @@
 """`GanConfig`: everything that a GAN run depends on, as one frozen value."""
 
-import difflib
-import tomllib
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.training.config import TrainConfig
 
-__all__ = ["CRITICS", "GanConfig", "gan_from_toml"]
+__all__ = ["CRITICS", "GanConfig"]
 
 CRITICS = ("lipschitz", "clipped", "penalty")
 _ACTIVATIONS = ("maxmin", "leaky_relu")
@@ -157,28 +155,3 @@ class GanConfig:
         """The fields that are set, by name."""
         held = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: value for name, value in held.items() if value is not None}
-
-
-def gan_from_toml(text: str) -> GanConfig:
-    """The configuration that a TOML text states; `taut.training.to_toml` writes it.
-
-    Raises:
-        ArgumentError: the text is no TOML, or names a field that there is not.
-
-    Example:
-        >>> gan_from_toml('data = "digits"').data
-        'digits'
-    """
-    try:
-        held = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ArgumentError(f"gan_from_toml: the text must be TOML: {error}.") from error
-    known = [f.name for f in fields(GanConfig)]
-    for name in held:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0)[0]
-            raise ArgumentError(
-                f"gan_from_toml: every key must be a field of GanConfig; got {name!r}. "
-                f"The nearest is {near!r}."
-            )
-    return GanConfig(**held)

@@ -1,7 +1,7 @@
 """The folder of a GAN run: that of any run, with pictures of samples and the critic beside."""
 
 import os
-from typing import Any, cast
+from typing import cast
 
 import safetensors.torch
 from torch import Tensor
@@ -10,8 +10,9 @@ from taut.errors import ArgumentError, DamagedFileError
 from taut.export.files import write_atomically
 from taut.training.config import TrainConfig
 from taut.training.folder import RunFolder
-from taut.training.gan.config import GanConfig, gan_from_toml
+from taut.training.gan.config import GanConfig
 from taut.training.inputs import InputSpec
+from taut.training.toml import from_toml
 
 __all__ = ["GanFolder"]
 
@@ -34,14 +35,14 @@ class GanFolder(RunFolder):
         self.open(cast(TrainConfig, config), spec)
         self.samples.mkdir(exist_ok=True)
 
-    def config(self) -> Any:
+    def config(self) -> GanConfig:
         """The configuration of the run here."""
         if not self.config_file.exists():
             raise ArgumentError(
                 f"load_gan: {self.path} must be the folder of a finished GAN run; it has no "
                 "config.toml. Train one into it with train_gan."
             )
-        return gan_from_toml(self.config_file.read_text())
+        return from_toml(self.config_file.read_text(), GanConfig)
 
     def write_generator(self, tensors: dict[str, Tensor]) -> None:
         """Writes the generator's weights, all at once."""
