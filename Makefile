@@ -10,7 +10,7 @@ RUN_TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,8 +33,11 @@ format: .venv/.has-dev ## put the code in its one format, and mend what can be m
 bench: .venv/.has-bench ## measure the layers against peers on this machine
 	$(BIN)/taut bench layers
 
+docs: .venv/.has-docs ## build the documentation: docs/_build/html/index.html
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
 clean: ## remove what make has made
-	rm -rf .venv demo dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv demo dist docs/_build docs/auto_gallery .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,0 +1,65 @@
+"""How these pages are built; `make docs` does it, with warnings as errors."""
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent / "_house"))
+torch.set_num_threads(1)  # the examples are small: more threads are slower
+
+project = "taut"
+author = "The taut authors"
+project_copyright = author
+version = release = installed("taut")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+    "docstrings",
+    "mathml",
+]
+exclude_patterns = ["_build", "gallery"]
+default_role = "py:obj"  # what is in backticks is a link where there is something to link to
+
+html_theme = "furo"
+html_title = "taut"
+html_static_path = ["_static"]
+html_css_files = ["house.css"]
+html_math_renderer = "mathml"
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0072b2", "color-brand-content": "#0072b2"},
+    "dark_css_variables": {"color-brand-primary": "#56b4e9", "color-brand-content": "#56b4e9"},
+}
+pygments_style = "tango"
+pygments_dark_style = "monokai"
+
+autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # those of torch are torch's
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "exclude-members": "extra_repr"}
+python_maximum_signature_line_length = 80
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+napoleon_custom_sections = ["Shape"]
+toc_object_entries_show_parents = "hide"
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "filename_pattern": r"/plot_",
+    "image_scrapers": ("scraper.house_figures",),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 10**9,  # how long it took here says nothing of there
+}

@@ -1,0 +1,75 @@
+"""
+A cone, with all of its slope
+=============================
+
+The distance to the origin has slope 1 everywhere. A network with constant 1 can fit it only by using
+all the slope it has: networks of ReLU layers cannot, networks that sort can.
+"""
+
+import torch
+
+import taut
+from taut.pictures import COLOURS, Figure
+
+
+def fit_cone(activation):
+    torch.manual_seed(0)
+    net = taut.nn.mlp([2, 64, 64, 1], activation=activation, lipschitz=1.0)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    for _ in range(300):
+        x = 2 * torch.rand(256, 2) - 1
+        loss = (net(x).squeeze(-1) - x.norm(dim=-1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return net.eval()
+
+
+networks = {"ReLU": fit_cone("relu"), "MaxMin": fit_cone("maxmin")}
+
+# %%
+# Both have the same constant, proven from the stored weights:
+
+for name, net in networks.items():
+    print(f"{name:7}", taut.bound_lipschitz(net))
+
+# %%
+# Along the line from one side of the square to the other, the fit and what it should be:
+
+line = torch.linspace(-1, 1, 201)
+points = torch.stack([line, torch.zeros(201)], dim=1)
+
+
+def paint(axes):
+    axes.plot(line, line.abs(), color=COLOURS["black"], linewidth=4, alpha=0.25, label="distance")
+    for (name, net), colour in zip(networks.items(), ("vermilion", "blue"), strict=True):
+        with torch.no_grad():
+            axes.plot(line, net(points).squeeze(-1), color=COLOURS[colour], label=name)
+    axes.set_xlabel("first coordinate, the second is 0")
+    axes.set_ylabel("output")
+    axes.legend()
+
+
+section = Figure(paint, alt="MaxMin follows the distance down to its tip; ReLU stays flatter.")
+
+# %%
+# How steep is each where it is asked to have slope 1? The norms of gradients at fresh points:
+
+x = (2 * torch.rand(2000, 2, generator=torch.Generator().manual_seed(1)) - 1).requires_grad_()
+norms = {
+    name: torch.autograd.grad(net(x).sum(), x)[0].norm(dim=1) for name, net in networks.items()
+}
+for name, norm in norms.items():
+    print(f"{name:7} mean gradient norm {norm.mean():.3f}, largest {norm.max():.4f}")
+
+
+def paint_norms(axes):
+    bins = torch.linspace(0, 1.02, 52).tolist()
+    for (name, norm), colour in zip(norms.items(), ("vermilion", "blue"), strict=True):
+        axes.hist(norm.numpy(), bins=bins, color=COLOURS[colour], alpha=0.7, label=name)
+    axes.set_xlabel("gradient norm")
+    axes.set_ylabel("points")
+    axes.legend(loc="upper left")
+
+
+histogram = Figure(paint_norms, alt="Gradient norms of MaxMin pile up near 1, of ReLU below it.")
