@@ -95,7 +95,7 @@ def test_the_page_says_what_was_claimed_and_how_it_was_run(out):
         "net.act: relu, maxmin",
         "taut 9.8.7, commit abcdef012345<",
         "abacus, 3 cores, wood",
-        "2026-01-01T00:00:00+00:00 to 2026-01-04T00:00:00+00:00",
+        "2026-01-01 00:00 to 2026-01-04 00:00 UTC",
         "2 min of processor time, 5 min of the clock",
     ):
         assert words in text, words
@@ -104,8 +104,8 @@ def test_the_page_says_what_was_claimed_and_how_it_was_run(out):
 
 def test_the_index_tells_what_was_run_and_how_to_run_the_rest(out):
     text = read(out / "index.html")
-    assert "1 of 3 tables and figures" in text and "Not run yet" in text
-    assert "<td>1 better, 1 equal, 1 worse, 1 higher</td>" in text
+    assert "1 of 3 experiments" in text and "Not run yet" in text
+    assert ">1 better, 1 equal, 1 worse, 1 higher</td>" in text
     assert "taut reproduce not-yet --preset cpu</code>" in text
     assert "taut reproduce hungry --preset cpu --data-dir DATA</code>" in text
     assert not (out / "not-yet.html").exists()
@@ -188,7 +188,7 @@ def test_which_preset_is_shown(tmp_path, begun, shown):
 def test_without_records_all_is_to_be_run(tmp_path, monkeypatch):
     offer(monkeypatch, sample())
     text = read(write_report(tmp_path / "nothing", tmp_path / "out"))
-    assert "0 of 1 tables" in text and "What was run" not in text
+    assert "0 of 1 experiments" in text and "What was run" not in text
 
 
 @pytest.mark.parametrize("better", ["higher", "lower", None])

@@ -24,6 +24,7 @@ _PRESETS = {
     "settings are below.",
     "paper": "As the paper has it, as far as it says so.",
 }
+_NARROW = 5.0  # inches
 _LEGEND = (
     "Ours is the mean over seeds ± the standard deviation where there are several; below it the "
     "paper's number and ours minus that."
@@ -124,8 +125,8 @@ def _index(shown: Sequence[Shown]) -> Page:
     sections = []
     if ran:
         rows = [_index_row(one) for one in ran]
-        header = ["Experiment", "In the paper", "Preset", "Cells", "Ours beside the paper's"]
-        table = Table([*header, "Processor time"], rows, wide=True)
+        header = ["Experiment", "Preset", "Cells", "Ours beside the paper's", "Processor time"]
+        table = Table(header, rows, wide=True)
         words = [f"Preset {name}: {text}" for name, text in _PRESETS.items() if _has(ran, name)]
         files = [Link("tables.md", "tables.md"), Link("tables.tex", "tables.tex")]
         note = "Better and worse are the directions of each table; chance is a part of both."
@@ -139,8 +140,8 @@ def _index(shown: Sequence[Shown]) -> Page:
         sections.append(Section("Files that are not shown", troubles))
     return Page(
         "The paper, computed again",
-        f"{len(ran)} of {len(shown)} tables and figures of “Sorting out Lipschitz function "
-        "approximation” (Anil, Lucas and Grosse, 2019), each beside what the paper has there.",
+        f"{len(ran)} of {len(shown)} experiments: the tables and figures of “Sorting out Lipschitz "
+        "function approximation” (Anil, Lucas and Grosse, 2019), each beside what the paper has.",
         sections,
     )
 
@@ -149,15 +150,14 @@ def _has(shown: Sequence[Shown], preset: str) -> bool:
     return any(one.preset == preset for one in shown)
 
 
-def _index_row(one: Shown) -> list[str | Link]:
+def _index_row(one: Shown) -> list[str | Link | Compared]:
     name = one.experiment.name
     done, cells = one.counts[one.preset or "smoke"]
     return [
-        Link(one.experiment.title, f"{name}.html"),
-        one.experiment.label,
+        Link(one.experiment.title, f"{name}.html", one.experiment.label),
         one.preset or "",
         f"{done}/{cells}",
-        summary(one.exhibit.tables),
+        Compared(summary(one.exhibit.tables)),
         duration(sum(record.cpu for record in one.found)),
     ]
 
@@ -173,13 +173,15 @@ def _page(one: Shown, preset: str, out: Path) -> Page:
         pictures = [_draw(name, figure, out / "figures") for name, figure in figures.items()]
         kinds = ("svg", "png")
         files = [Link(f"{n}.{k}", f"figures/{n}.{k}") for n in figures for k in kinds]
-        sections.append(
-            Section("Figures", pictures=pictures, columns=min(2, len(pictures)), links=files)
-        )
+        # Letters of a broad figure are small in half a page.
+        broad = any(figure.size[0] > _NARROW for figure in figures.values())
+        columns = 1 if len(figures) == 1 or (broad and len(figures) <= 3) else 2
+        sections.append(Section("Figures", pictures=pictures, columns=columns, links=files))
+    ours = experiment.label.startswith("ours")
     counts = {name: f"{done} of {cells}" for name, (done, cells) in one.counts.items()}
     return Page(
         experiment.title,
-        f"The paper claims: {experiment.claim}",
+        experiment.claim if ours else f"The paper claims: {experiment.claim}",
         sections,
         facts(experiment, preset, one.found, counts),
         links=[Link("All experiments", "index.html")],
@@ -204,7 +206,8 @@ def _table_section(table: ResultTable) -> Section:
     papers = any(entry.paper is not None for entries in table.rows.values() for entry in entries)
     better = f"{table.better.capitalize()} is better." if table.better else ""
     note = " ".join(filter(None, (_LEGEND if papers else "", better, table.note)))
-    return Section(table.title, table=Table(["", *table.columns], rows, wide=True), note=note)
+    wide = len(table.columns) > 3
+    return Section(table.title, table=Table(["", *table.columns], rows, wide=wide), note=note)
 
 
 def _compared(entry: Entry, table: ResultTable) -> Compared:

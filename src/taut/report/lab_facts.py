@@ -12,6 +12,7 @@ from taut.lab.records import Record
 __all__ = ["command", "duration", "facts", "settings"]
 
 _MANY = 8
+_LONG = 48
 
 
 def command(experiment: Experiment, preset: str) -> str:
@@ -71,7 +72,7 @@ def facts(
     """
     same, varied = settings([record.cell.config for record in found])
     seeds = sorted({record.cell.config["seed"] for record in found})
-    dates = sorted(record.date for record in found)
+    dates = sorted(record.date[:16].replace("T", " ") for record in found)
     span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     cpu, wall = sum(r.cpu for r in found), sum(r.wall for r in found)
     rows = [
@@ -79,13 +80,13 @@ def facts(
         ("In the paper", experiment.label),
         ("Finished cells", "; ".join(f"{name}: {count}" for name, count in counts.items())),
         ("Seeds", ", ".join(map(str, seeds))),
-        ("The same in all", ", ".join(f"{name} {value}" for name, value in same.items())),
+        ("The same in all", ", ".join(f"{name} {_brief(value)}" for name, value in same.items())),
         ("Different", "; ".join(f"{name}: {_few(values)}" for name, values in varied.items())),
         ("Code", _tally(_code(record.code) for record in found)),
         ("Versions", _tally(_pairs(record.versions) for record in found)),
         ("Machine", _tally(_machine(record.machine) for record in found)),
         ("Load", _load([record.machine for record in found])),
-        ("Date", span),
+        ("Finished", f"{span} UTC"),
         ("Time", f"{duration(cpu)} of processor time, {duration(wall)} of the clock, summed"),
     ]
     return [(name, text) for name, text in rows if text]
@@ -101,7 +102,12 @@ def _flatten(config: Mapping[str, Any], before: str = "") -> Iterable[tuple[str,
 
 def _few(values: Sequence[str]) -> str:
     more = len(values) - _MANY
-    return ", ".join(values[:_MANY]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(_brief, values[:_MANY])) + (f" and {more} more" if more > 0 else "")
+
+
+def _brief(value: str) -> str:
+    """Long lists by their ends; the records hold them whole."""
+    return value if len(value) <= _LONG else f"{value[:20]} ... {value[-12:]}"
 
 
 def _tally(texts: Iterable[str]) -> str:

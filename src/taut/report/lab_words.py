@@ -83,10 +83,10 @@ def summary(tables: Iterable[ResultTable]) -> str:
         >>> summary([ResultTable("t", ["c", "d"], rows, better="higher")])
         '2 better, 1 worse'
         >>> summary([])
-        'no number of the paper'
+        'nothing to compare'
     """
     counts = count_kinds(tables)
-    return ", ".join(f"{n} {kind}" for kind, n in counts.items()) or "no number of the paper"
+    return ", ".join(f"{n} {kind}" for kind, n in counts.items()) or "nothing to compare"
 
 
 def _unit(table: ResultTable) -> str:
