@@ -91,7 +91,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
     words = [
         "Spectral normalisation here divides by a proven bound of the norm, where the paper's "
         "power iteration may leave it above 1; Björck is iterated in training and converged when "
-        "it is judged. The preset `cpu` has half the paper's width and a few hundred steps.",
+        "it is judged. The preset cpu has half the paper's width and a few hundred steps.",
     ]
     return Exhibit([objective, speed], figures, words)
 

@@ -104,7 +104,6 @@ def _show(results: Sequence[Result]) -> Exhibit:
             ]
             for name, title in _NAMES.items()
         },
-        better="higher",
         digits=2,
         note='The paper draws a histogram; of the ReLU network it says "closer to 8 than 10".',
     )
@@ -134,13 +133,14 @@ def _histogram(results: Sequence[Result], series: str, label: str) -> Figure:
         axes.set_xlim(0, _CONSTANT * 1.03)
         axes.set_xlabel(label)
         axes.set_ylabel("frequency, of its peak")
-        axes.legend(loc="upper left")
+        # Above, for the values of a network can be anywhere below its constant.
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
     return Figure(
         paint,
         alt=f"Histogram of the {label}, for a ReLU and a GroupSort network of constant 10.",
         caption="The dotted line is the constant that both may use.",
-        title=label.capitalize(),
+        title=label[0].upper() + label[1:],
     )
 
 

@@ -153,7 +153,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
         "FullSort needs no depth for the cone; the others fall with the dimension, those that "
         "lose slope (ReLU, Maxout) to about half of the distance.",
         largest_difference(objective),
-        "The recipes of the preset `cpu` are ours: a retracted orthonormal layer, Adam with a half "
+        "The recipes of the preset cpu are ours: a retracted orthonormal layer, Adam with a half "
         "cosine, a few hundred steps, and 1024 units for MaxMin with three layers (the paper has "
         "19,200 steps of AggMo). Converged singular values are one reason why our MaxMin is higher.",
     )

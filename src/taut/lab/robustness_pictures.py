@@ -89,7 +89,7 @@ def attacked_figure(results: Sequence[Result], rows: Sequence[str]) -> Figure:
         alt="Accuracy on PGD examples against their radius, a line for each network.",
         caption="Accuracy on PGD examples. Solid: MaxMin; dashed: ReLU.",
         title="Under attack",
-        size=(6.4, 3.4),
+        size=(4.6, 3.6),
     )
 
 
@@ -116,12 +116,12 @@ def proven_figure(results: Sequence[Result], rows: Sequence[str]) -> Figure:
             "of that radius. Solid: MaxMin; dashed: ReLU."
         ),
         title="Proven",
-        size=(6.4, 3.4),
+        size=(4.6, 3.6),
     )
 
 
 def _legend(axes: Any) -> None:
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 def _look(row: str) -> dict[str, Any]:
