@@ -156,7 +156,7 @@ def _configs(preset: str) -> Iterator[Config]:
         data, seeds, fresh = ("digits",), 1, 100
     elif preset == "cpu":
         gan = {"num_steps": 2000}
-        recipe = {"hidden": [360, 360], "num_steps": 300, "batch_size": 64, "lr": 0.003}
+        recipe = {"hidden": [360, 360], "num_steps": 800, "batch_size": 64, "lr": 0.003}
         data, seeds, fresh = ("mnist",), 1, 4096
     else:
         gan = GanConfig.paper(critic="clipped").to_dict()
