@@ -111,6 +111,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
                     alt=f"{_SIDE**2} samples of a GAN trained on {of} against: {name}.",
                     caption=f"{of}, not chosen by hand.",
                     title=name,
+                    size=(2.8, 2.8),
                 )
     words = sentences(
         "The value of a 1-Lipschitz critic is at most the distance between the two batches; that of "
