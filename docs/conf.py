@@ -47,6 +47,7 @@ python_maximum_signature_line_length = 80
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
+napoleon_attr_annotations = False  # the signature has them
 napoleon_custom_sections = ["Shape"]
 toc_object_entries_show_parents = "hide"
 
@@ -54,6 +55,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "auto_gallery",
     "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
     "image_scrapers": ("scraper.house_figures",),
     "abort_on_example_error": True,
     "download_all_examples": False,

@@ -9,8 +9,12 @@ from sphinx.util import logging
 
 _logger = logging.getLogger(__name__)
 
-# What docutils' converter does not know, in words that it knows.
+# What docutils' converter does not know, or reads otherwise than TeX, in words that it knows:
+# \tfrac38 is three eighths, not thirty-eight over what follows.
 _SPELLINGS = (
+    (r"\\([td]?frac)(?:\s*([^\s\\{}a-zA-Z])|\s+([a-zA-Z]))", r"\\\1{\2\3}"),
+    (r"(\\[td]?frac\{(?:[^{}]|\{[^{}]*\})*\})\s*([^\s\\{}])", r"\1{\2}"),
+    (r"\\sqrt\s*(\d)", r"\\sqrt{\1}"),
     (r"\\[bB]ig(?![a-zA-Z])", ""),
     (r"\\textstyle(?![a-zA-Z])", ""),
     (r"\\dots(?![a-zA-Z])", r"\\ldots"),

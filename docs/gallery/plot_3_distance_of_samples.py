@@ -51,11 +51,11 @@ def paint(axes):
     axes.set_xlim(-0.5, len(sizes) - 0.5)
 
 
-intervals = Figure(paint, alt="Intervals around 1 that narrow as the number of rows grows.")
+intervals = Figure(paint, alt="Intervals around 1 narrow with the number of rows.")
 
 # %%
 # The critic behind the lower bound says where the difference lies: it is high where a row looks like x,
-# low where it looks like y.
+# low where it looks like y. Its contours lie across the shift.
 
 side = torch.linspace(-0.1, 1.9, 60)
 grid = torch.cartesian_prod(side, side)
@@ -64,11 +64,15 @@ scores = result.score(grid).reshape(60, 60).T
 
 def paint_critic(axes):
     axes.grid(visible=False)
-    axes.contourf(side, side, scores, levels=12, cmap="Greys")
+    axes.contour(side, side, scores, levels=16, colors="#bbbbbb", linewidths=0.8)
     axes.scatter(*x[:200].T, s=6, color=COLOURS["blue"], label="x")
     axes.scatter(*y[:200].T, s=6, color=COLOURS["vermilion"], label="y")
     axes.set_aspect("equal")
     axes.legend(loc="lower right")
 
 
-critic = Figure(paint_critic, alt="The critic falls along the shift, from x to y.", size=(4.6, 4.2))
+critic = Figure(
+    paint_critic,
+    alt="The critic falls along the shift, from x to y.",
+    size=(4.6, 4.2),
+)

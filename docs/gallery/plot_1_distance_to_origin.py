@@ -26,6 +26,7 @@ def fit_cone(activation):
 
 
 networks = {"ReLU": fit_cone("relu"), "MaxMin": fit_cone("maxmin")}
+colours = {"ReLU": COLOURS["vermilion"], "MaxMin": COLOURS["blue"]}
 
 # %%
 # Both have the same constant, proven from the stored weights:
@@ -41,35 +42,37 @@ points = torch.stack([line, torch.zeros(201)], dim=1)
 
 
 def paint(axes):
-    axes.plot(line, line.abs(), color=COLOURS["black"], linewidth=4, alpha=0.25, label="distance")
-    for (name, net), colour in zip(networks.items(), ("vermilion", "blue"), strict=True):
+    axes.plot(line, line.abs(), color="#cccccc", linewidth=5, label="distance")
+    for name, net in networks.items():
         with torch.no_grad():
-            axes.plot(line, net(points).squeeze(-1), color=COLOURS[colour], label=name)
+            axes.plot(line, net(points).squeeze(-1), color=colours[name], label=name)
     axes.set_xlabel("first coordinate, the second is 0")
     axes.set_ylabel("output")
     axes.legend()
 
 
-section = Figure(paint, alt="MaxMin follows the distance down to its tip; ReLU stays flatter.")
+section = Figure(paint, alt="MaxMin follows the distance; ReLU stays flatter.")
 
 # %%
 # How steep is each where it is asked to have slope 1? The norms of gradients at fresh points:
 
-x = (2 * torch.rand(2000, 2, generator=torch.Generator().manual_seed(1)) - 1).requires_grad_()
-norms = {
-    name: torch.autograd.grad(net(x).sum(), x)[0].norm(dim=1) for name, net in networks.items()
-}
-for name, norm in norms.items():
-    print(f"{name:7} mean gradient norm {norm.mean():.3f}, largest {norm.max():.4f}")
+generator = torch.Generator().manual_seed(1)
+x = 2 * torch.rand(2000, 2, generator=generator) - 1
+x.requires_grad_()
+norms = {}
+for name, net in networks.items():
+    (gradients,) = torch.autograd.grad(net(x).sum(), x)
+    norms[name] = gradients.norm(dim=1)
+    print(f"{name:7} mean {norms[name].mean():.3f}, largest {norms[name].max():.4f}")
 
 
 def paint_norms(axes):
     bins = torch.linspace(0, 1.02, 52).tolist()
-    for (name, norm), colour in zip(norms.items(), ("vermilion", "blue"), strict=True):
-        axes.hist(norm.numpy(), bins=bins, color=COLOURS[colour], alpha=0.7, label=name)
+    for name, norm in norms.items():
+        axes.hist(norm.numpy(), bins=bins, color=colours[name], label=name)
     axes.set_xlabel("gradient norm")
     axes.set_ylabel("points")
     axes.legend(loc="upper left")
 
 
-histogram = Figure(paint_norms, alt="Gradient norms of MaxMin pile up near 1, of ReLU below it.")
+histogram = Figure(paint_norms, alt="Norms of MaxMin pile up near 1, of ReLU below.")
