@@ -52,6 +52,19 @@ def test_a_network_that_never_narrows_uses_all_of_its_slope():
     np.testing.assert_allclose(values, 3, rtol=3e-3)
 
 
+@pytest.mark.parametrize(("layer", "order"), [("LinfLinear", np.inf), ("L1Linear", 1)])
+@pytest.mark.parametrize("sizes", [(6, 6), (6, 15), (15, 6), (1, 4), (4, 1)])
+def test_corners_of_the_ball_use_all_of_the_slope_from_the_start(layer, order, sizes):
+    weight = getattr(taut.nn, layer)(*sizes).weight.detach().double().numpy()
+    vectors = weight if order == np.inf else weight.T
+    np.testing.assert_allclose(np.abs(vectors).sum(1), 1, rtol=1e-6)
+    # No input is read much more than another, and a square weight loses none of them.
+    read = (vectors != 0).sum(0)
+    assert read.max() - read.min() <= 1
+    if sizes[0] == sizes[1]:
+        np.testing.assert_array_equal(vectors @ vectors.T, np.eye(sizes[0]))
+
+
 def test_the_constant_is_spread_evenly():
     net = taut.nn.mlp([3, 4, 4, 2], lipschitz=8.0)
     factors = [module.factor for module in net if isinstance(module, taut.nn.Scale)]

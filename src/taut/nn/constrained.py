@@ -192,8 +192,8 @@ class ConstrainedLinear(ConstrainedLayer):
         self._hold((out_features, in_features), out_features if bias else None, device, dtype)
 
     def reset_parameters(self) -> None:
-        """Draws a random orthonormal weight, made feasible, and a small uniform bias."""
-        nn.init.orthogonal_(self.weight)
+        """Draws a random weight that uses its slope, and a small uniform bias."""
+        self._draw_weight()
         if self.bias is not None:
             # An orthonormal weight spreads the length of its input over all outputs: offsets as
             # large as those of torch.nn.Linear would drown the rest behind a widening layer.
@@ -202,6 +202,9 @@ class ConstrainedLinear(ConstrainedLayer):
         if not self.weight.is_meta:
             with torch.no_grad():
                 self.weight.copy_(self._constrain(self.weight))
+
+    def _draw_weight(self) -> None:
+        nn.init.orthogonal_(self.weight)
 
     def _affine(self, x: Tensor) -> Tensor:
         return F.linear(x, self.effective_weight(), self.bias)

@@ -41,6 +41,25 @@ class _BallLinear(ConstrainedLinear):
         self._kept = method == "project"
         self.reset_parameters()
 
+    def _draw_weight(self) -> None:
+        r"""Orthonormal rows, or corners of the l1 ball spread evenly over what they read.
+
+        A dense vector of l1 norm 1 averages its inputs, and next to nothing comes through. At a
+        corner, $\pm e_j$, all of the slope is in use; a square weight is then a signed permutation.
+        Where there are fewer vectors than entries, each takes an equal share of them.
+        """
+        if self._ball != L1 or self.weight.numel() == 0:
+            return super()._draw_weight()
+        vectors = self.weight.detach().movedim(self._dim, -1)
+        count, length = vectors.shape
+        share = max(1, length // count)
+        rounds = -(-count * share // length)
+        order = torch.cat([torch.randperm(length) for _ in range(rounds)])[: count * share]
+        signs = torch.randint(2, (count, share)) * 2 - 1
+        corners = torch.zeros(count, length, dtype=vectors.dtype)
+        corners.scatter_(1, order.view(count, share), signs.to(vectors.dtype) / share)
+        vectors.copy_(corners)
+
     def _constrain(self, weight: Tensor) -> Tensor:
         project = _PROJECTIONS[self._ball]
         return outside_graphs(partial(project, weight, dim=self._dim))
