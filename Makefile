@@ -34,6 +34,7 @@ bench: .venv/.has-bench ## measure the layers against peers on this machine
 	$(BIN)/taut bench layers
 
 docs: .venv/.has-docs ## build the documentation: docs/_build/html/index.html
+	rm -rf docs/auto_gallery  # the examples run anew: their scripts may be old, and the library new
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean: ## remove what make has made
