@@ -147,6 +147,11 @@ def _choice(*names: str) -> click.Choice:
     "--warmup", type=_NOT_NEGATIVE, metavar="EPOCHS", help="First let the rate grow from nothing."
 )
 @click.option(
+    "--weight-decay",
+    type=_NOT_NEGATIVE,
+    help="Times the weights, what is added to their gradients.  [default: 0]",
+)
+@click.option(
     "--patience",
     type=click.IntRange(min=0),
     help="Stop after so many epochs without a better proven accuracy.  [default: never]",
