@@ -2,11 +2,14 @@
 
 import re
 from typing import Any
+from xml.etree import ElementTree
 
 from docutils.utils.math import MathError, latex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
+_SPACE = "{http://www.w3.org/1998/Math/MathML}"
+_ACCENTS = ("~", "˜", "ˆ", "^", "ˉ", "¯", "˙")
 _logger = logging.getLogger(__name__)
 
 # What docutils' converter does not know, or reads otherwise than TeX, in words that it knows:
@@ -26,10 +29,27 @@ def convert(tex: str, block: bool, place: Any = None) -> str:
     for pattern, known in _SPELLINGS:
         tex = re.sub(pattern, known, tex)
     try:
-        return latex2mathml.tex2mathml(tex.strip(), as_block=block)
+        return _mend(latex2mathml.tex2mathml(tex.strip(), as_block=block))
     except MathError as error:
         _logger.warning("a formula is not understood (%s): %s", error, tex, location=place)
         return f"<code>{tex}</code>"
+
+
+def _mend(source: str) -> str:
+    """Indices beside accented letters, not below them; bars close to what they enclose."""
+    ElementTree.register_namespace("", _SPACE[1:-1])
+    root = ElementTree.fromstring(source)
+    for node in list(root.iter(f"{_SPACE}munderover")):
+        letter, index, accent = node
+        if accent.text in _ACCENTS:
+            node.tag = f"{_SPACE}msub"
+            whole = ElementTree.Element(f"{_SPACE}mover", {"accent": "true"})
+            whole.extend([letter, accent])
+            node[:] = [whole, index]
+    for node in root.iter(f"{_SPACE}mo"):
+        if node.text in ("|", "∥", "‖"):
+            node.attrib |= {"lspace": "0", "rspace": "0"}
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def _inline(writer: Any, node: Any) -> None:
