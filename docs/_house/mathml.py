@@ -1,5 +1,6 @@
 """Formulas as MathML, which browsers draw by themselves: no script, nothing fetched."""
 
+import html
 import re
 from typing import Any
 from xml.etree import ElementTree
@@ -38,7 +39,8 @@ def convert(tex: str, block: bool, place: Any = None) -> str:
 def _mend(source: str) -> str:
     """Indices beside accented letters, not below them; bars close to what they enclose."""
     ElementTree.register_namespace("", _SPACE[1:-1])
-    root = ElementTree.fromstring(source)
+    named = re.compile(r"&(?!(?:amp|lt|gt);)[a-zA-Z]+;")  # those of HTML, which XML does not know
+    root = ElementTree.fromstring(named.sub(lambda found: html.unescape(found[0]), source))
     for node in list(root.iter(f"{_SPACE}munderover")):
         letter, index, accent = node
         if accent.text in _ACCENTS:
