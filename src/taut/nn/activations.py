@@ -90,7 +90,7 @@ class FullSort(nn.Module):
 class Maxout(nn.Module):
     """The largest of each group of channels; the others are lost.
 
-    1-Lipschitz in every p-norm, but it does not keep gradient norms.
+    1-Lipschitz in every p-norm. A gradient keeps its norm on the way back, but units are lost.
 
     Example:
         >>> Maxout(2)(torch.tensor([1.0, -2.0, 3.0, -4.0]))
