@@ -8,8 +8,8 @@ import subprocess
 import numpy as np
 import pytest
 import torch
-from made_up import experiment
 
+from made_up import experiment
 from taut.errors import ArgumentError, DamagedFileError
 from taut.lab import provenance
 from taut.lab.experiment import Cell, Outcome

@@ -15,9 +15,10 @@ from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Cell, Experiment
 from taut.lab.records import Record, Records, to_plain
 from taut.lab.sweep import Moment, Swept
+from taut.report.lab_facts import duration
+from taut.report.lab_words import mean_text, paper_text
 
 __all__ = [
-    "duration",
     "entry_text",
     "exhibit_record",
     "print_exhibit",
@@ -29,18 +30,6 @@ __all__ = [
 
 OnMoment = Callable[[Moment], None]
 Say = Callable[[str], None]
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    Example:
-        >>> duration(41.6), duration(600), duration(9000)
-        ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager
@@ -186,17 +175,12 @@ def entry_text(entry: Entry, table: ResultTable) -> str:
     Example:
         >>> table = ResultTable("t", ["c"], {}, digits=1, unit="%")
         >>> entry_text(Entry([90.0, 92.0], paper=87.5), table)
-        '91.0 ± 1.4 % [87.5]'
+        '91.0 ± 1.4 % [87.5 %]'
         >>> entry_text(Entry(paper=87.5), table), entry_text(Entry(), table)
-        ('- [87.5]', '-')
+        ('- [87.5 %]', '-')
     """
-    text = "-"
-    if entry.mean is not None:
-        text = f"{entry.mean:.{table.digits}f}"
-        if entry.spread is not None:
-            text += f" ± {entry.spread:.{table.digits}f}"
-        text += f" {table.unit}" if table.unit else ""
-    return text if entry.paper is None else f"{text} [{entry.paper:.{table.digits}f}]"
+    paper = paper_text(entry, table)
+    return mean_text(entry, table) + (f" [{paper}]" if paper else "")
 
 
 def exhibit_record(

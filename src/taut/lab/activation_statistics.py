@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from taut.lab.classifiers import PLAIN, found, percent, train_classifier, training_curve
+from taut.lab.classifiers import PLAIN, percent, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
+from taut.lab.selection import numbers_of
 from taut.pictures import COLOURS, Figure
 
 __all__ = ["EXPERIMENT"]
@@ -97,7 +98,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
         rows={
             _name(constant): [
                 Entry(
-                    percent(found(results, number, constant=constant)),
+                    percent(numbers_of(results, number, constant=constant)),
                     # The worst case, so that of the smallest constant.
                     10.0 if number == "undead" and constant == order[0] != _FREE else None,
                 )
@@ -145,7 +146,7 @@ def _curves(results: Sequence[Result], order: Sequence[Any]) -> Figure:
 
 
 def _words(results: Sequence[Result], order: Sequence[Any]) -> list[str]:
-    undead = {c: Entry(percent(found(results, "undead", constant=c))).mean for c in order}
+    undead = {c: Entry(percent(numbers_of(results, "undead", constant=c))).mean for c in order}
     told = ", ".join(
         f"{_name(c)} {share:.1f} %" for c, share in undead.items() if share is not None
     )

@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 
-from taut.lab.classifiers import PLAIN, found, percent, train_classifier, training_curve
+from taut.lab.classifiers import PLAIN, percent, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit
 from taut.lab.experiment import Config, Experiment, Outcome, Result
 from taut.lab.robustness import Attacked, attack, spread_rows, subject_of
 from taut.lab.robustness_pictures import attacked_figure, error_table, proof_table, proven_figure
+from taut.lab.selection import numbers_of
 from taut.norms import LINF
 
 __all__ = ["EXPERIMENT"]
@@ -153,7 +154,9 @@ def _words(results: Sequence[Result], bound: list[str]) -> list[str]:
     words = []
     for margin in ("0.1", "0.3"):
         pair = [f"Margin-{margin} {name}" for name in ("ReLU", "MaxMin")]
-        relu, maxmin = (Entry(percent(found(results, "pgd_0.1", row=row))).mean for row in pair)
+        relu, maxmin = (
+            Entry(percent(numbers_of(results, "pgd_0.1", row=row))).mean for row in pair
+        )
         if relu is not None and maxmin is not None:
             words.append(
                 f"Margin-{margin}: PGD within 0.1 leaves errors of {maxmin:.1f} % with MaxMin and "
@@ -161,14 +164,14 @@ def _words(results: Sequence[Result], bound: list[str]) -> list[str]:
             )
     if bound:
         text, figure = (
-            int(sum(found(results, f"{rule}_rule_broken"))) for rule in ("text", "figure")
+            int(sum(numbers_of(results, f"{rule}_rule_broken"))) for rule in ("text", "figure")
         )
         words.append(
             "The paper certifies leads above K eps / 2 in its text and counts those above K eps in "
             "its figure. Two outputs can each move by K eps, so 2 K eps is needed, and that is "
             f"what our curves use. The attacks broke {text} inputs that the rule of the text "
             f"promises to be safe and {figure} that the rule of the figure does; within what taut "
-            f"certifies they broke {int(sum(found(results, 'violations')))}."
+            f"certifies they broke {int(sum(numbers_of(results, 'violations')))}."
         )
     words.append(
         "An input that falls within one radius counts as fallen within all larger ones, for FGS "

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from taut.data import LabelledData, LabelledSet
-from taut.lab.classifiers import PLAIN, found, percent, train_classifier, training_curve
+from taut.lab.classifiers import PLAIN, percent, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
+from taut.lab.selection import numbers_of
 
 __all__ = ["EXPERIMENT"]
 
@@ -94,7 +95,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
         columns=[f"{method}, {activation}" for method, activation in columns],
         rows={
             "WRN-28-4": [
-                Entry(percent(found(results, "accuracy", method=method, activation=a)), paper)
+                Entry(percent(numbers_of(results, "accuracy", method=method, activation=a)), paper)
                 for (method, a), paper in zip(
                     [(method, _ACTIVATIONS[name]) for method, name in columns], _PAPER, strict=True
                 )

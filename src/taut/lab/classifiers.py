@@ -7,7 +7,7 @@ from taut.data import LabelledData
 from taut.lab.experiment import Result
 from taut.training import TrainConfig, TrainedRun, train
 
-__all__ = ["PLAIN", "found", "percent", "settings_seen", "train_classifier", "training_curve"]
+__all__ = ["PLAIN", "percent", "settings_seen", "train_classifier", "training_curve"]
 
 # Cross-entropy as everyone has it: no lead to reach, no temperature. A radius of next to nothing
 # lets the best epoch be chosen by accuracy alone, as in the paper.
@@ -30,23 +30,6 @@ def training_curve(run: TrainedRun) -> list[dict[str, float]]:
     return [
         {name: float(row[name]) for name in kept if row.get(name) is not None}
         for row in run.history
-    ]
-
-
-def found(results: Sequence[Result], number: str, **where: Any) -> list[float]:
-    """That number from every result whose configuration says so: one for each seed.
-
-    Example:
-        >>> from taut.lab.experiment import Outcome
-        >>> results = [Result({"width": w, "seed": 0}, Outcome({"error": 1 / w})) for w in (2, 4)]
-        >>> found(results, "error", width=4)
-        [0.25]
-    """
-    return [
-        result.outcome.numbers[number]
-        for result in results
-        if number in result.outcome.numbers
-        and all(result.config.get(name) == value for name, value in where.items())
     ]
 
 

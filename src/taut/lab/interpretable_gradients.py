@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from taut.lab.classifiers import PLAIN, found, train_classifier, training_curve
+from taut.lab.classifiers import PLAIN, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
+from taut.lab.selection import numbers_of
 from taut.pictures import Figure
 
 __all__ = ["EXPERIMENT"]
@@ -110,7 +111,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
         title="Gradients of a targeted loss with respect to the image",
         columns=list(columns.values()),
         rows={
-            title: [Entry(found(results, number, network=name)) for number in columns]
+            title: [Entry(numbers_of(results, number, network=name)) for number in columns]
             for name, title in _NETWORKS.items()
         },
         note="Noise has no correlation, and does not keep to where digits have ink. Ours: the "
@@ -163,7 +164,8 @@ def _red_and_blue(values: Tensor) -> Tensor:
 
 def _words(results: Sequence[Result]) -> list[str]:
     free, held = (
-        Entry(found(results, "neighbours", network=name)).mean for name in ("standard", "lipschitz")
+        Entry(numbers_of(results, "neighbours", network=name)).mean
+        for name in ("standard", "lipschitz")
     )
     if free is None or held is None:
         return []

@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from taut.lab.classifiers import PLAIN, found, train_classifier, training_curve
+from taut.lab.classifiers import PLAIN, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
 from taut.lab.robustness import spread_rows
+from taut.lab.selection import numbers_of
 from taut.pictures import COLOURS, Figure
 
 __all__ = ["EXPERIMENT"]
@@ -96,7 +97,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
         rows={
             title: [
                 Entry(
-                    found(results, number, activation=name),
+                    numbers_of(results, number, activation=name),
                     # "Closer to 8 than 10": the one figure that the text gives.
                     8.0 if (number, name) == ("largest", "relu") else None,
                 )
@@ -145,7 +146,7 @@ def _histogram(results: Sequence[Result], series: str, label: str) -> Figure:
 
 
 def _words(results: Sequence[Result]) -> list[str]:
-    means = {name: Entry(found(results, "mean", activation=name)).mean for name in _NAMES}
+    means = {name: Entry(numbers_of(results, "mean", activation=name)).mean for name in _NAMES}
     relu, maxmin = means["relu"], means["maxmin"]
     if relu is None or maxmin is None:
         return []

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from taut.lab.classifiers import found, percent
+from taut.lab.classifiers import percent
 from taut.lab.exhibit import Entry, ResultTable
 from taut.lab.experiment import Result
+from taut.lab.selection import numbers_of
 from taut.pictures import COLOURS, Figure
 
 __all__ = ["attacked_figure", "error_table", "proof_table", "proven_figure"]
@@ -37,7 +38,7 @@ def error_table(results: Sequence[Result], rows: Sequence[str]) -> ResultTable:
         columns=list(_COLUMNS),
         rows={
             row: [
-                Entry(percent(found(results, number, row=row)), paper)
+                Entry(percent(numbers_of(results, number, row=row)), paper)
                 for number, paper in zip(_COLUMNS.values(), _PAPER[row], strict=True)
             ]
             for row in rows
@@ -58,7 +59,7 @@ def proof_table(results: Sequence[Result], rows: Sequence[str]) -> ResultTable:
         columns=[f"{told}, {radius}" for radius in radii for told in rules.values()],
         rows={
             row: [
-                Entry(percent(found(results, f"{rule}_{radius}", row=row)))
+                Entry(percent(numbers_of(results, f"{rule}_{radius}", row=row)))
                 for radius in radii
                 for rule in rules
             ]

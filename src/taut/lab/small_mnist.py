@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from taut.data import LabelledSet
-from taut.lab.classifiers import PLAIN, found, percent
+from taut.lab.classifiers import PLAIN, percent
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
+from taut.lab.selection import numbers_of
 from taut.training import TrainConfig, build_network, load_data, prepare, resolve
 from taut.training.fit import fit
 
@@ -106,7 +107,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
             str(rows): [
                 Entry(
                     percent(
-                        found(
+                        numbers_of(
                             flat,
                             "error",
                             method=method,

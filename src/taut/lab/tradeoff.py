@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from taut.lab.classifiers import found, percent, settings_seen, train_classifier, training_curve
+from taut.lab.classifiers import percent, settings_seen, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
+from taut.lab.selection import numbers_of
 from taut.pictures import COLOURS, Figure
 from taut.training import evaluate
 
@@ -76,7 +77,8 @@ def _show(results: Sequence[Result]) -> Exhibit:
             columns=[f"offset {offset:g}" for offset in offsets],
             rows={
                 f"temperature {t:g}": [
-                    Entry(percent(found(results, name, offset=o, temperature=t))) for o in offsets
+                    Entry(percent(numbers_of(results, name, offset=o, temperature=t)))
+                    for o in offsets
                 ]
                 for t in temperatures
             },
@@ -99,7 +101,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
 
 def _mean(results: Sequence[Result], name: str, offset: float, temperature: float) -> float:
     """In percent over the seeds; nan where the cell has not been run."""
-    mean = Entry(percent(found(results, name, offset=offset, temperature=temperature))).mean
+    mean = Entry(percent(numbers_of(results, name, offset=offset, temperature=temperature))).mean
     return math.nan if mean is None else mean
 
 
