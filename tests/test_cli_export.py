@@ -6,6 +6,8 @@ from torch import nn
 import taut
 import taut.export
 from taut.cli.main import main
+from taut.training import InputSpec
+from taut.training.folder import write_json
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +67,75 @@ def test_mistakes_are_one_line():
 def test_help_teaches():
     result = run("--help")
     assert "taut export net.safetensors --to onnx --out net.onnx" in result.output
+
+
+@pytest.fixture
+def table_run(tmp_path):
+    """The folder of a run on a table, as `taut export` reads it: a network and its inputs."""
+    torch.manual_seed(0)
+    net = taut.nn.mlp([2, 8, 3]).eval()
+    folder = tmp_path / "table"
+    folder.mkdir()
+    taut.save(net, folder / "model.safetensors", input_shape=(2,))
+    spec = InputSpec((2,), ("p", "q", "r"), ("a", "b"), shift=(50.0, -3.0), spread=(4.0, 0.5))
+    write_json(folder / "inputs.json", spec.to_dict())
+    rows = torch.randn(7, 2, dtype=torch.float64) * torch.tensor([4.0, 0.5]) + torch.tensor(
+        [50.0, -3.0]
+    )
+    return folder, rows, net(spec.apply(rows)).detach()
+
+
+def export_table(*args: str):
+    result = CliRunner().invoke(main, ["export", *args])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_run_on_a_table_leaves_with_its_standardisation(table_run):
+    folder, rows, wanted = table_run
+    said = export_table(str(folder), "--to", "safetensors", "--out", "t.safetensors")
+    assert "columns as the table has them, float32" in said and "standard deviations" in said
+    saved = taut.export.open_file("t.safetensors")
+    torch.testing.assert_close(saved.model(rows.float()), wanted, rtol=1e-5, atol=1e-5)
+    # One unit of the second column is two of its standard deviations.
+    assert 1.9 < saved.bound.value <= 2.000001
+    assert saved.facts == {"classes": ["p", "q", "r"], "columns": ["a", "b"]}
+
+
+def test_onnx_of_a_table_takes_raw_columns_and_names_them(table_run):
+    folder, rows, wanted = table_run
+    runtime = pytest.importorskip("onnxruntime")
+    export_table(str(folder), "--to", "onnx", "--out", "t.onnx")
+    session = runtime.InferenceSession("t.onnx", providers=["CPUExecutionProvider"])
+    got = torch.from_numpy(session.run(["output"], {"input": rows.float().numpy()})[0])
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    held = session.get_modelmeta().custom_metadata_map
+    assert held == {"classes": '["p", "q", "r"]', "columns": '["a", "b"]'}
+
+
+def test_pt2_of_a_table_takes_raw_columns_and_names_them(table_run):
+    folder, rows, wanted = table_run
+    export_table(str(folder), "--to", "pt2", "--out", "t.pt2")
+    held = {"classes": "", "columns": ""}
+    program = torch.export.load("t.pt2", extra_files=held).module()
+    torch.testing.assert_close(program(rows.float()), wanted, rtol=1e-5, atol=1e-5)
+    assert held == {"classes": '["p", "q", "r"]', "columns": '["a", "b"]'}
+
+
+def test_a_column_far_from_zero_is_exported_in_float64(table_run):
+    folder, _, _ = table_run
+    spec = InputSpec((2,), ("p", "q", "r"), shift=(1.7e9, 0.0), spread=(300.0, 1.0))
+    write_json(folder / "inputs.json", spec.to_dict())
+    assert "float64" in export_table(str(folder), "--to", "safetensors", "--out", "t.safetensors")
+    exact = (torch.randn(7, 2, dtype=torch.float64), torch.tensor([300.0, 1.0]))
+    rows = exact[0] * exact[1] + torch.tensor([1.7e9, 0.0], dtype=torch.float64)
+    wanted = taut.load(folder / "model.safetensors")(exact[0].float()).double()
+    got = taut.load("t.safetensors")(rows)
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_bare_file_of_such_a_run_is_exported_with_a_warning(table_run):
+    folder, _, _ = table_run
+    file = str(folder / "model.safetensors")
+    said = export_table(file, "--to", "safetensors", "--out", "t.safetensors")
+    assert "WARNING: it expects columns that are standardised" in said

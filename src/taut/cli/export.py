@@ -1,10 +1,14 @@
 """`taut export`: a saved network for other runtimes."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from taut.cli.audit import ShapeType, network_file
+
+if TYPE_CHECKING:
+    from taut.training import InputSpec
 
 __all__ = ["export"]
 
@@ -37,22 +41,55 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
     become plain ones of the same weights, batches may be of any size, and the result is run and
     compared with the network before it gets its name.
 
+    A run on a table was trained on standardised columns. Its network leaves with that inside: it
+    takes columns as the table has them, in their order, and its constant and radii are in their
+    units, no longer in standard deviations. In float64 where float32 would lose a column. Names of
+    columns and classes go along.
+
     \b
     Example:
       taut export net.safetensors --to onnx --out net.onnx
       taut export runs/a --to onnx --out a.onnx
       taut export image.safetensors --to pt2 --out image.pt2 --input-shape 1,28,28
     """
-    from taut.export import export_onnx, export_pt2, open_file, save
+    from taut.export import export_onnx, export_pt2, open_file, save, standardise
 
     saved = open_file(network_file(path))
     shape = input_shape or saved.input_shape
+    model, more, said = saved.model, {}, None
+    if (spec := _spec_of(path)) is not None:
+        more = {"facts": {"classes": spec.classes, "columns": spec.columns}}
+        if spec.shift and path.is_dir():
+            model, shape = standardise(model, spec.shift, spec.spread), spec.shape
+            dtype = str(model[0].weight.dtype).removeprefix("torch.")
+            said = (
+                f"It standardises by itself: give it the {len(spec.shift)} columns as the table "
+                f"has them, {dtype}. Its constant and radii are in their units, not in standard "
+                "deviations."
+            )
+        elif spec.shift:
+            said = (
+                "WARNING: it expects columns that are standardised as in the run, by shift and "
+                f"spread of {path.parent / 'inputs.json'}. Give the folder {path.parent} to have "
+                "that inside."
+            )
     if target == "pt2":
-        export_pt2(saved.model, out, shape)
+        export_pt2(model, out, shape, **more)
     elif target == "safetensors":
         norms = {"norm": saved.bound.norm, "output_norm": saved.output_norm}
-        save(saved.model, out, fold=True, input_shape=shape, **norms)
+        save(model, out, fold=True, input_shape=shape, **norms, **more)
     else:
-        export_onnx(saved.model, out, shape, relu=target == "relu-onnx")
+        export_onnx(model, out, shape, relu=target == "relu-onnx", **more)
     checked = "its constant proven again" if target == "safetensors" else "its outputs compared"
     click.echo(f"Wrote {out}, {checked}.")
+    if said:
+        click.echo(said)
+
+
+def _spec_of(path: Path) -> "InputSpec | None":
+    """What the network of a run expects, for its folder or its file; None for other networks."""
+    from taut.training.folder import RunFolder
+
+    folder = RunFolder(path if path.is_dir() else path.parent)
+    own = path.is_dir() or path.name == folder.model_file.name
+    return folder.spec() if own and folder.inputs_file.exists() else None

@@ -5,6 +5,7 @@ from taut.export.files import SavedModel, load, open_file, save
 from taut.export.fold import fold
 from taut.export.formats import export_onnx, export_pt2, find_input_shape
 from taut.export.relu import rewrite_relu
+from taut.export.standardise import standardise
 
 __all__ = [
     "SavedModel",
@@ -16,4 +17,5 @@ __all__ = [
     "open_file",
     "rewrite_relu",
     "save",
+    "standardise",
 ]

@@ -1,15 +1,17 @@
 """Networks for other runtimes, `.pt2` and ONNX, each compared with the network it came from."""
 
 import copy
+import json
 import logging
 import math
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +35,8 @@ def export_pt2(
     model: nn.Module,
     path: str | os.PathLike[str],
     input_shape: Sequence[int] | None = None,
+    *,
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the folded network as a `.pt2` program that `torch.export.load` reads without taut.
 
@@ -44,6 +48,8 @@ def export_pt2(
         path: the file.
         input_shape: the shape of one input, without the batch; found by itself when the first layer
             is dense.
+        facts: what to say about the network, in what JSON knows: each becomes a file of its name
+            in the archive, which `torch.export.load` reads with `extra_files`.
 
     Raises:
         NotConvergedError: the program does not compute what the network computes.
@@ -55,7 +61,7 @@ def export_pt2(
         program = torch.export.export(
             _with_tensor_factors(folded), (example,), dynamic_shapes=({0: batch},)
         )
-        torch.export.save(program, file)
+        torch.export.save(program, file, extra_files=_as_texts(facts))
         _compare("export_pt2", folded, torch.export.load(file).module(), example)
         write_atomically(Path(path), file.read_bytes())
 
@@ -66,6 +72,7 @@ def export_onnx(
     input_shape: Sequence[int] | None = None,
     *,
     relu: bool = False,
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the folded network as one ONNX file, input `input`, output `output`.
 
@@ -80,6 +87,7 @@ def export_onnx(
             is dense.
         relu: write every activation with ReLU and linear maps alone (see `rewrite_relu`). The
             additional roundings are allowed for: the comparison is ten times more lenient.
+        facts: what to say about the network, in what JSON knows: the metadata of the file.
 
     Raises:
         NotConvergedError: onnxruntime does not compute what the network computes.
@@ -103,6 +111,11 @@ def export_onnx(
             verbose=False,
         )
         data = file.read_bytes()
+    if facts:
+        onnx = _require("onnx")
+        held = onnx.load_model_from_string(data)
+        onnx.helper.set_model_props(held, _as_texts(facts))
+        data = held.SerializeToString()
     _compare("export_onnx", folded, _onnx_function(data), example, 10.0 if relu else 1.0)
     write_atomically(Path(path), data)
 
@@ -110,6 +123,10 @@ def export_onnx(
 def find_input_shape(model: nn.Module) -> tuple[int, ...] | None:
     """The shape of one input, when the first layer tells."""
     return audit(model, L2).input.shape
+
+
+def _as_texts(facts: Mapping[str, Any] | None) -> dict[str, str]:
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in (facts or {}).items()}
 
 
 def _onnx_function(data: bytes) -> Callable[[Tensor], Tensor]:
