@@ -511,3 +511,15 @@ def test_a_convolutional_network_is_certified():
     after = net.state_dict()
     assert all(v.dtype == before[k].dtype and torch.equal(v, before[k]) for k, v in after.items())
     assert math.isfinite(float(certificates.radius.max()))
+
+
+@pytest.mark.parametrize("small", [1e-150, 1.5e-162, 1e-165])
+def test_channels_whose_squares_vanish_are_not_stretched(small):
+    layer = taut.nn.SpectralConv2d(50, 2, 1, bias=False, dtype=torch.float64).eval()
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.weight[0, 0] = 1.0
+        layer.weight[1, 1:] = small
+        layer.weight[1, 1] = 1.1 * small
+    weight = layer.effective_weight().detach().flatten(1).numpy()
+    assert np.linalg.norm(weight, 2) <= 1 + 1e-12

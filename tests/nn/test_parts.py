@@ -144,3 +144,26 @@ def test_files_keep_all_of_them(tmp_path):
 def test_files_refuse_pooling_that_they_cannot_say(layer, tmp_path):
     with pytest.raises(ArgumentError, match="must be left out; got"):
         taut.export.architecture.describe(layer)
+
+
+def test_centering_copies_no_channel():
+    layer = taut.nn.Centering(64)
+    for mode in (True, False):
+        with pytest.raises(ArgumentError, match="`num_features` must be the channel count"):
+            layer.train(mode)(torch.randn(2, 1, 4, 4))
+    with pytest.raises(ArgumentError, match=r"input shape \(3,\)"):
+        taut.nn.Centering(3)(torch.zeros(3))
+
+
+def test_an_empty_batch_leaves_the_mean_alone():
+    layer = taut.nn.Centering(3)
+    assert layer(torch.zeros(0, 3, 4, 4)).shape == (0, 3, 4, 4)
+    assert torch.equal(layer.running_mean, torch.zeros(3))
+
+
+def test_downsampling_teaches_what_is_no_image():
+    layer = taut.nn.InvertibleDownsampling2d(2)
+    with pytest.raises(ArgumentError, match="must be"):
+        layer(torch.zeros(4))
+    with pytest.raises(ArgumentError, match="multiples of 4"):
+        layer.inverse(torch.zeros(1, 3, 2, 2))

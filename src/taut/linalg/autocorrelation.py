@@ -144,7 +144,9 @@ def rescale_channels(kernel: Tensor, pairs: TapPairs) -> Tensor:
         sums = sums[pairs.phase.to(sums.device)]  # (taps, groups, channels)
     else:
         sums = sums.sum(0, keepdim=True)
-    scale = torch.where(sums > 0, sums, 1.0).rsqrt().movedim(0, -1)
+    # Squares near the smallest number lose digits, and a sum that is too low stretches too far.
+    least = torch.finfo(sums.dtype).tiny * 2**20
+    scale = torch.where(sums > 0, sums.clamp_min(least), 1.0).rsqrt().movedim(0, -1)
     return kernel * (scale.unsqueeze(2) if pairs.outputs else scale.unsqueeze(1))
 
 

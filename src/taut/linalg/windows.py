@@ -246,7 +246,7 @@ def per_dimension(
     subject: str, argument: str, value: int | Sequence[int], dims: int, least: int = 1
 ) -> tuple[int, ...]:
     """One whole number per dimension, from one for all or one for each."""
-    values = (value,) * dims if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
     if len(values) != dims:
         raise ArgumentError(
             f"{subject}: `{argument}` must be one number or one per dimension; "

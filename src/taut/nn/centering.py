@@ -61,9 +61,14 @@ class Centering(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(batch, channels, ...)` to the same shape."""
+        if x.dim() < 2 or x.shape[1] != self.num_features:
+            raise ArgumentError(
+                f"Centering: `num_features` must be the channel count, dimension 1 of the input; "
+                f"got num_features={self.num_features}, input shape {tuple(x.shape)}."
+            )
         column = (1, -1, *(1,) * (x.dim() - 2))
         mean = self.running_mean
-        if self.training:
+        if self.training and x.numel() > 0:  # an empty batch has no mean
             with torch.no_grad():
                 mean = x.transpose(0, 1).flatten(1).mean(1)
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)

@@ -34,6 +34,11 @@ class InvertibleDownsampling2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(..., c, h, w)` to `(..., c * factor**2, h / factor, w / factor)`."""
+        if x.dim() < 3:
+            raise ArgumentError(
+                "InvertibleDownsampling2d: the input must be (..., channels, height, width); got "
+                f"shape {tuple(x.shape)}. Use unflatten to make images of rows."
+            )
         if x.shape[-2] % self.factor or x.shape[-1] % self.factor:
             raise ArgumentError(
                 f"InvertibleDownsampling2d: `factor` must divide height and width; got "
@@ -43,6 +48,11 @@ class InvertibleDownsampling2d(nn.Module):
 
     def inverse(self, y: Tensor) -> Tensor:
         """What `forward` has made `y` of."""
+        if y.dim() < 3 or y.shape[-3] % self.factor**2:
+            raise ArgumentError(
+                "InvertibleDownsampling2d.inverse: `y` must be (..., channels, height, width) with "
+                f"channels in multiples of {self.factor**2}; got shape {tuple(y.shape)}."
+            )
         return F.pixel_shuffle(y, self.factor)
 
     def extra_repr(self) -> str:
