@@ -136,6 +136,38 @@ def test_new_rows_of_one_class_without_a_header_and_unknown(trees, tmp_path):
     assert result.exit_code == 2 and "got 'yew'" in " ".join(result.stderr.split())
 
 
+def test_radii_hold_for_columns_far_from_zero(tmp_path):
+    generator = np.random.default_rng(0)
+    labels = np.arange(120) % 2
+    stamps = np.rint(1.7e9 + 100 * generator.normal(size=120) + 600 * labels)
+    lines = [f"{t:.0f},{label}" for t, label in zip(stamps, labels, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["t,label", *lines]))
+    config = TrainConfig(
+        data=str(tmp_path / "t.csv"), hidden=(8,), epochs=30, batch_size=16, lr=0.02
+    )
+    found = train(config, tmp_path / "run")
+    seconds = np.arange(1_700_000_100, 1_700_000_500)
+    (tmp_path / "new.csv").write_text("\n".join(["t,label", *(f"{t},0" for t in seconds)]))
+    result = run(
+        tmp_path / "run", "--data", tmp_path / "new.csv", "--csv", tmp_path / "r.csv", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    with open(tmp_path / "r.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    predicted = np.array([int(row["prediction"]) for row in rows])
+    radii = np.array([float(row["radius"]) for row in rows])
+    assert set(predicted) == {0, 1}
+    apart = abs(seconds[:, None] - seconds[None]) / found.inputs.spread[0]
+    other = predicted[:, None] != predicted[None]
+    assert (radii[:, None] <= np.where(other, apart, np.inf)).all()
+    # What rounding may move is taken off.
+    z = found.inputs.apply(seconds[:, None].astype(float))
+    proven = taut.certify(found.model, z).radius.numpy()
+    least = 2.0**-23 * abs(z[:, 0].double().numpy())
+    assert (radii[radii > 0] < (proven - least)[radii > 0]).all()
+    assert np.allclose(radii, proven, atol=1e-5)
+
+
 def test_a_network_from_a_file_needs_data(folder):
     model = folder / "model.safetensors"
     assert "needs --data" in run(model).stderr

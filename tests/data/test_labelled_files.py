@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from taut.data import load_labelled
+from taut.data import load_labelled, read_labelled
 from taut.data.classes import name_classes, number_classes
 from taut.data.label_column import NoLabelError
 from taut.errors import ArgumentError, DamagedFileError, DataError
@@ -45,9 +45,9 @@ def test_words_are_classes(tmp_path, name):
     data = load_labelled(save(tmp_path, name), label="kind")
     assert data.classes == ("ash", "elm", "oak")
     assert data.train.columns == ("height", "width", "quality")
-    assert data.train.inputs.dtype == np.float32 and data.train.low is None
+    assert data.train.inputs.dtype == np.float64 and data.train.low is None
     assert data.train.counts == (8, 8, 16) and data.test.counts == (2, 2, 4)
-    expected = FRAME[["height", "width", "quality"]].to_numpy(np.float32)
+    expected = FRAME[["height", "width", "quality"]].to_numpy(np.float64)
     order = np.lexsort(expected.T)
     values, names = rejoin(data)
     assert np.array_equal(values, expected[order])
@@ -62,7 +62,7 @@ def test_numbers_are_classes_by_size(tmp_path, name, label):
     assert data.classes == ("3", "4", "5", "10")
     assert data.train.columns == ("height", "width")
     _, names = rejoin(data)
-    order = np.lexsort(FRAME[["height", "width"]].to_numpy(np.float32).T)
+    order = np.lexsort(FRAME[["height", "width"]].to_numpy(np.float64).T)
     assert names == FRAME["quality"].to_numpy()[order].astype(str).tolist()
 
 
@@ -177,6 +177,15 @@ def test_measures_are_no_labels(raw):
         DataError, match="row 1 .counted from 0. has (1.5|inf). A column of measures"
     ):
         name_classes("data", raw)
+
+
+def test_tables_keep_the_digits_that_float32_would_lose(tmp_path):
+    stamps = 1_700_000_320 + np.arange(8)
+    frame = pd.DataFrame({"t": stamps, "label": stamps % 2})
+    np.savez(tmp_path / "a.npz", x=stamps[:, None], y=stamps % 2)
+    for path in (save(tmp_path, "a.csv", frame), save(tmp_path, "a.parquet", frame)):
+        assert read_labelled(path).inputs[:, 0].tolist() == stamps.tolist()
+    assert read_labelled(tmp_path / "a.npz").inputs[:, 0].tolist() == stamps.tolist()
 
 
 def test_numbers_of_classes():

@@ -156,6 +156,20 @@ def test_a_column_that_never_changes_is_only_shifted():
     assert (prepared.train.inputs[:, 1] == 0).all()
 
 
+def test_the_offset_of_a_column_costs_no_digits():
+    seconds = np.arange(300.0)
+    inputs = np.stack([1.7e9 + seconds, np.full(300, 0.1)], 1)
+    labels = (seconds >= 150).astype(np.int64)
+    rows = LabelledSet(inputs, labels, ("no", "yes"), ("t", "same"), None, None, "stamps")
+    prepared = prepare(TrainConfig(validation=0.0), LabelledData(rows, rows, "stamps"))
+    z = prepared.train.inputs.double().numpy()
+    expected = (seconds - 149.5) / np.std(seconds)
+    assert_allclose(z[:, 0], expected, rtol=2.0**-23)
+    # The mean of 300 times 0.1 is not 0.1 in float64, and no reason to see a deviation.
+    assert prepared.spec.spread[1] == 1.0 and (z[:, 1] == 0).all()
+    assert len(np.unique(z[:, 0])) == 300
+
+
 def test_inputs_of_another_shape_are_refused(digits):
     with pytest.raises(ArgumentError, match=r"must be \(n, 1, 8, 8\); got shape \(5, 64\)"):
         digits.inputs.apply(np.zeros((5, 64), np.float32))

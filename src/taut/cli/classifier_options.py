@@ -99,9 +99,9 @@ def choose(options: dict[str, Any]) -> Chosen:
             return Chosen(subject_of(_at(run, options["data_dir"]), norm), run, radius)
         rows = _read_for(run, options)
         examples = _on(run.model, run.inputs.apply(rows.inputs), rows)
-        return Chosen(
-            Subject(Path(source).name, run.model, run.inputs, examples, norm), run, radius
-        )
+        name, rounded = Path(source).name, bool(run.inputs.shift)
+        subject = Subject(name, run.model, run.inputs, examples, norm, rounded)
+        return Chosen(subject, run, radius)
     if source is None:
         raise click.UsageError("a network from a file needs --data: taut train keeps its own.")
     saved = open_file(path)
@@ -114,7 +114,9 @@ def choose(options: dict[str, Any]) -> Chosen:
     rows = _by_output(rows, _num_outputs(model, _on(model, inputs[:1], rows).inputs))
     examples = _on(model, inputs, rows)
     spec = InputSpec(shape=shape, classes=rows.classes, low=rows.low, high=rows.high)
-    return Chosen(Subject(Path(source).name, model, spec, examples, norm), None, None)
+    rounded = inputs.dtype != examples.inputs.dtype
+    subject = Subject(Path(source).name, model, spec, examples, norm, rounded)
+    return Chosen(subject, None, None)
 
 
 def _at(run: "TrainedRun", data_dir: str | None) -> "TrainedRun":

@@ -20,7 +20,8 @@ class LabelledSet:
     where there is a range every input lies in it.
 
     Attributes:
-        inputs: float32, `(n, channels, height, width)` for images, else `(n, d)`.
+        inputs: `(n, channels, height, width)` in float32 for images; else `(n, d)`, in float64
+            where the source has numbers that float32 would round.
         labels: int64, `(n,)`.
         classes: the names of the classes, in the order of their numbers.
         columns: `d` names, or none where the source gives no names or rows are images.

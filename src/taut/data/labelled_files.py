@@ -24,7 +24,7 @@ _LABELS = ("y", "labels", "label", "target", "targets")
 
 
 class Named(NamedTuple):
-    """Inputs as float32, and the name of the class of each."""
+    """Inputs, images as float32 and tables as they are, and the name of the class of each."""
 
     inputs: np.ndarray
     names: list[str]
@@ -70,8 +70,9 @@ def read_labelled_table(
         TextSource(path, inputs, header=header) if kind == "text" else ParquetSource(path, inputs)
     )
     table = read_source(source, path.name)
-    values = _to_float32(subject, table.values, table.columns)
-    return Named(values, name_classes(subject, [row[0] for row in raw]), table.columns, None, None)
+    _check_range(subject, table.values, table.columns)
+    labels = name_classes(subject, [row[0] for row in raw])
+    return Named(table.values, labels, table.columns, None, None)
 
 
 def read_labelled_archive(path: Path) -> tuple[Named, Named | None]:
@@ -123,10 +124,11 @@ def _as_images(subject: str, values: np.ndarray) -> tuple[np.ndarray, float | No
             f"{subject}: inputs must be rows of numbers, or images of shape (n, height, width), "
             f"(n, channels, height, width) or (n, height, width, channels); got {values.shape}."
         )
-    floats = _to_float32(subject, to_floats(subject, values).reshape(len(values), -1))
-    floats = floats.reshape(values.shape)
+    floats = to_floats(subject, values)
+    _check_range(subject, floats.reshape(len(values), -1))
     if values.ndim == 2:
         return floats, None, None
+    floats = floats.astype(np.float32, copy=False)
     if values.ndim == 3:
         floats = floats[:, None]
     elif values.shape[-1] in (1, 3) and values.shape[1] not in (1, 3):
@@ -138,10 +140,8 @@ def _as_images(subject: str, values: np.ndarray) -> tuple[np.ndarray, float | No
     return floats, None, None
 
 
-def _to_float32(subject: str, values: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
+def _check_range(subject: str, values: np.ndarray, names: Sequence[str] = ()) -> None:
+    """Raises for what is not finite, in float32 either: squares of it must not overflow."""
     check_finite(subject, values, names)
     with np.errstate(over="ignore"):
-        small = values.astype(np.float32)
-    # What float32 cannot hold is infinite now, and refused as such.
-    check_finite(subject, small, names)
-    return small
+        check_finite(subject, values.astype(np.float32, copy=False), names)

@@ -53,8 +53,9 @@ def load_labelled(
     - a folder with a folder of images for each class, or such folders in `train` and `test`;
     - idx files, or a folder of four, named as MNIST's are.
 
-    Images are `(n, channels, height, width)` in [0, 1]; tables are kept as they are. All is finite
-    float32. Data that has no test part of its own is split, class by class.
+    Images are `(n, channels, height, width)` in [0, 1] and float32; tables are kept as they are, in
+    float64 where float32 would round them. All is finite, in float32 too. Data that has no test
+    part of its own is split, class by class.
 
     Args:
         name_or_path: the name or path.
