@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import click
@@ -12,9 +12,10 @@ from click.testing import CliRunner
 
 from taut.cli.main import main
 from taut.cli.train import train
+from taut.cli.train_config import configure
 from taut.data import load_labelled
 from taut.losses import margin_for_radius
-from taut.training import TrainConfig, load_run, resolve
+from taut.training import TrainConfig, load_run, resolve, to_toml
 
 TINY = ("--hidden", "16", "--epochs", "2", "--batch-size", "256")
 
@@ -113,11 +114,12 @@ def test_a_table_has_radii_in_deviations(tmp_path):
     ("args", "words"),
     [
         (("--data", "mnits"), "Did you mean 'mnist'"),
-        (("--hidden", "a,b"), "'a,b' is not a shape"),
+        (("--hidden", "a"), "'a' is not a list of sizes"),
+        (("--milestones", "x"), "'x' is not a list of epochs"),
         (("--lr", "nan"), "not a finite number"),
         (("--norm", "l1", "--adversarial", "0.1"), "no attack follows the gradient"),
     ],
-    ids=["data", "hidden", "lr", "adversarial"],
+    ids=["data", "hidden", "milestones", "lr", "adversarial"],
 )
 def test_mistakes_are_one_line(args, words, tmp_path):
     result = run(*args, "--out", str(tmp_path / "x"))
@@ -237,12 +239,80 @@ def test_a_run_that_is_cut_short_is_told(folder, tmp_path, file):
     ("args", "words"),
     [
         (("--schedule", "step"), "needs --milestones"),
+        (("--milestones", "3"), "--milestones has an effect only with --schedule step"),
+        (("--decay", "0.5"), "--decay has an effect only with --schedule step"),
+        (("--channels", "8"), "--channels has an effect only with --arch conv"),
+        (("--alpha", "3"), "--alpha has an effect only with --loss hkr"),
+        (("--adversarial-steps", "3"), "--adversarial-steps has an effect only with --adversarial"),
+        (("--loss", "hinge", "--temperature", "2"), "effect only with --loss cross_entropy"),
         (("--device", "meta:x"), "that torch finds on this machine"),
         (("--device", "xpu:7"), "that torch finds on this machine"),
     ],
-    ids=["step", "name", "device"],
+    ids=[
+        "step",
+        "milestones",
+        "decay",
+        "channels",
+        "alpha",
+        "steps",
+        "temperature",
+        "name",
+        "device",
+    ],
 )
 def test_settings_that_cannot_be(args, words, tmp_path):
     result = run(*args, "--no-report", "--out", str(tmp_path / "x"))
     assert result.exit_code == 2
     assert words in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"radius": "0.7"},
+        {"lipschitz": "5"},
+        {"loss": "hinge"},
+        {"norm": "linf"},
+        {"norm": "l1", "lr": "0.02"},
+        {"optimizer": "sgd"},
+        {"arch": "wrn"},
+        {"margin": "2"},
+    ],
+    ids=lambda typed: "-".join(typed),
+)
+def test_what_a_file_derived_is_derived_anew(typed, tmp_path):
+    """A stored configuration with an option typed over is the fresh one with that option."""
+    data = load_labelled("digits")
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(resolve(TrainConfig(hidden=(16,)), data)))
+    args = [part for name, value in typed.items() for part in (f"--{name}", value)]
+    config, said = configured("--config", str(file), *args)
+    kind = {
+        name: float if name in ("radius", "lipschitz", "lr", "margin") else str for name in typed
+    }
+    fresh = TrainConfig(hidden=(16,), **{n: kind[n](v) for n, v in typed.items()})  # type: ignore[arg-type]
+    found, wanted = resolve(config, data), resolve(fresh, data)
+    assert replace(found, epochs=None, batch_size=None, threads=None) == replace(
+        wanted, epochs=None, batch_size=None
+    )
+    assert f"--{next(iter(typed))}" in said and "chosen anew" in said
+
+
+def test_what_a_file_asked_for_stays(tmp_path):
+    file = tmp_path / "config.toml"
+    asked = TrainConfig(hidden=(16,), margin=0.9, lr=0.02)
+    file.write_text(to_toml(resolve(asked, load_labelled("digits"))))
+    config, said = configured("--config", str(file), "--radius", "0.7")
+    assert (config.margin, config.lr, config.radius, config.temperature) == (0.9, 0.02, 0.7, None)
+    assert "temperature" in said and "margin" not in said
+    assert configured("--config", str(file), "--seed", "3")[1] == ""
+    assert configured("--config", str(file), "--radius", "0.5")[1] == ""
+
+
+def configured(*args: str) -> tuple[TrainConfig, str]:
+    """What `taut train` would train with."""
+    with train.make_context("train", list(args)) as context:
+        given = dict(context.params)
+        for name in ("out", "report", "tensorboard", "as_json"):
+            given.pop(name)
+        return configure(given.pop("config_file"), given)

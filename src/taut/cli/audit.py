@@ -16,9 +16,18 @@ __all__ = ["ShapeType", "audit", "network_file"]
 
 
 class ShapeType(click.ParamType):
-    """The shape of one input: whole numbers with commas between them."""
+    """Whole numbers with commas between them: the shape of one input, or another list of sizes.
+
+    Args:
+        what: what the list is, for the sentence about one that is none.
+        example: how to write one.
+    """
 
     name = "shape"
+
+    def __init__(self, what: str = "a shape", example: str = "784 or 1,28,28") -> None:
+        self.what = what
+        self.example = example
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -28,7 +37,12 @@ class ShapeType(click.ParamType):
             return value
         parts = str(value).split(",")
         if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-            self.fail(f"{value!r} is not a shape; write it like 784 or 1,28,28.", param, ctx)
+            self.fail(
+                f"{value!r} is not {self.what}, positive whole numbers with commas between them; "
+                f"write it like {self.example}.",
+                param,
+                ctx,
+            )
         return tuple(int(part) for part in parts)
 
 

@@ -1,7 +1,7 @@
 """`taut export`: a saved network for other runtimes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -56,7 +56,8 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
 
     saved = open_file(network_file(path))
     shape = input_shape or saved.input_shape
-    model, more, said = saved.model, {}, None
+    model, said = saved.model, None
+    more: dict[str, Any] = {}
     if (spec := _spec_of(path)) is not None:
         more = {"facts": {"classes": spec.classes, "columns": spec.columns}}
         if spec.shift and path.is_dir():

@@ -9,8 +9,8 @@ from taut.cli.audit import ShapeType
 from taut.cli.classifier_options import data_dir_option, threads_option
 from taut.cli.processes import processes
 from taut.cli.sections import SectionedCommand
+from taut.cli.train_config import configure
 from taut.cli.wasserstein import Finite
-from taut.errors import ArgumentError
 
 if TYPE_CHECKING:
     from taut.training import TrainConfig, TrainedRun
@@ -20,6 +20,8 @@ __all__ = ["train"]
 _POSITIVE = Finite(0, min_open=True)
 _NOT_NEGATIVE = Finite(0)
 _COUNT = click.IntRange(min=1)
+_SIZES = ShapeType("a list of sizes", "256 or 256,128")
+_EPOCHS = ShapeType("a list of epochs", "20 or 20,30")
 _SECTIONS = {
     "data": "Data",
     "norm": "What is asked for",
@@ -85,14 +87,14 @@ def _choice(*names: str) -> click.Choice:
 )
 @click.option(
     "--channels",
-    type=ShapeType(),
+    type=_SIZES,
     metavar="SIZES",
     help="Of the stages of convolutions.  [default: 16,64 in conv, 10,20 in lenet, 64,128,256 in "
     "wrn]",
 )
 @click.option(
     "--hidden",
-    type=ShapeType(),
+    type=_SIZES,
     metavar="SIZES",
     help="Hidden layers.  [default: 256,256,256, from 784 pixels on 1024s, of tables 128,128; one "
     "less in conv]",
@@ -139,9 +141,7 @@ def _choice(*names: str) -> click.Choice:
 @click.option(
     "--schedule", type=_choice("cosine", "step", "constant"), help="Of the rate.  [default: cosine]"
 )
-@click.option(
-    "--milestones", type=ShapeType(), metavar="EPOCHS", help="Where step falls, like 20,30."
-)
+@click.option("--milestones", type=_EPOCHS, metavar="EPOCHS", help="Where step falls, like 20,30.")
 @click.option("--decay", type=_POSITIVE, help="What step multiplies by there.  [default: 0.1]")
 @click.option(
     "--warmup", type=_NOT_NEGATIVE, metavar="EPOCHS", help="First let the rate grow from nothing."
@@ -191,7 +191,8 @@ def _choice(*names: str) -> click.Choice:
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A TOML file of the same options, as runs keep one; options given here override it.",
+    help="A TOML file of the same options, as runs keep one; options given here override it, and "
+    "what it derived from those is derived anew.",
 )
 @click.option(
     "--out",
@@ -237,10 +238,12 @@ def train(
 
     if report:
         check_extras()
-    config = _config(config_file, fields)
+    config, said = configure(config_file, fields)
     out = out or Path("runs") / f"{Path(config.data).stem}-{config.norm}"
     torch.set_num_threads(config.threads or 1)
     with processes() as first:
+        if said and first:
+            click.echo(f"taut: {said}", err=True)
         _train(config, out, report, tensorboard, as_json, first)
 
 
@@ -278,29 +281,3 @@ def _write_page(run: "TrainedRun", page: Path) -> None:
     found = subject.certify()
     radius = run.config.radius
     classifier_page(subject, found, radius, run=run, facts=run_facts(run)).write(page)
-
-
-def _config(path: Path | None, given: dict[str, Any]) -> "TrainConfig":
-    """The file first, then what was typed."""
-    from dataclasses import replace
-
-    from click.core import ParameterSource
-
-    from taut.training import TrainConfig, from_toml
-
-    config = TrainConfig(threads=given["threads"])
-    if path is not None:
-        try:
-            config = from_toml(path.read_text(encoding="utf-8"))
-        except UnicodeDecodeError as error:
-            raise ArgumentError(f"train: --config must be a TOML text; {path} is none.") from error
-    context = click.get_current_context()
-    typed = {
-        name: value
-        for name, value in given.items()
-        if value is not None and context.get_parameter_source(name) is not ParameterSource.DEFAULT
-    }
-    config = replace(config, **typed)
-    if config.schedule == "step" and not config.milestones:
-        raise click.UsageError("--schedule step needs --milestones: the epochs at which it falls.")
-    return config
