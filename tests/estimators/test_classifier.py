@@ -230,3 +230,11 @@ def test_classes_that_share_all_their_rows_are_trained_all_the_same():
     x, y = np.ones((20, 2)), np.arange(20) % 2
     model = quick(epochs=1).fit(x, y)
     assert model.predict_proba(x) == pytest.approx(0.5, abs=0.2)
+
+
+def test_the_radius_is_chosen_alike_far_from_the_origin():
+    X, y = blobs(120, 2, 2)
+    X = np.round(X, 3)
+    near = quick(epochs=1).fit(X, y).radius_
+    far = quick(epochs=1).fit(X + 1e9, y).radius_
+    assert far == pytest.approx(near, rel=1e-3)

@@ -192,7 +192,9 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
             return float(self.radius)
         some = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:_MOST_ROWS]
         points, kinds = torch.tensor(rows)[some], labels[some]
-        apart = torch.cdist(points, points, p=as_norm(self.norm).p)
+        # Not by |x|^2 + |y|^2 - 2xy, which far from the origin cancels to noise.
+        exact = "donot_use_mm_for_euclid_dist"
+        apart = torch.cdist(points, points, p=as_norm(self.norm).p, compute_mode=exact)
         nearest = apart.masked_fill(kinds[:, None] == kinds, math.inf).amin(1)
         # Where most rows lie on rows of another class, those that do not decide.
         known = nearest[nearest.isfinite() & (nearest > 0)]
