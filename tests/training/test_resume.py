@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -181,6 +183,58 @@ def test_a_damaged_checkpoint_and_changed_data_are_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(DamagedFileError, match="checkpoint.safetensors cannot be read"):
         train(config, tmp_path / "a")
+
+
+def table(path, offset=0.0):
+    rows = np.random.default_rng(0).normal(size=(40, 2)) + offset
+    lines = [f"{a},{b},{int(a > offset)}" for a, b in rows.tolist()]
+    path.write_text("\n".join(["a,b,label", *lines]))
+    return TrainConfig(data=str(path), hidden=(4,), epochs=2, batch_size=16, threads=1)
+
+
+def test_changed_data_leaves_a_finished_run_as_it_is(tmp_path):
+    config = table(tmp_path / "t.csv")
+    first = train(config, tmp_path / "a")
+    held = (tmp_path / "a" / "inputs.json").read_bytes()
+    z = load_run(tmp_path / "a").data().test.inputs
+    assert torch.equal(z, first.data().test.inputs)
+    table(tmp_path / "t.csv", offset=5.0)
+    with pytest.raises(ArgumentError, match="its numbers have changed"):
+        train(config, tmp_path / "a")
+    assert (tmp_path / "a" / "inputs.json").read_bytes() == held
+    with pytest.raises(ArgumentError, match="/a: the data of the run, .*it holds others"):
+        load_run(tmp_path / "a").data()
+    (tmp_path / "t.csv").unlink()
+    with pytest.raises(ArgumentError, match="/a: the data of the run, .*t.csv, must be where"):
+        load_run(tmp_path / "a").data()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "model.safetensors", "result.json", "inputs.json"])
+def test_what_is_cut_short_is_written_anew_from_the_checkpoint(tmp_path, name):
+    config = table(tmp_path / "t.csv")
+    first = train(config, tmp_path / "a")
+    file = tmp_path / "a" / name
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])
+    with pytest.raises(DamagedFileError) as caught:
+        load_run(tmp_path / "a")
+    assert "delete" not in str(caught.value)
+    again = train(config, tmp_path / "a")
+    assert_equal_to_the_bit(weights(first), weights(again))
+    assert again.history == first.history and again.inputs == first.inputs
+    assert name == "result.json" or file.read_bytes() == whole
+    assert load_run(tmp_path / "a").result["clean"] == first.result["clean"]
+
+
+def test_a_run_finds_its_data_from_every_folder(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    table(tmp_path / "t.csv")
+    monkeypatch.chdir(tmp_path)
+    config = TrainConfig(data="t.csv", hidden=(4,), epochs=1, batch_size=16, threads=1)
+    first = train(config, "a")
+    monkeypatch.chdir(tmp_path / "sub")
+    assert torch.equal(load_run("../a").data().test.inputs, first.data().test.inputs)
+    assert train(replace(config, data="../t.csv"), "../a").result == first.result
 
 
 def test_a_folder_without_a_finished_run_says_so(tmp_path):

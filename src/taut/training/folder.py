@@ -7,6 +7,7 @@ is finished. Each file is complete or not there, whenever the process dies.
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 from taut.errors import ArgumentError, DamagedFileError
 from taut.export.files import write_atomically
 from taut.training.config import TrainConfig
-from taut.training.inputs import InputSpec
+from taut.training.inputs import InputSpec, in_full
 from taut.training.toml import from_toml, to_toml
 
 __all__ = ["RunFolder"]
@@ -47,18 +48,26 @@ class RunFolder:
         """Whether a run has ended here."""
         return self.result_file.exists()
 
-    def open(self, config: TrainConfig, spec: InputSpec) -> None:
+    def open(self, config: TrainConfig, spec: InputSpec, fingerprint: str) -> None:
         """Makes the folder, or sees that the run in it is the same one.
 
         Where a run ended before it kept anything, as a wrong option ends it, another may begin.
 
+        Args:
+            config: of the run.
+            spec: what its network expects.
+            fingerprint: of its data.
+
         Raises:
-            ArgumentError: there is a run with another configuration; the text names what differs.
+            ArgumentError: there is a run with another configuration or on other data; the text
+                names what differs.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        kept = self.checkpoint_file.exists() or self.finished
         if self.config_file.exists():
-            if self.checkpoint_file.exists() or self.finished:
+            if kept:
                 self.check_same(config)
+                self.check_data(fingerprint, self._held_fingerprint())
         elif foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
             raise ArgumentError(
                 f"{_SUBJECT}: `out` must be a new or empty folder, or that of a run; {self.path} "
@@ -66,7 +75,8 @@ class RunFolder:
             )
         for leftover in self._leftovers():
             leftover.unlink(missing_ok=True)
-        write_json(self.inputs_file, spec.to_dict())
+        if not kept or not self._is_readable(self.spec):
+            write_json(self.inputs_file, spec.to_dict())
         write_atomically(self.config_file, to_toml(config).encode())
 
     def _is_own(self, entry: Path) -> bool:
@@ -98,6 +108,27 @@ class RunFolder:
                 f"holds a run with another {', '.join(differing)}. Choose another folder."
             )
 
+    def check_data(self, fingerprint: str, held: str) -> None:
+        """Raises if the run here began on data with another fingerprint."""
+        if fingerprint != held:
+            raise ArgumentError(
+                f"{_SUBJECT}: the data must be what the run in {self.path} began with; its numbers "
+                "have changed. Bring the old data back, or choose another folder."
+            )
+
+    def _held_fingerprint(self) -> str:
+        if self._is_readable(self.result):
+            return self.result()["fingerprint"]
+        held = self.read_checkpoint()
+        return self.result()["fingerprint"] if held is None else held[1]["fingerprint"]
+
+    def _is_readable(self, part: Callable[[], Any]) -> bool:
+        try:
+            part()
+        except (ArgumentError, DamagedFileError):
+            return False
+        return True
+
     def config(self) -> TrainConfig:
         """The configuration of the run here."""
         held = _read(self.config_file)
@@ -108,7 +139,11 @@ class RunFolder:
 
     def spec(self) -> InputSpec:
         """What its network expects."""
-        return InputSpec.from_dict(_read_json(self.inputs_file))
+        held = _read_json(self.inputs_file)
+        try:
+            return InputSpec.from_dict(held)
+        except (AttributeError, TypeError) as error:
+            raise _damaged(self.inputs_file, error) from error
 
     def result(self) -> dict[str, Any]:
         """What came out of it."""
@@ -150,7 +185,7 @@ def write_json(path: Path, held: dict[str, Any]) -> None:
 
 
 def _anywhere(config: TrainConfig) -> TrainConfig:
-    return replace(config, data_dir=None, threads=None)
+    return replace(in_full(config), data_dir=None, threads=None)
 
 
 def _read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
@@ -163,9 +198,16 @@ def _read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
 
 
 def _damaged(path: Path, error: Exception) -> DamagedFileError:
+    remedy = "Bring it back, or delete the folder and train again."
+    if path.with_name("checkpoint.safetensors").exists():
+        remedy = (
+            "Bring it back: checkpoint.safetensors still has the weights."
+            if path.name == "config.toml"
+            else "Give the same training command again, which writes it anew from the checkpoint."
+        )
     return DamagedFileError(
         f"load_run: {path} must be as the run wrote it; it is cut short or altered ({error}). "
-        "Bring it back, or delete the folder and train again."
+        f"{remedy}"
     )
 
 

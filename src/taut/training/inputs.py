@@ -1,8 +1,9 @@
 """Labelled data made ready: what to learn from, what to choose by, what to test on."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,19 @@ import torch
 from torch import Tensor
 
 from taut.data import LabelledData, LabelledSet, load_labelled
+from taut.data.known import KNOWN
 from taut.errors import ArgumentError, DataError
 from taut.training.config import TrainConfig
 
-__all__ = ["Examples", "InputSpec", "Prepared", "load_data", "prepare"]
+__all__ = [
+    "Examples",
+    "InputSpec",
+    "Prepared",
+    "fingerprint_of",
+    "in_full",
+    "load_data",
+    "prepare",
+]
 
 
 @dataclass(frozen=True)
@@ -107,11 +117,29 @@ def load_data(config: TrainConfig) -> LabelledData:
     )
 
 
-def prepare(config: TrainConfig, data: LabelledData) -> Prepared:
+def in_full(config: TrainConfig) -> TrainConfig:
+    """The same with paths that hold in every folder, where files or folders are there."""
+    return replace(
+        config,
+        **{
+            name: os.path.abspath(Path(path).expanduser())
+            for name in ("data", "test", "data_dir")
+            if (path := getattr(config, name, None)) and Path(path).expanduser().exists()
+            if name != "data" or path.lower() not in ("digits", *KNOWN)
+        },
+    )
+
+
+def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = None) -> Prepared:
     """Holds validation rows out and standardises tables, by the rows that are left to learn from.
 
     Columns of a table have units of their own, so each is shifted to mean 0 and divided by its
     standard deviation. Images are left as they are. A column that never changes is only shifted.
+
+    Args:
+        config: says how many rows are held out, and which.
+        data: labelled.
+        spec: of a network that is there already, instead.
     """
     if len(data.classes) < 2:
         raise DataError(
@@ -121,17 +149,17 @@ def prepare(config: TrainConfig, data: LabelledData) -> Prepared:
     fit, held_out = data.train, None
     if config.validation:
         fit, held_out = data.train.split(config.validation, config.seed)
-    spec = _spec(fit)
+    known = _spec(fit) if spec is None else spec
 
     def ready(rows: LabelledSet) -> Examples:
-        return Examples(spec.apply(rows.inputs), torch.as_tensor(rows.labels))
+        return Examples(known.apply(rows.inputs), torch.as_tensor(rows.labels))
 
     return Prepared(
         train=ready(fit),
         validation=None if held_out is None else ready(held_out),
         test=ready(data.test),
-        spec=spec,
-        fingerprint=_fingerprint((data.train, data.test)),
+        spec=known,
+        fingerprint=fingerprint_of(data),
     )
 
 
@@ -156,9 +184,10 @@ def _spec(rows: LabelledSet) -> InputSpec:
     )
 
 
-def _fingerprint(parts: Sequence[LabelledSet]) -> str:
+def fingerprint_of(data: LabelledData) -> str:
+    """A checksum over all numbers, labels and classes of both parts."""
     digest = hashlib.sha256()
-    for part in parts:
+    for part in (data.train, data.test):
         for array in (part.inputs, part.labels):
             digest.update(f"{array.dtype} {array.shape} ".encode())
             digest.update(np.ascontiguousarray(array).data)

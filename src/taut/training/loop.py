@@ -7,13 +7,13 @@ from typing import Any
 from taut import parallel
 from taut.audit import bound_lipschitz
 from taut.data import LabelledData
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, DamagedFileError
 from taut.training.config import TrainConfig
 from taut.training.defaults import resolve
 from taut.training.evaluation import evaluate
 from taut.training.finish import finish
 from taut.training.folder import RunFolder
-from taut.training.inputs import load_data, prepare
+from taut.training.inputs import in_full, load_data, prepare
 from taut.training.progress import Progress, Reporter
 from taut.training.run import TrainedRun, load_run
 from taut.training.session import Session, meet
@@ -59,17 +59,21 @@ def train(
     """
     if tensorboard and out is None:
         raise ArgumentError("train: `tensorboard` needs a folder to write to; got out=None.")
-    data = load_data(config) if data is None else data
+    if data is None:
+        config = in_full(config)
+        data = load_data(config)
     config = resolve(config, data)
     with parallel.process_group(), Settings(config) as settings:
         prepared = prepare(config, data)
         folder = None if out is None else RunFolder(out)
         if folder is not None:
             if parallel.is_first():
-                folder.open(config, prepared.spec)
+                folder.open(config, prepared.spec, prepared.fingerprint)
             meet()
-            if folder.finished:
-                run = load_run(folder.path)
+            run = _finished(folder)
+            # All have read by now, so the first may write anew what cannot be read.
+            meet()
+            if run is not None:
                 if tensorboard:
                     Reporter(folder, list(run.history), None, tensorboard).close()
                 return run
@@ -88,6 +92,18 @@ def train(
             reporter.after_epoch(now)
         reporter.close()
         return finish(session, data)
+
+
+def _finished(folder: RunFolder) -> TrainedRun | None:
+    """The run if it has ended; None if it has not, or if the checkpoint must write its end anew."""
+    if not folder.finished:
+        return None
+    try:
+        return load_run(folder.path)
+    except (ArgumentError, DamagedFileError):
+        if folder.read_checkpoint() is None:
+            raise
+        return None
 
 
 def _end_epoch(session: Session) -> dict[str, Any]:

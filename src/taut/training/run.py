@@ -8,10 +8,11 @@ from typing import Any
 from torch import nn
 
 from taut.data import LabelledData
+from taut.errors import ArgumentError
 from taut.export import load
 from taut.training.config import TrainConfig
 from taut.training.folder import RunFolder
-from taut.training.inputs import InputSpec, Prepared, load_data, prepare
+from taut.training.inputs import InputSpec, Prepared, fingerprint_of, load_data, prepare
 
 __all__ = ["TrainedRun", "load_run"]
 
@@ -40,9 +41,26 @@ class TrainedRun:
     source: LabelledData | None = field(default=None, repr=False)
 
     def data(self) -> Prepared:
-        """The examples as the network takes them: `.train`, `.validation`, `.test`."""
-        source = load_data(self.config) if self.source is None else self.source
-        return prepare(self.config, source)
+        """The examples as the network takes them: `.train`, `.validation`, `.test`.
+
+        Raises:
+            ArgumentError: the data is not there any more, or no longer what it was.
+        """
+        if self.source is not None:
+            return prepare(self.config, self.source, self.inputs)
+        subject = f"{self.folder or 'run'}: the data of the run, {self.config.data},"
+        remedy = "Bring it back, or give other examples, as with taut certify --data."
+        try:
+            found = load_data(self.config)
+        except ArgumentError as error:
+            raise ArgumentError(
+                f"{subject} must be where training read it; it is not. {error} {remedy}"
+            ) from error
+        if fingerprint_of(found) != self.result["fingerprint"]:
+            raise ArgumentError(
+                f"{subject} must hold the numbers that training read; it holds others. {remedy}"
+            )
+        return prepare(self.config, found, self.inputs)
 
 
 def load_run(out: str | os.PathLike[str]) -> TrainedRun:

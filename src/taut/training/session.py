@@ -47,15 +47,10 @@ class Session:
     def _begin_or_resume(self) -> State:
         network = build_network(self.config, self.data.spec.shape, len(self.data.spec.classes))
         state = State(self.config, network.to(self.settings.device))
-        held = None if self.folder is None else self.folder.read_checkpoint()
-        if held is None:
+        if self.folder is None or (held := self.folder.read_checkpoint()) is None:
             return state
         tensors, story = held
-        if story["fingerprint"] != self.data.fingerprint:
-            raise ArgumentError(
-                "train: the data must be what the run began with; its numbers have changed. "
-                "Bring the old data back, or choose another folder."
-            )
+        self.folder.check_data(self.data.fingerprint, story["fingerprint"])
         if story["processes"] != parallel.world_size():
             raise ArgumentError(
                 "train: a run must go on with as many processes as it began with, or sums are "

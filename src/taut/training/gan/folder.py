@@ -29,10 +29,10 @@ class GanFolder(RunFolder):
         self.samples = self.path / "samples"
         self.critic_file = self.path / "critic.safetensors"
 
-    def begin(self, config: GanConfig, spec: InputSpec) -> None:
+    def begin(self, config: GanConfig, spec: InputSpec, fingerprint: str) -> None:
         """Makes the folder, or sees that the run in it is the same one."""
         # The folder asks a configuration for its fields alone, and both kinds have them.
-        self.open(cast(TrainConfig, config), spec)
+        self.open(cast(TrainConfig, config), spec, fingerprint)
         self.samples.mkdir(exist_ok=True)
 
     def config(self) -> GanConfig:
