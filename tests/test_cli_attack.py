@@ -110,3 +110,11 @@ def test_slopes_are_operator_norms_of_the_jacobian(folder):
     for row in range(3):
         first, second = found.model(x[row : row + 1])[0].topk(2).indices.tolist()
         torch.testing.assert_close(gradient[row].flatten(), exact[row, first] - exact[row, second])
+
+
+def test_a_gradient_attack_in_l1_is_refused_before_any_work(folder, monkeypatch):
+    monkeypatch.setattr(taut.lab.robustness, "attack", None)
+    result = run(folder, "--norm", "l1", "--radius", "1", "--attack", "pgd")
+    assert result.exit_code == 2
+    assert "--attack pgd follows a gradient" in " ".join(result.stderr.split())
+    assert "proving" not in result.output

@@ -206,7 +206,9 @@ def test_early_stopping_is_off_until_asked_for(caplog):
         ({"loss": "squares"}, "`loss` must be one of"),
         ({"activation": torch.nn.ReLU()}, "`activation` must be a name"),
         ({"hidden_sizes": (0,)}, "`hidden_sizes` must be a whole number >= 1"),
-        ({"epochs": 0}, "`epochs` must be a whole number >= 1"),
+        ({"hidden_sizes": 8}, "LipschitzClassifier: `hidden_sizes` must be a sequence"),
+        ({"hidden_sizes": (7,)}, "LipschitzClassifier: `hidden_sizes` and .*even number"),
+        ({"epochs": 0}, "LipschitzClassifier: `epochs` must be a whole number >= 1"),
         ({"lr": -1.0}, "`lr` must be finite and positive"),
         ({"validation_fraction": 1.0}, "`validation_fraction` must be at least 0 and below 1"),
     ],
@@ -224,6 +226,15 @@ def test_wrong_data_are_refused():
         quick().fit(x, np.zeros(len(x)))
     with pytest.raises(ValueError, match="contains NaN"):
         quick().fit(np.where(x > 7, np.nan, x), y)
+    with pytest.raises(ArgumentError, match="got one class, 'z'"):
+        quick().fit(x, np.full(len(x), "z"))
+
+
+@pytest.mark.parametrize("factor", [1e160, 1e100, 1e-40, 1e-160])
+def test_units_that_floats_cannot_square_are_refused(factor):
+    x, y = IRIS
+    with pytest.raises(ArgumentError, match="LipschitzClassifier: .*X` must spread by something"):
+        quick(epochs=1).fit(x * factor, y)
 
 
 def test_classes_that_share_all_their_rows_are_trained_all_the_same():

@@ -148,7 +148,8 @@ def test_a_constant_target_and_constant_features_are_learnt():
     [
         ({"norm": "l3"}, "`norm` must be one of 'l1', 'l2', 'linf'"),
         ({"lipschitz": -1.0}, "`lipschitz` must be finite and positive"),
-        ({"batch_size": 0}, "`batch_size` must be a whole number >= 1"),
+        ({"hidden_sizes": 8}, "LipschitzRegressor: `hidden_sizes` must be a sequence"),
+        ({"batch_size": 0}, "LipschitzRegressor: `batch_size` must be a whole number >= 1"),
     ],
 )
 def test_wrong_parameters_are_named(parameters, text):
@@ -158,6 +159,9 @@ def test_wrong_parameters_are_named(parameters, text):
 
 def test_wrong_data_are_refused(model):
     x, y = wave(20)
+    for rows, targets, name in ((x, y * 1e200, "y"), (x * 1e160, y, "X")):
+        with pytest.raises(ArgumentError, match=f"LipschitzRegressor: `{name}` must spread by"):
+            quick(epochs=1).fit(rows, targets)
     with pytest.raises(TypeError, match="[Ss]parse data was passed.*toarray"):
         quick().fit(scipy.sparse.csr_matrix(x), y)
     for radius in (-0.1, [0.1, 0.2], float("nan")):

@@ -132,6 +132,11 @@ def _attacks(chosen: Chosen, asked: tuple[str, ...]) -> list[str]:
     from taut.lab.robustness import ATTACKS
 
     flat = chosen.subject.norm.name == "l1"
+    if flat and (idle := [name for name in asked if name in ("fgs", "pgd")]):
+        raise click.UsageError(
+            f"--attack {idle[0]} follows a gradient, and L1 has none to follow: use --attack "
+            "autoattack."
+        )
     if not asked:
         return ["autoattack"] if flat else ["fgs", "pgd"]
     if "all" in asked:

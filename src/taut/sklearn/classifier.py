@@ -17,7 +17,7 @@ from taut.losses import KINDS, OffsetCrossEntropy, loss_for_radius
 from taut.nn import Scale
 from taut.norms import as_norm
 from taut.sklearn.inputs import known_rows, new_rows_and_targets
-from taut.sklearn.network import make_network, train_network, view_of
+from taut.sklearn.network import check_size, make_network, train_network, view_of
 from taut.sklearn.seeds import RandomState, seed_of
 
 __all__ = ["LipschitzClassifier"]
@@ -121,16 +121,18 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ArgumentError(
                 f"{_SUBJECT}: `y` must have at least two classes; got one class, "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_[:1].tolist()[0]!r}."
             )
         seed = seed_of(self.random_state)
-        sizes = (rows.shape[1], *self.hidden_sizes, len(self.classes_))
-        net = make_network(_SUBJECT, sizes, self.activation, self.norm, seed)
+        sizes = (rows.shape[1], self.hidden_sizes, len(self.classes_))
+        net = make_network(_SUBJECT, *sizes, self.activation, self.norm, seed)
+        view = view_of(rows, self.norm, _SUBJECT)
+        # Outputs have this size, and they are trained in float32.
+        check_size(_SUBJECT, "lipschitz * X", self.lipschitz * view.length, 30)
         index = torch.from_numpy(places)
         self.radius_ = self._choose_radius(rows, index)
         asked = {"lipschitz": self.lipschitz, "norm": self.norm}
         loss = loss_for_radius(self.radius_, **asked, kind=self.loss)
-        view = view_of(rows, self.norm)
         training = nn.Sequential(net, Scale(self.lipschitz * view.length))
         self.loss_curve_ = train_network(self, training, view(rows), index, loss, seed)
         self.network_ = view.proven_network(net, self.lipschitz)
@@ -177,8 +179,8 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         unknown = labels[self.classes_[places] != labels]
         if len(unknown):
             raise ArgumentError(
-                f"{_SUBJECT}: `y` must hold the classes of `fit`; got {unknown[0]!r}, which is none "
-                f"of {self.classes_.tolist()}."
+                f"{_SUBJECT}: `y` must hold the classes of `fit`; got {unknown.tolist()[0]!r}, which is "
+                f"none of {self.classes_.tolist()}."
             )
         return torch.from_numpy(places)
 

@@ -12,7 +12,7 @@ is a plain sequence of constrained layers, which `taut.certify` can prove.
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError, check_choice, check_count
+from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.nn import ConstrainedLinear, Scale, mlp
 from taut.norms import as_norm
 from taut.training.fit import fit
 
-__all__ = ["View", "make_network", "train_network", "view_of"]
+__all__ = ["View", "check_size", "make_network", "train_network", "view_of"]
 
 _CONSTRAINTS = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
 
@@ -61,7 +61,7 @@ class View:
         return nn.Sequential(Scale(1 / self.length), *layers, Scale(lipschitz * self.length)).eval()
 
 
-def view_of(rows: np.ndarray, norm: str) -> View:
+def view_of(rows: np.ndarray, norm: str, subject: str = "view_of") -> View:
     """The mean of the rows, and their typical distance to it.
 
     A power of two, so that multiplying by it rounds nothing and the constant is kept to the bit.
@@ -69,16 +69,34 @@ def view_of(rows: np.ndarray, norm: str) -> View:
     points = torch.tensor(rows)
     centre = points.mean(0)
     length = as_norm(norm).vector(points - centre).mean().item()
+    if length > 0:
+        check_size(subject, "X", length, 150)
     return View(centre, 2.0 ** round(math.log2(length)) if length > 0 else 1.0)
 
 
+def check_size(subject: str, argument: str, size: float, digits: int) -> None:
+    """Raises unless what is typical of an argument lies within so many powers of ten of 1."""
+    if not 10.0**-digits <= size <= 10.0**digits:
+        raise ArgumentError(
+            f"{subject}: `{argument}` must spread by something between 1e-{digits} and 1e{digits}, "
+            f"or its squares leave the range of floats; got {size:.3g}. Choose other units, or "
+            "standardise first, as StandardScaler does."
+        )
+
+
 def make_network(
-    subject: str, sizes: Sequence[Any], activation: str, norm: str, seed: int
+    subject: str, inputs: int, hidden: Any, outputs: int, activation: str, norm: str, seed: int
 ) -> nn.Sequential:
     """A network of constant 1 in `norm`, its weights drawn from `seed`."""
     check_choice(subject, "norm", norm, tuple(_CONSTRAINTS))
-    for size in sizes:
-        check_count(subject, "hidden_sizes", size)
+    if isinstance(hidden, str) or not isinstance(hidden, Iterable):
+        raise ArgumentError(
+            f"{subject}: `hidden_sizes` must be a sequence of whole numbers, one for each hidden "
+            f"layer; got hidden_sizes={hidden!r}. Write (64,) or (64, 64)."
+        )
+    widths = tuple(hidden)
+    for width in widths:
+        check_count(subject, "hidden_sizes", width)
     if not isinstance(activation, str):
         raise ArgumentError(
             f"{subject}: `activation` must be a name that taut.nn.mlp knows, so that the estimator "
@@ -86,7 +104,13 @@ def make_network(
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return mlp([int(size) for size in sizes], activation, _CONSTRAINTS[norm])
+        try:
+            return mlp([inputs, *map(int, widths), outputs], activation, _CONSTRAINTS[norm])
+        except ArgumentError as error:
+            raise ArgumentError(
+                f"{subject}: `hidden_sizes` and `activation` must make a network; got hidden_sizes="
+                f"{widths}, activation={activation!r}. {error}"
+            ) from error
 
 
 def train_network(
@@ -99,6 +123,9 @@ def train_network(
 ) -> tuple[float, ...]:
     """`taut.training.fit` with the parameters of an estimator; the mean loss of each epoch."""
     name = type(estimator).__name__
+    for count in ("epochs", "batch_size", "patience"):
+        check_count(name, count, getattr(estimator, count))
+    check_positive(name, "lr", estimator.lr)
     share = estimator.validation_fraction
     if not 0 <= share < 1:
         raise ArgumentError(

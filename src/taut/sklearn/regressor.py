@@ -13,7 +13,7 @@ from taut.certificates import bound_output
 from taut.errors import ArgumentError, check_positive
 from taut.nn import Scale
 from taut.sklearn.inputs import known_rows, new_rows_and_targets
-from taut.sklearn.network import make_network, train_network, view_of
+from taut.sklearn.network import check_size, make_network, train_network, view_of
 from taut.sklearn.seeds import RandomState, seed_of
 
 __all__ = ["LipschitzRegressor"]
@@ -96,10 +96,12 @@ class LipschitzRegressor(RegressorMixin, BaseEstimator):
         if self.lipschitz is not None:
             check_positive(_SUBJECT, "lipschitz", self.lipschitz)
         seed = seed_of(self.random_state)
-        sizes = (rows.shape[1], *self.hidden_sizes, 1)
-        net = make_network(_SUBJECT, sizes, self.activation, self.norm, seed)
-        view = view_of(rows, self.norm)
-        middle, spread = targets.mean(), targets.std() or 1.0
+        sizes = (rows.shape[1], self.hidden_sizes, 1)
+        net = make_network(_SUBJECT, *sizes, self.activation, self.norm, seed)
+        view = view_of(rows, self.norm, _SUBJECT)
+        with np.errstate(over="ignore"):  # what overflows is refused in the next line
+            middle, spread = targets.mean(), targets.std() or 1.0
+        check_size(_SUBJECT, "y", spread, 150)
         slope: Scale | _FreeScale
         if self.lipschitz is None:
             slope = _FreeScale(view.length / (np.sqrt(rows.var(0).mean()) or 1.0))
