@@ -125,15 +125,21 @@ def test_new_rows_of_one_class_without_a_header_and_unknown(trees, tmp_path):
     (tmp_path / "bare.csv").write_text("\n".join(f"{a},{b},oak" for a, b in rows.tolist()))
     result = run(out, "--data", tmp_path / "bare.csv", "--label", "-1")
     words = " ".join(result.stderr.split())
-    assert (
-        result.exit_code == 2 and "the columns that the network was trained on, 'a', 'b'" in words
-    )
+    assert result.exit_code == 2 and "the columns that the network is trained on, 'a', 'b'" in words
     (tmp_path / "oaks.csv").write_text("\n".join(["a,b,kind", "1.5,0,oak", "1.2,1,oak"]))
     result = run(out, "--data", tmp_path / "oaks.csv", "--json")
     assert result.exit_code == 0 and json.loads(result.stdout)["examples"] == 2
     (tmp_path / "yew.csv").write_text("\n".join(["a,b,kind", "1.5,0,oak", "1.2,1,yew"]))
     result = run(out, "--data", tmp_path / "yew.csv")
     assert result.exit_code == 2 and "got 'yew'" in " ".join(result.stderr.split())
+
+
+def test_data_of_another_kind_is_named(folder, tmp_path):
+    np.savez(tmp_path / "flat.npz", x=np.zeros((4, 5)), y=np.arange(4))
+    result = run(folder, "--data", tmp_path / "flat.npz")
+    words = " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "InputSpec" not in words and "flat.npz" in words
+    assert "trained on, an image of 1 x 8 x 8; got a row of 5 numbers. Give data of" in words
 
 
 def test_radii_hold_for_columns_far_from_zero(tmp_path):

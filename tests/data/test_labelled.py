@@ -102,14 +102,14 @@ def test_what_is_no_labelled_set(labels, changes, sentence):
     ("changes", "sentence"),
     [
         ({"classes": ("a", "b", "d")}, "the same classes"),
-        ({"inputs": np.zeros((2, 3), np.float32)}, "one shape; got (2,) and (3,)"),
+        ({"inputs": np.zeros((2, 3), np.float32)}, "one shape; got (2,) in made and (3,) in other"),
         ({"columns": ("u", "v")}, "the same columns in the same order"),
         ({"low": 0.0, "high": 1.0}, "one range"),
     ],
 )
 def test_parts_that_do_not_fit(changes, sentence):
     with pytest.raises(DataError) as caught:
-        LabelledData(make([0, 1]), make([0, 1], **changes), "both")
+        LabelledData(make([0, 1]), make([0, 1], source="other", **changes), "both")
     assert str(caught.value).startswith("data: both: ") and sentence in str(caught.value)
 
 

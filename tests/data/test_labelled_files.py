@@ -94,8 +94,12 @@ def test_a_test_file_of_its_own(tmp_path):
     data = load_labelled(first, label="kind", test=second)
     assert len(data.train) == 30 and data.test.counts == (0, 1, 1)
     turned = save(tmp_path, "c.csv", FRAME[["width", "height", "kind", "quality"]])
-    with pytest.raises(DataError, match="the same columns in the same order"):
-        load_labelled(first, label="kind", test=turned)
+    again = load_labelled(first, label="kind", test=turned).test
+    assert again.columns == data.train.columns and len(again) == 40
+    assert np.array_equal(again.inputs[:30], data.train.inputs)
+    fewer = save(tmp_path, "e.csv", FRAME[["height", "kind", "quality"]])
+    with pytest.raises(DataError, match="data: e.csv: .*'height', 'width', 'quality', in any ord"):
+        load_labelled(first, label="kind", test=fewer)
     strange = save(tmp_path, "d.csv", FRAME.assign(kind="yew"))
     with pytest.raises(
         DataError, match="known from training, 'ash', 'elm', 'oak'; got 'yew', first in row 0"
@@ -192,6 +196,10 @@ def test_numbers_of_classes():
     labels, classes = number_classes("data", ["-1", "10", "9"])
     assert classes == ("-1", "9", "10") and labels.tolist() == [0, 2, 1]
     assert labels.dtype == np.int64
+    with pytest.raises(DataError, match="Drop such rows, or train with them"):
+        number_classes("data", ["1", "3"], ("1", "2"))
+    with pytest.raises(DataError, match="got '3', '4', .* No row has a known one: is this the r"):
+        number_classes("data", ["3", "4"], ("1", "2"))
 
 
 # Archives of numpy.

@@ -130,28 +130,33 @@ def _at(run: "TrainedRun", data_dir: str | None) -> "TrainedRun":
 
 def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
     """Other examples for a run: its columns by their names, its classes by their numbers."""
-    from taut.data import read_labelled
-    from taut.data.columns import list_some
     from taut.data.formats import kind_of
-    from taut.errors import ArgumentError, DataError
+    from taut.data.load import read_alike
+    from taut.errors import DataError
 
     source, spec, label = options["data"], run.inputs, options["label"]
     path = Path(source).expanduser()
-    columns = None
     if path.is_file() and kind_of(path) in ("text", "parquet"):
-        label, columns = label or run.config.label, list(spec.columns) or None
-    try:
-        rows = read_labelled(
-            source, data_dir=options["data_dir"], label=label, columns=columns, classes=spec.classes
-        )
-    except ArgumentError as error:
-        if columns is None or "`columns`" not in str(error):
-            raise
+        label = label or run.config.label
+    rows = read_alike(
+        source,
+        data_dir=options["data_dir"],
+        label=label,
+        columns=spec.columns,
+        classes=spec.classes,
+    )
+    if rows.inputs.shape[1:] != spec.shape:
         raise DataError(
-            f"data: {path.name}: the table must have the columns that the network was trained on, "
-            f"{list_some(columns, 20)}, in any order. {error}"
-        ) from error
+            f"data: {source}: an input must be as {options['path']} was trained on, "
+            f"{_what(spec.shape)}; got {_what(rows.inputs.shape[1:])}. Give data of the same kind "
+            "as its own, or leave out --data for its test examples."
+        )
     return rows
+
+
+def _what(shape: tuple[int, ...]) -> str:
+    sizes = " x ".join(map(str, shape))
+    return f"an image of {sizes}" if len(shape) == 3 else f"a row of {sizes} numbers"
 
 
 def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":

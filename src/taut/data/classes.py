@@ -69,10 +69,13 @@ def number_classes(
             )
     if strange := sorted(there - set(classes)):
         row = next(row for row, name in enumerate(names) if name in strange)
+        remedy = "Drop such rows, or train with them."
+        if not there & set(classes):
+            remedy = "No row has a known one: is this the right column, and the right network?"
         raise DataError(
             f"{subject}: every label must be one of the classes known from training, "
             f"{list_some(classes)}; got {list_some(strange)}, first in row {row} (counted from 0). "
-            "Drop such rows, or train with them."
+            f"{remedy}"
         )
     position = {name: number for number, name in enumerate(classes)}
     return np.array([position[name] for name in names], np.int64), classes

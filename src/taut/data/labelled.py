@@ -167,19 +167,21 @@ class LabelledData:
         if self.train.inputs.shape[1:] != self.test.inputs.shape[1:]:
             raise DataError(
                 f"data: {self.name}: training and test inputs must have one shape; got "
-                f"{self.train.inputs.shape[1:]} and {self.test.inputs.shape[1:]}."
+                f"{self.train.inputs.shape[1:]} in {self.train.source} and "
+                f"{self.test.inputs.shape[1:]} in {self.test.source}."
             )
-
         if self.train.columns != self.test.columns:
             raise DataError(
-                f"data: {self.name}: training and test must have the same columns in the same "
-                f"order; got {list_some(self.train.columns)} and {list_some(self.test.columns)}."
+                f"data: {self.name}: training and test must have the same columns in the "
+                f"same order; got {list_some(self.train.columns)} in {self.train.source} and "
+                f"{list_some(self.test.columns)} in {self.test.source}."
             )
         ranges = [(part.low, part.high) for part in (self.train, self.test)]
         if ranges[0] != ranges[1]:
             raise DataError(
-                f"data: {self.name}: training and test inputs must have one range, such as [0, 1]; "
-                f"got {ranges[0]} and {ranges[1]}. Scale both in the same way."
+                f"data: {self.name}: training and test inputs must have one range, such as "
+                f"[0, 1]; got {ranges[0]} in {self.train.source} and {ranges[1]} in "
+                f"{self.test.source}. Scale both in the same way."
             )
 
     @property

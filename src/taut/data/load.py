@@ -7,7 +7,7 @@ from pathlib import Path
 
 from taut.data.cifar import read_cifar
 from taut.data.classes import number_classes
-from taut.data.columns import ColumnChoice
+from taut.data.columns import ColumnChoice, list_some
 from taut.data.digits import read_digits
 from taut.data.fetch import Progress, fetch_file
 from taut.data.formats import PathLike, kind_of
@@ -22,9 +22,9 @@ from taut.data.labelled_files import (
     read_labelled_table,
 )
 from taut.data.labelled_folders import read_idx_folder, read_image_classes
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, DataError
 
-__all__ = ["load_labelled", "read_labelled"]
+__all__ = ["load_labelled", "read_alike", "read_labelled"]
 
 
 def load_labelled(
@@ -101,8 +101,12 @@ def load_labelled(
                 f"load_labelled: `test` must be left out where the data has a test part of its "
                 f"own, as {path.name} has; got test={os.fspath(test)!r}."
             )
-        rest = read_labelled(
-            test, data_dir=data_dir, label=label, columns=columns, classes=train.classes
+        rest = read_alike(
+            test,
+            data_dir=data_dir,
+            label=label,
+            columns=columns or train.columns,
+            classes=train.classes,
         )
     if rest is None:
         train, rest = train.split(test_fraction, seed)
@@ -148,6 +152,45 @@ def read_labelled(
         whole, rest = _read_path(_path_of("read_labelled", name), label, columns, known)
         part = whole if rest is None else rest
     return part if classes is None else part.with_classes(classes)
+
+
+def read_alike(
+    name_or_path: PathLike,
+    *,
+    columns: ColumnChoice,
+    classes: Sequence[str],
+    data_dir: PathLike | None = None,
+    label: str | int | None = None,
+) -> LabelledSet:
+    """All rows of a labelled file that is like another one.
+
+    Where both are tables, columns go by their names: they may come in any order, and there may be
+    more of them.
+
+    Args:
+        name_or_path: as for `read_labelled`.
+        columns: of the rows that are known; of no concern where this is no table.
+        classes: of those rows.
+        data_dir: as for `load_labelled`.
+        label: as for `load_labelled`.
+
+    Raises:
+        DataError: as for `read_labelled`, and if a column is not there.
+    """
+    path = Path(os.path.expanduser(name_or_path))
+    is_table = path.is_file() and kind_of(path) in ("text", "parquet")
+    chosen = list(columns) if columns and is_table else None
+    try:
+        return read_labelled(
+            name_or_path, data_dir=data_dir, label=label, columns=chosen, classes=classes
+        )
+    except ArgumentError as error:
+        if chosen is None or "`columns`" not in str(error):
+            raise
+        raise DataError(
+            f"data: {path.name}: the table must have the columns that the network is trained on, "
+            f"{list_some(chosen, 20)}, in any order. {error}"
+        ) from error
 
 
 def _path_of(subject: str, name: str) -> Path:
