@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import taut
 from taut.data import LabelledData, LabelledSet
-from taut.errors import ArgumentError, DataError, NonFiniteError
+from taut.errors import ArgumentError, DataError, NonFiniteError, TautWarning
 from taut.training import ARCHITECTURES, InputSpec, TrainConfig, load_run, prepare, train
 
 SMALL = {"hidden": (32, 32), "epochs": 6, "batch_size": 128, "threads": 1, "lr": 0.005}
@@ -151,9 +151,23 @@ def test_tables_are_measured_in_their_own_deviations():
 def test_a_column_that_never_changes_is_only_shifted():
     held = blobs()
     held.inputs[:, 1] = 7.0
-    prepared = prepare(TrainConfig(), LabelledData(held, held, "flat"))
+    with pytest.warns(TautWarning, match="flat: column 'b' never changes in the rows to learn"):
+        prepared = prepare(TrainConfig(), LabelledData(held, held, "flat"))
     assert prepared.spec.spread[1] == 1.0
     assert (prepared.train.inputs[:, 1] == 0).all()
+    held.inputs[:] = 7.0
+    with pytest.raises(DataError, match="flat: a column must change .*; none does, of 3"):
+        prepare(TrainConfig(), LabelledData(held, held, "flat"))
+
+
+def test_columns_that_cannot_be_chosen_are_not_advised(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,label\n1,red,0\n2,blue,1\n")
+    with pytest.raises(DataError, match="column 'b' holds text") as caught:
+        train(TrainConfig(data=str(tmp_path / "t.csv")))
+    assert str(caught.value).endswith("Drop it or encode it as numbers.")
+    (tmp_path / "u.csv").write_text("a,b,c\n1,2,0\n2,3,1\n")
+    with pytest.raises(ArgumentError, match="count from 0: 2, or -1, is the last"):
+        train(TrainConfig(data=str(tmp_path / "u.csv")))
 
 
 def test_the_offset_of_a_column_costs_no_digits():
@@ -161,7 +175,8 @@ def test_the_offset_of_a_column_costs_no_digits():
     inputs = np.stack([1.7e9 + seconds, np.full(300, 0.1)], 1)
     labels = (seconds >= 150).astype(np.int64)
     rows = LabelledSet(inputs, labels, ("no", "yes"), ("t", "same"), None, None, "stamps")
-    prepared = prepare(TrainConfig(validation=0.0), LabelledData(rows, rows, "stamps"))
+    with pytest.warns(TautWarning, match="column 'same'"):
+        prepared = prepare(TrainConfig(validation=0.0), LabelledData(rows, rows, "stamps"))
     z = prepared.train.inputs.double().numpy()
     expected = (seconds - 149.5) / np.std(seconds)
     assert_allclose(z[:, 0], expected, rtol=2.0**-23)

@@ -89,7 +89,7 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
         raise NoLabelError(
             f"{subject}: `label` must say which of the {width} columns holds the classes, unless "
             f"just one is called {', '.join(_USUAL)}; {have}. "
-            f"Name it, or count: label={width - 1} is the last."
+            f"Name it, or count from 0: {width - 1}, or -1, is the last."
         )
     at = _as_position(label)
     if at is not None and -width <= at < 0:

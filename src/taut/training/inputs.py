@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 
 from taut.data import LabelledData, LabelledSet, load_labelled
+from taut.data.columns import label
 from taut.data.known import KNOWN
-from taut.errors import ArgumentError, DataError
+from taut.errors import ArgumentError, DataError, TautWarning
 from taut.training.config import TrainConfig
 
 __all__ = [
@@ -24,6 +26,14 @@ __all__ = [
     "load_data",
     "prepare",
 ]
+
+
+# Tables are read with a choice of columns; a configuration has none, so no error may advise it.
+_WORDS = {
+    "; columns=[...] selects": "",
+    "choose the others with columns=[...], or name it": "drop it, or name it",
+    ", or choose one of each by position with columns=[...]": "",
+}
 
 
 @dataclass(frozen=True)
@@ -112,9 +122,15 @@ class Prepared:
 
 def load_data(config: TrainConfig) -> LabelledData:
     """The data that a configuration names."""
-    return load_labelled(
-        config.data, data_dir=config.data_dir, label=config.label, test=config.test
-    )
+    try:
+        return load_labelled(
+            config.data, data_dir=config.data_dir, label=config.label, test=config.test
+        )
+    except DataError as error:
+        sentence = str(error)
+        for there, here in _WORDS.items():
+            sentence = sentence.replace(there, here)
+        raise type(error)(sentence) from error
 
 
 def in_full(config: TrainConfig) -> TrainConfig:
@@ -150,6 +166,8 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     if config.validation:
         fit, held_out = data.train.split(config.validation, config.seed)
     known = _spec(fit) if spec is None else spec
+    if spec is None and known.shift:
+        _tell_constant(data.name, fit)
 
     def ready(rows: LabelledSet) -> Examples:
         return Examples(known.apply(rows.inputs), torch.as_tensor(rows.labels))
@@ -168,10 +186,9 @@ def _spec(rows: LabelledSet) -> InputSpec:
     spread: tuple[float, ...] = ()
     if rows.image_shape is None and rows.low is None:
         wide = rows.inputs.astype(np.float64)
-        least, greatest = wide.min(0), wide.max(0)
         # The mean of equal numbers is rounded too, and would be away from them by a "deviation".
-        changes = greatest - least > 2**-48 * np.maximum(abs(least), abs(greatest))
-        shift = tuple(np.where(changes, wide.mean(0), least).tolist())
+        changes = _changes(wide)
+        shift = tuple(np.where(changes, wide.mean(0), wide[0]).tolist())
         spread = tuple(np.where(changes, wide.std(0), 1.0).tolist())
     return InputSpec(
         shape=tuple(rows.inputs.shape[1:]),
@@ -182,6 +199,29 @@ def _spec(rows: LabelledSet) -> InputSpec:
         shift=shift,
         spread=spread,
     )
+
+
+def _changes(wide: np.ndarray) -> np.ndarray:
+    """Which columns change by more than rounding."""
+    return np.ptp(wide, 0) > 2**-48 * abs(wide).max(0)
+
+
+def _tell_constant(name: str, rows: LabelledSet) -> None:
+    changes = _changes(rows.inputs.astype(np.float64))
+    same = [label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
+    if not changes.any():
+        raise DataError(
+            f"train: {name}: a column must change for a network to learn from it; none does, of "
+            f"{len(same)}. Give other columns or more rows."
+        )
+    if same:
+        some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")
+        warnings.warn(
+            f"train: {name}: column {some} never changes in the rows to learn from, so nothing is "
+            "known of rows where it does. Drop it from the table if it says nothing.",
+            TautWarning,
+            stacklevel=3,
+        )
 
 
 def fingerprint_of(data: LabelledData) -> str:
