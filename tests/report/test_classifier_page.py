@@ -5,10 +5,13 @@ import re
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from taut.lab.robustness import Subject, attack
 from taut.nn import mlp
 from taut.norms import L2
+from taut.report import classifier_figures as figures
 from taut.report.classifier import classifier_page
 from taut.report.classifier_figures import Tile, draw_gallery
 from taut.training import Examples, InputSpec
@@ -41,6 +44,7 @@ def test_images_get_galleries(shape):
     assert f"<td>{100 * found.certified(0.05):.1f}<" in html
     assert f"<td>{100 * found.accuracy(0.1):.1f}<" in html
     assert "&lt;cat&gt;" in html and "<cat>" not in html
+    assert 'class="pictures three"' in html and 'class="pictures two"' in html
     assert "http" not in re.sub(r'src="data:[^"]*"', "", html)
 
 
@@ -79,3 +83,22 @@ def test_a_gallery_of_rows_of_different_length_is_drawn():
     tile = Tile(np.eye(3), "one\ntwo")
     picture = draw_gallery([[tile, tile], [Tile(np.eye(3), signed=True)]], (0.0, 1.0), "eyes")
     assert picture.source.startswith("data:image/svg+xml")
+
+
+def test_words_below_images_are_read_on_a_phone(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "draw", lambda paint, **options: drawn.append((paint, options)))
+    tile = Tile(np.eye(3), "bee\nproven 0.0467")
+    for rows in ([[tile] * 3] * 2, [[tile]]):
+        draw_gallery(rows, (0.0, 1.0), "eyes")
+    for paint, options in drawn:
+        width, height = options["size"]
+        canvas = Figure(figsize=(width, height))
+        renderer = FigureCanvasAgg(canvas).get_renderer()
+        axes = canvas.add_axes((0, 0, 1, 1))
+        paint(axes)
+        for text in axes.texts:
+            # 330 pixels are what a phone of 390 leaves to a picture; a point is 1/72 of an inch.
+            assert text.get_fontsize() * 330 / (72 * width) >= 11
+            box = text.get_window_extent(renderer)
+            assert 0 <= box.x0 and box.x1 <= canvas.bbox.x1 and box.y0 >= -1

@@ -79,13 +79,15 @@ def draw_gallery(
     rows: Sequence[Sequence[Tile]], limits: tuple[float, float], alt: str, title: str = ""
 ) -> Picture:
     """Rows of tiles of one size; unsigned ones share the scale of brightness `limits`."""
-    across = max(len(row) for row in rows)
+    # At least three places, so that a last tile alone is no larger than those before it.
+    across = max(3, *(len(row) for row in rows))
     height, width = rows[0][0].image.shape[:2]
     ratio = height / width
     # Letters keep their size, so fewer tiles abreast leave less of a tile to a line of words.
     lines = [max(tile.words.count("\n") + bool(tile.words) for tile in row) for row in rows]
-    size = 4.6
-    heights = [ratio + _GAP + 0.034 * across * count for count in lines]
+    # A phone shows a width of 3.6 inches at 1.25 pixels a point, so letters of 9 points are read.
+    size = 3.6
+    heights = [ratio + _GAP + 0.056 * across * count for count in lines]
 
     def paint(axes: Any) -> None:
         top = 0.0
@@ -94,7 +96,7 @@ def draw_gallery(
                 left = place * (1 + _GAP)
                 where = (left, left + 1, top + ratio, top)
                 axes.imshow(_visible(tile, limits), extent=where, **_colours(tile))
-                axes.text(left + 0.5, top + ratio + 0.04, tile.words, ha="center", va="top", size=7)
+                axes.text(left + 0.5, top + ratio + 0.04, tile.words, ha="center", va="top", size=9)
             top += tall
         axes.set(xlim=(0, across * (1 + _GAP) - _GAP), ylim=(top, 0))
         axes.set_aspect("equal")

@@ -1,5 +1,8 @@
 """Inputs on the page of a classifier: with their radii, attacked, and with their gradients."""
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import numpy as np
 from torch import Tensor
 
@@ -13,7 +16,10 @@ from taut.report.wasserstein_words import rounded
 
 __all__ = ["adversaries", "examples", "gradients"]
 
-_ACROSS = 6
+Part = TypeVar("Part")
+_SHOWN = 6
+# No more, or the words below are too small to be read on a phone.
+_ABREAST = 3
 
 
 def _ranked(certificates: Certificates) -> Tensor:
@@ -42,11 +48,11 @@ def examples(subject: Subject, certificates: Certificates) -> list[Section]:
         radii, right = certificates.radius.numpy(), certificates.correct.numpy()
         picture = draw_radii(radii, right, label)
         return [Section("The radii", pictures=[picture], note=f"Radii are {unit(subject.spec)}.")]
-    middle = max(0, (len(ranked) - _ACROSS) // 2)
+    middle = max(0, (len(ranked) - _SHOWN) // 2)
     groups = {
-        "Largest radius": ranked[:_ACROSS],
-        "Around the median": ranked[middle : middle + _ACROSS],
-        "Smallest radius": ranked[-_ACROSS:],
+        "Largest radius": ranked[:_SHOWN],
+        "Around the median": ranked[middle : middle + _SHOWN],
+        "Smallest radius": ranked[-_SHOWN:],
     }
     pictures = []
     for title, rows in groups.items():
@@ -59,12 +65,13 @@ def examples(subject: Subject, certificates: Certificates) -> list[Section]:
                 Tile(image, f"{name}\n{rounded(float(certificates.radius[row]), 'lower', 3)}")
             )
         alt = f"{len(tiles)} test images with their radii: {title.lower()}."
-        pictures.append(draw_gallery([tiles], _limits(subject), alt, title))
+        pictures.append(draw_gallery(_parts(tiles), _limits(subject), alt, title))
     return [
         Section(
             "Images with their radii",
             ["Rightly classified test images; below each its class and its proven radius."],
             pictures=pictures,
+            columns=3,
         )
     ]
 
@@ -108,10 +115,12 @@ def adversaries(attacked: Attacked | None) -> list[Section]:
     if not tiles[0]:
         table = Table(["prediction", f"proven radius, {norm}", "distance found"], rows)
         return [Section(title, [words], table=table)]
-    alt = "; ".join(f"{name}: proven {radius}, found {distance}" for name, radius, distance in rows)
-    picture = draw_gallery(tiles, _limits(subject), f"Adversarial examples. {alt}.")
+    pictures = []
+    for part, told in zip(zip(*map(_parts, tiles), strict=True), _parts(rows), strict=True):
+        alt = "; ".join(f"{name}: proven {radius}, found {found}" for name, radius, found in told)
+        pictures.append(draw_gallery(part, _limits(subject), f"Adversarial examples. {alt}."))
     note = "Original, adversarial example, and their difference on its own scale of colours."
-    return [Section(title, [words], pictures=[picture], note=note)]
+    return [Section(title, [words], pictures=pictures, columns=2, note=note)]
 
 
 def gradients(subject: Subject, certificates: Certificates) -> list[Section]:
@@ -125,7 +134,7 @@ def gradients(subject: Subject, certificates: Certificates) -> list[Section]:
     for number in range(len(subject.spec.classes)):
         of_class = ranked[labels == number]
         rows += [int(of_class[len(of_class) // 2])] if len(of_class) else []
-    rows = rows[:_ACROSS]
+    rows = rows[:_SHOWN]
     x = subject.examples.inputs[rows]
     top, bottom = [], []
     for row, values, slope in zip(rows, x, input_gradients(subject.model, x), strict=True):
@@ -133,6 +142,10 @@ def gradients(subject: Subject, certificates: Certificates) -> list[Section]:
         assert images[0] is not None and images[1] is not None
         top.append(Tile(images[0], _short(subject.spec.classes[int(certificates.prediction[row])])))
         bottom.append(Tile(images[1], signed=True))
+    pictures = [
+        draw_gallery(part, _limits(subject), "Images and their gradients.")
+        for part in zip(_parts(top), _parts(bottom), strict=True)
+    ]
     return [
         Section(
             "What the classifier looks at",
@@ -141,9 +154,15 @@ def gradients(subject: Subject, certificates: Certificates) -> list[Section]:
                 "lead grows fastest (orange and purple are the two signs). A network that must "
                 "spend its slope where it matters has gradients that can be read."
             ],
-            pictures=[draw_gallery([top, bottom], _limits(subject), "Images and their gradients.")],
+            pictures=pictures,
+            columns=2,
         )
     ]
+
+
+def _parts(row: Sequence[Part]) -> list[Sequence[Part]]:
+    """A row in pieces of as many as stand side by side."""
+    return [row[start : start + _ABREAST] for start in range(0, len(row), _ABREAST)]
 
 
 def _short(name: str, most: int = 12) -> str:

@@ -111,7 +111,7 @@ class Section:
         terms: what is explained and its explanation, a paragraph each.
         table: a table, or None.
         pictures: set in a grid, as many abreast as `columns` says where the screen has room.
-        columns: 1 or 2.
+        columns: 1, 2 or 3.
         note: a line in small print.
         links: to other files, in one line.
     """
