@@ -91,6 +91,8 @@ def choose(options: dict[str, Any]) -> Chosen:
 
     torch.set_num_threads(options["threads"])
     path, source = options["path"], options["data"]
+    if options["label"] is not None and source is None:
+        raise click.UsageError("--label names a column of --data: give both, or neither.")
     if path.is_dir():
         run = load_run(path)
         norm = as_norm(options["norm"] or run.config.norm)

@@ -1,6 +1,7 @@
 """The page of a classifier: how often it is right, how far that is proven, and who attacked it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,7 @@ def run_facts(run: TrainedRun) -> list[tuple[str, str]]:
     loss: dict[str, Any] = {"margin": config.margin, "temperature": config.temperature}
     told = ", ".join(f"{name} {value:.4g}" for name, value in loss.items() if value is not None)
     facts = [
-        ("Data", f"{config.data}, {result['train_rows']:,} rows to learn from"),
+        ("Data", f"{Path(config.data).name}, {result['train_rows']:,} rows to learn from"),
         ("Network", f"hidden {sizes}, {config.activation}, {config.constraint} layers"),
         ("Loss", f"{config.loss}, {told}"),
         (
