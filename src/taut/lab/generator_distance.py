@@ -231,7 +231,6 @@ def _show(results: Sequence[Result]) -> Exhibit:
         "Distance of a generator from the images that it learnt from, by dense critics",
         data,
         rows("objective", True),
-        better="higher",
         note="Pixels in [-1, 1]; fresh draws of both sides; divided by the proven constant. The "
         "paper's generators are others, so its numbers are of other distances.",
     )
