@@ -181,8 +181,10 @@ def test_help_teaches(call):
 
 
 COMMAND = """
-import sys, types
+import signal, sys, types
 from pathlib import Path
+# Whoever starts a suite in the background leaves Ctrl-C ignored, and children inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, sys.argv[1])
 from made_up import experiment
 if __name__ == "__main__":

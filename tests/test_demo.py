@@ -55,8 +55,8 @@ def test_the_seed_decides_and_others_draws_are_left_alone(run: DemoRun) -> None:
 
 def test_page_shows_every_critic(run: DemoRun) -> None:
     html = demo_page(run).render()
-    # Curves, cones, slopes, training; then one curve, three galleries, and four of one picture.
-    assert html.count("<img ") == 2 + 4 + 4 + 2 + 1 + 3 + 4
+    # Curves, cones, slopes, training; then one curve, five galleries, and four of one picture.
+    assert html.count("<img ") == 2 + 4 + 4 + 2 + 1 + 5 + 4
     assert "http" not in re.sub(r'src="data:[^"]*"', "", html)
     for record in run.tasks:
         for critic in record.critics:

@@ -109,7 +109,7 @@ def test_foolbox_as_a_second_opinion(norm):
     foolbox = pytest.importorskip("foolbox")
     model, x, labels, proven = certified(norm)
     kind = foolbox.attacks.L2PGD if norm == "l2" else foolbox.attacks.LinfPGD
-    radius = 2.5 * float(proven.radius.median())
+    radius = 1.5 * float(proven.radius.median())
     theirs = kind(steps=40)(
         foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu"), x, labels, epsilons=radius
     )[1]
