@@ -174,6 +174,11 @@ def test_radii_hold_for_columns_far_from_zero(tmp_path):
     assert np.allclose(radii, proven, atol=1e-5)
 
 
+def test_a_label_without_data_is_refused(folder):
+    result = run(folder, "--label", "species")
+    assert result.exit_code == 2 and "give both, or neither" in result.stderr
+
+
 def test_a_network_from_a_file_needs_data(folder):
     model = folder / "model.safetensors"
     assert "needs --data" in run(model).stderr
