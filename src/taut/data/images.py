@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from taut.data.columns import ColumnChoice
-from taut.data.extras import require
 from taut.data.source import Block, subject_of
-from taut.errors import ArgumentError, DamagedFileError, DataError
+from taut.errors import ArgumentError, DamagedFileError, DataError, require
 
 __all__ = ["ENDINGS", "FolderSource"]
 
@@ -43,7 +42,7 @@ class FolderSource:
             raise ArgumentError(
                 f"{self._subject}: `columns` must be left out for images; got columns={columns!r}."
             )
-        self._pillow = require("PIL.Image", "a folder of images")
+        self._pillow = require("PIL.Image", "data", "data: a folder of images")
         self.rows = len(self._files)
         self.image_shape: tuple[int, ...] = self._read(self._files[0]).shape
         self.dim = math.prod(self.image_shape)

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from taut.data.columns import ColumnChoice, check_names, choose
-from taut.data.extras import require
 from taut.data.numbers import float_type, to_floats
 from taut.data.source import Block, subject_of
-from taut.errors import DamagedFileError, DataError
+from taut.errors import DamagedFileError, DataError, require
 
 __all__ = ["ParquetSource"]
 
@@ -29,8 +28,8 @@ class ParquetSource:
     def __init__(self, path: Path, columns: ColumnChoice = None, text: bool = False):
         self._path = path
         self._subject = subject_of(path)
-        self._arrow = require("pyarrow", "a parquet file")
-        self._parquet = require("pyarrow.parquet", "a parquet file")
+        self._arrow = require("pyarrow", "data", "data: a parquet file")
+        self._parquet = require("pyarrow.parquet", "data", "data: a parquet file")
         with self._open() as file:
             self.rows = int(file.metadata.num_rows)
             schema = file.schema_arrow

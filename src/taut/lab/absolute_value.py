@@ -6,7 +6,14 @@ from typing import Any
 
 import torch
 
-from taut.lab.critic_run import ACTIVATION_COLOURS, ACTIVATION_NAMES, at_point, run_critic
+from taut.lab.critic_run import (
+    ACTIVATION_COLOURS,
+    ACTIVATION_NAMES,
+    at_point,
+    authors_recipe,
+    by_activation,
+    run_critic,
+)
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
 from taut.lab.selection import numbers_of, select
@@ -23,24 +30,9 @@ def _configs(preset: str) -> Iterator[Config]:
     elif preset == "cpu":
         recipe, seeds = {"hidden": [128] * 3, "num_steps": 300, "batch_size": 32, "lr": 3e-3}, 3
     else:
-        # The paper writes of three hidden layers. Its rate falls at the epochs 32 and 64; their
-        # number is not published and taken to be 100.
-        recipe = {
-            "hidden": [128] * 3,
-            "num_steps": 3600,
-            "batch_size": 32,
-            "lr": 0.01,
-            "optimizer": "aggmo",
-            "milestones": [1152, 2304],
-            "clip": 10.0,
-            "constraint": "bjorck",
-            "bjorck_steps": 20,
-            "device": "auto",
-        }
-        seeds = 3
-    for seed in range(seeds):
-        for activation in ACTIVATION_NAMES:
-            yield {"activation": activation, **recipe, "num_fresh": 4096, "seed": seed}
+        # The paper writes of three hidden layers, its authors' configuration of two.
+        recipe, seeds = {"hidden": [128] * 3, **authors_recipe(3600)}, 3
+    return by_activation(recipe, seeds)
 
 
 def _run(config: Config) -> Outcome:

@@ -1,13 +1,12 @@
-"""What the experiments with classifiers share: training in memory, and results by their names."""
+"""What the experiments with classifiers share: training in memory, and shares in percent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from taut.data import LabelledData
-from taut.lab.experiment import Result
 from taut.training import TrainConfig, TrainedRun, train
 
-__all__ = ["PLAIN", "percent", "settings_seen", "train_classifier", "training_curve"]
+__all__ = ["PLAIN", "percent", "train_classifier", "training_curve"]
 
 # Cross-entropy as everyone has it: no lead to reach, no temperature. A radius of next to nothing
 # lets the best epoch be chosen by accuracy alone, as in the paper.
@@ -41,8 +40,3 @@ def percent(values: Sequence[float]) -> list[float]:
         [1.25]
     """
     return [round(100 * value, 6) for value in values]
-
-
-def settings_seen(results: Sequence[Result], name: str) -> list[Any]:
-    """The different values of one setting, growing."""
-    return sorted({result.config[name] for result in results})

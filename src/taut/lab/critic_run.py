@@ -1,5 +1,6 @@
 """A critic trained on a problem of known distance, as a plain configuration says."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = [
     "ACTIVATION_NAMES",
     "CriticRun",
     "at_point",
+    "authors_recipe",
+    "by_activation",
     "run_critic",
     "values_and_slopes",
 ]
@@ -110,6 +113,37 @@ def at_point(problem: Problem) -> Sampler:
         return problem.draw_p(n, generator), centre.to(generator.device)
 
     return sample
+
+
+def authors_recipe(
+    num_steps: int, epochs: Sequence[int] = (32, 64), lr: float = 0.01, clip: float = 10.0
+) -> dict[str, Any]:
+    """How the authors trained critics, but for the sizes of their layers.
+
+    The rate falls at `epochs`. How many there were is not published; it is taken to be 100.
+
+    Example:
+        >>> authors_recipe(3600)["milestones"]
+        [1152, 2304]
+    """
+    return {
+        "num_steps": num_steps,
+        "batch_size": 32,
+        "lr": lr,
+        "optimizer": "aggmo",
+        "milestones": [num_steps * epoch // 100 for epoch in epochs],
+        "clip": clip,
+        "constraint": "bjorck",
+        "bjorck_steps": 20,
+        "device": "auto",
+    }
+
+
+def by_activation(recipe: Config, seeds: int) -> Iterator[Config]:
+    """A configuration for each seed and activation, judged on 4,096 fresh points."""
+    for seed in range(seeds):
+        for activation in ACTIVATION_NAMES:
+            yield {"activation": activation, **recipe, "num_fresh": 4096, "seed": seed}
 
 
 def run_critic(dim: int, sample: Sampler, config: Config) -> CriticRun:

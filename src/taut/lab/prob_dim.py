@@ -10,6 +10,7 @@ from taut.lab.critic_run import (
     ACTIVATION_NAMES,
     CriticRun,
     at_point,
+    authors_recipe,
     run_critic,
 )
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
@@ -81,20 +82,8 @@ def _configs(preset: str) -> Iterator[Config]:
         tiny = {**asdict(Recipe(16, 60, 32, 1e-2)), "seed": 0, "num_fresh": 256}
         yield from (_config(8, 3, activation, tiny) for activation in SHOWN)
         return
-    # What is published is the width 256 for dimension 128, 19,200 steps of AggMo and the epochs at
-    # which the rate falls; the number of epochs is not: it is taken to be 100.
-    authors = {
-        "width": 256,
-        "num_steps": 19_200,
-        "batch_size": 32,
-        "lr": 0.005,
-        "optimizer": "aggmo",
-        "milestones": [19_200 * epoch // 100 for epoch in (15, 30, 60, 90)],
-        "clip": 1000.0,
-        "constraint": "bjorck",
-        "bjorck_steps": 20,
-        "device": "auto",
-    }
+    # What is published is the width 256 for dimension 128.
+    authors = authors_recipe(19_200, (15, 30, 60, 90), lr=0.005, clip=1000.0)
     for dim, depth in PAPER_VALUES:
         for activation in SHOWN:
             if preset == "cpu":

@@ -6,7 +6,13 @@ from typing import Any
 
 import torch
 
-from taut.lab.critic_run import ACTIVATION_COLOURS, ACTIVATION_NAMES, run_critic
+from taut.lab.critic_run import (
+    ACTIVATION_COLOURS,
+    ACTIVATION_NAMES,
+    authors_recipe,
+    by_activation,
+    run_critic,
+)
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
 from taut.lab.selection import numbers_of, select
@@ -26,23 +32,8 @@ def _configs(preset: str) -> Iterator[Config]:
     elif preset == "cpu":
         recipe, seeds = {"hidden": [128] * 3, "num_steps": 800, "batch_size": 128, "lr": 5e-3}, 1
     else:
-        # The rate falls at the epochs 32 and 64, whose number is taken to be 100.
-        recipe = {
-            "hidden": [312] * 3,
-            "num_steps": 9600,
-            "batch_size": 32,
-            "lr": 0.01,
-            "optimizer": "aggmo",
-            "milestones": [3072, 6144],
-            "clip": 10.0,
-            "constraint": "bjorck",
-            "bjorck_steps": 20,
-            "device": "auto",
-        }
-        seeds = 3
-    for seed in range(seeds):
-        for activation in ACTIVATION_NAMES:
-            yield {"activation": activation, **recipe, "num_fresh": 4096, "seed": seed}
+        recipe, seeds = {"hidden": [312] * 3, **authors_recipe(9600)}, 3
+    return by_activation(recipe, seeds)
 
 
 def _plane() -> torch.Tensor:

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from taut.lab.classifiers import percent, settings_seen, train_classifier, training_curve
+from taut.lab.classifiers import percent, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
-from taut.lab.selection import numbers_of
+from taut.lab.selection import numbers_of, values_of
 from taut.pictures import COLOURS, Figure
 from taut.training import evaluate
 
@@ -64,8 +64,8 @@ def _run(config: Config) -> Outcome:
 def _show(results: Sequence[Result]) -> Exhibit:
     if not results:
         return Exhibit()
-    offsets = settings_seen(results, "offset")
-    temperatures = settings_seen(results, "temperature")
+    offsets = sorted(values_of(results, "offset"))
+    temperatures = sorted(values_of(results, "temperature"))
     radius = results[0].config["radius"]
     grids = {
         name: [[_mean(results, name, o, t) for o in offsets] for t in temperatures]

@@ -11,7 +11,7 @@ import torch
 
 from taut.audit import bound_lipschitz
 from taut.data import LabelledData
-from taut.data.extras import require
+from taut.errors import require
 from taut.export import save
 from taut.training.folder import write_json
 from taut.training.gan.config import GanConfig
@@ -93,7 +93,7 @@ def train_gan(
         prepared = prepare(player, load_data(player) if data is None else data)
         folder = None if out is None else GanFolder(out)
         if folder is not None:
-            require("PIL.Image", "a picture of samples")
+            require("PIL.Image", "data", "data: a picture of samples")
             folder.begin(config, prepared.spec, prepared.fingerprint)
             if folder.finished:
                 return load_gan_run(folder.path)

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from taut.data.extras import require
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, require
 from taut.export.files import write_atomically
 
 __all__ = ["draw_grid", "write_grid"]
@@ -46,7 +45,7 @@ def draw_grid(images: Tensor) -> np.ndarray:
 
 def write_grid(path: Path, images: Tensor, zoom: int = 2) -> None:
     """Writes `draw_grid(images)` as a PNG that is complete or not there, each pixel `zoom` wide."""
-    pillow = require("PIL.Image", "a picture of samples")
+    pillow = require("PIL.Image", "data", "data: a picture of samples")
     grid = draw_grid(images).repeat(zoom, 0).repeat(zoom, 1)
     held = io.BytesIO()
     pillow.fromarray(grid).save(held, "PNG")
