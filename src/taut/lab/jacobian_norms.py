@@ -3,22 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
 from taut.lab.classifiers import PLAIN, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
-from taut.lab.robustness import spread_rows
 from taut.lab.selection import numbers_of
-from taut.pictures import COLOURS, Figure
+from taut.lab.singular_values import CONSTANT, NAMES, histogram, shares, spread_values
 
 __all__ = ["EXPERIMENT"]
 
-_CONSTANT = 10.0
-_BINS = 100
-_NAMES = {"relu": "ReLU", "maxmin": "GroupSort (MaxMin)"}
-_LOOK = {"relu": COLOURS["orange"], "maxmin": COLOURS["blue"]}
 _SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"data": "digits", "hidden": [32, 32], "epochs": 3, "batch_size": 64, "rows": 100},
     "cpu": {"data": "mnist", "hidden": [256] * 3, "epochs": 3, "batch_size": 256, "rows": 2000},
@@ -34,18 +26,16 @@ _SIZES: dict[str, dict[str, Any]] = {
 
 def _configs(preset: str) -> Iterable[Config]:
     for seed in (0, 1, 2) if preset == "paper" else (0,):
-        for activation in _NAMES:
+        for activation in NAMES:
             yield {**_SIZES[preset], "activation": activation, "seed": seed}
 
 
 def _run(config: Config) -> Outcome:
     settings = dict(config)
     rows = settings.pop("rows")
-    fixed = {"constraint": "orthonormal", "lipschitz": _CONSTANT, "lr": 1e-3}
+    fixed = {"constraint": "orthonormal", "lipschitz": CONSTANT, "lr": 1e-3}
     run = train_classifier({**PLAIN, **fixed, **settings})
-    seen = run.data().train.inputs
-    part = seen[spread_rows(len(seen), rows)]
-    values = torch.cat([jacobian_singular_values(run.model, x) for x in part.split(1000)])
+    values = spread_values(run.model, run.data().train.inputs, rows)
     norms = values[:, 0]
     return Outcome(
         numbers={
@@ -58,29 +48,8 @@ def _run(config: Config) -> Outcome:
             "lipschitz": run.result["lipschitz"],
         },
         curve=training_curve(run),
-        series={"norms": _shares(norms), "singular_values": _shares(values)},
+        series={"norms": shares(norms), "singular_values": shares(values)},
     )
-
-
-def jacobian_singular_values(model: nn.Module, x: Tensor) -> Tensor:
-    """The singular values of the Jacobian at each input, falling, `(n, outputs)`; computed.
-
-    Example:
-        >>> jacobian_singular_values(torch.nn.Identity(), torch.ones(2, 3))
-        tensor([[1., 1., 1.],
-                [1., 1., 1.]])
-    """
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        columns = model(x).reshape(len(x), -1).unbind(1)
-        rows = [torch.autograd.grad(c.sum(), x, retain_graph=True)[0] for c in columns]
-    return torch.linalg.svdvals(torch.stack([row.flatten(1) for row in rows], 1))
-
-
-def _shares(values: Tensor) -> list[float]:
-    """The share of values in each of the bins that divide [0, K]."""
-    counts = torch.histc(values.flatten().clamp(max=_CONSTANT), _BINS, 0.0, _CONSTANT)
-    return [round(share, 6) for share in (counts / values.numel()).tolist()]
 
 
 def _show(results: Sequence[Result]) -> Exhibit:
@@ -103,7 +72,7 @@ def _show(results: Sequence[Result]) -> Exhibit:
                 )
                 for number in columns
             ]
-            for name, title in _NAMES.items()
+            for name, title in NAMES.items()
         },
         digits=2,
         note='The paper draws a histogram; of the ReLU network it says "closer to 8 than 10".',
@@ -111,42 +80,16 @@ def _show(results: Sequence[Result]) -> Exhibit:
     if not results:
         return Exhibit([table])
     figures = {
-        "jacobian-norms": _histogram(results, "norms", "spectral norm of the Jacobian"),
-        "jacobian-singular-values": _histogram(
+        "jacobian-norms": histogram(results, "norms", "spectral norm of the Jacobian"),
+        "jacobian-singular-values": histogram(
             results, "singular_values", "singular values of the Jacobian"
         ),
     }
     return Exhibit([table], figures, _words(results))
 
 
-def _histogram(results: Sequence[Result], series: str, label: str) -> Figure:
-    def paint(axes: Any) -> None:
-        ends = [_CONSTANT * bin / _BINS for bin in range(_BINS + 1)]
-        for name, title in _NAMES.items():
-            held = [r.outcome.series[series] for r in results if r.config["activation"] == name]
-            if held:
-                shares = [sum(bin) for bin in zip(*held, strict=True)]
-                look = {"color": _LOOK[name], "label": title}
-                # Each in units of its own peak, or a spike would leave nothing to see of the rest.
-                heights = [share / max(shares) for share in shares]
-                axes.stairs(heights, ends, fill=True, alpha=0.75, **look)
-        axes.axvline(_CONSTANT, color="#777777", linewidth=1, linestyle=":")
-        axes.set_xlim(0, _CONSTANT * 1.03)
-        axes.set_xlabel(label)
-        axes.set_ylabel("frequency, of its peak")
-        # Above, for the values of a network can be anywhere below its constant.
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-
-    return Figure(
-        paint,
-        alt=f"Histogram of the {label}, for a ReLU and a GroupSort network of constant 10.",
-        caption="The dotted line is the constant that both may use.",
-        title=label[0].upper() + label[1:],
-    )
-
-
 def _words(results: Sequence[Result]) -> list[str]:
-    means = {name: Entry(numbers_of(results, "mean", activation=name)).mean for name in _NAMES}
+    means = {name: Entry(numbers_of(results, "mean", activation=name)).mean for name in NAMES}
     relu, maxmin = means["relu"], means["maxmin"]
     if relu is None or maxmin is None:
         return []

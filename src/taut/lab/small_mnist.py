@@ -5,17 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from taut.data import LabelledSet
-from taut.lab.classifiers import PLAIN, percent
+from taut.lab.classifiers import PLAIN, percent, train_classifier, training_curve
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
 from taut.lab.selection import numbers_of
-from taut.training import TrainConfig, build_network, load_data, prepare, resolve
-from taut.training.fit import fit
+from taut.training import TrainConfig, load_data
 
 __all__ = ["EXPERIMENT", "few_of_each"]
 
@@ -53,35 +49,12 @@ def _configs(preset: str) -> Iterable[Config]:
 
 
 def _run(config: Config) -> Outcome:
-    settings = {**PLAIN, "lr": 1e-3, "validation": 0.0, **config["training"]}
-    decay = settings.pop("weight_decay", 0.0)
-    asked = TrainConfig(**settings, seed=config["seed"])
-    source = load_data(asked)
-    few = few_of_each(source.train, config["rows"] // len(source.classes), config["seed"])
-    source = replace(source, train=few)
-    asked = resolve(asked, source)
-    data = prepare(asked, source)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    train, test = (part.to(device, torch.float32) for part in (data.train, data.test))
-    model = build_network(asked, data.spec.shape, len(data.spec.classes)).to(device)
-
-    def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-        value = F.cross_entropy(outputs, labels)
-        if decay:
-            value = value + decay / 2 * sum(p.square().sum() for p in model.parameters())
-        return value
-
-    assert asked.epochs is not None and asked.batch_size is not None
-    how = {"epochs": asked.epochs, "batch_size": asked.batch_size, "lr": 1e-3}
-    # Dropout draws from torch's own generator: borrow it, and give it back.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(asked.seed)
-        losses = fit(model, train.inputs, train.labels, loss, **how, seed=asked.seed)
-    with torch.no_grad():
-        guesses = torch.cat([model(x).argmax(1) for x in test.inputs.split(1000)])
-    wrong = (guesses != test.labels).double().mean().item()
-    curve = [{"epoch": float(i + 1), "loss": value} for i, value in enumerate(losses)]
-    return Outcome({"error": wrong, "rows": len(train)}, curve)
+    seed = config["seed"]
+    settings = {**PLAIN, "lr": 1e-3, "validation": 0.0, **config["training"], "seed": seed}
+    source = load_data(TrainConfig(**settings))
+    few = few_of_each(source.train, config["rows"] // len(source.classes), seed)
+    run = train_classifier(settings, data=replace(source, train=few))
+    return Outcome({"error": 1 - run.result["clean"], "rows": len(few)}, training_curve(run))
 
 
 def few_of_each(rows: LabelledSet, count: int, seed: int) -> LabelledSet:
@@ -152,5 +125,6 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
+    version=2,
     needs=("mnist",),
 )
