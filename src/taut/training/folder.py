@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import safetensors
 import safetensors.torch
@@ -20,22 +20,24 @@ from taut.errors import ArgumentError, DamagedFileError
 from taut.export.files import write_atomically
 from taut.training.config import TrainConfig
 from taut.training.inputs import InputSpec, in_full
-from taut.training.toml import from_toml, to_toml
+from taut.training.toml import Kind, from_toml, to_toml
 
 __all__ = ["RunFolder"]
 
 _SUBJECT = "train"
 
 
-class RunFolder:
+class RunFolder(Generic[Kind]):
     """The files of one run.
 
     Args:
         path: the folder; it need not be there yet.
+        kind: the class of its configuration.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], kind: type[Kind] = TrainConfig) -> None:
         self.path = Path(path)
+        self.kind = kind
         self.config_file = self.path / "config.toml"
         self.inputs_file = self.path / "inputs.json"
         self.checkpoint_file = self.path / "checkpoint.safetensors"
@@ -48,7 +50,7 @@ class RunFolder:
         """Whether a run has ended here."""
         return self.result_file.exists()
 
-    def open(self, config: TrainConfig, spec: InputSpec, fingerprint: str) -> None:
+    def open(self, config: Kind, spec: InputSpec, fingerprint: str) -> None:
         """Makes the folder, or sees that the run in it is the same one.
 
         Where a run ended before it kept anything, as a wrong option ends it, another may begin.
@@ -94,7 +96,7 @@ class RunFolder:
         )
         return [entry for file in files for entry in self.path.glob(f".{file.name}.????????")]
 
-    def check_same(self, config: TrainConfig) -> None:
+    def check_same(self, config: Kind) -> None:
         """Raises if the run here has another configuration; where data lies does not count."""
         mine, theirs = (c.to_dict() for c in (_anywhere(config), _anywhere(self.config())))
         differing = [
@@ -129,11 +131,11 @@ class RunFolder:
             return False
         return True
 
-    def config(self) -> TrainConfig:
+    def config(self) -> Kind:
         """The configuration of the run here."""
         held = _read(self.config_file)
         try:
-            return from_toml(held.decode())
+            return from_toml(held.decode(), self.kind)
         except (ArgumentError, UnicodeDecodeError) as error:
             raise _damaged(self.config_file, error) from error
 
@@ -184,7 +186,7 @@ def write_json(path: Path, held: dict[str, Any]) -> None:
     write_atomically(path, (json.dumps(held, indent=2) + "\n").encode())
 
 
-def _anywhere(config: TrainConfig) -> TrainConfig:
+def _anywhere(config: Kind) -> Kind:
     return replace(in_full(config), data_dir=None, threads=None)
 
 

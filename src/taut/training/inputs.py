@@ -16,6 +16,7 @@ from taut.data.columns import label
 from taut.data.known import KNOWN
 from taut.errors import ArgumentError, DataError, TautWarning
 from taut.training.config import TrainConfig
+from taut.training.toml import Kind
 
 __all__ = [
     "Examples",
@@ -133,7 +134,7 @@ def load_data(config: TrainConfig) -> LabelledData:
         raise type(error)(sentence) from error
 
 
-def in_full(config: TrainConfig) -> TrainConfig:
+def in_full(config: Kind) -> Kind:
     """The same with paths that hold in every folder, where files or folders are there."""
     return replace(
         config,

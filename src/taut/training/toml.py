@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from taut.errors import ArgumentError
 from taut.training.config import TrainConfig
 
-__all__ = ["from_toml", "to_toml"]
+__all__ = ["Configuration", "Kind", "from_toml", "to_toml"]
 
 _SUBJECT = "from_toml"
 
@@ -19,7 +19,9 @@ class Configuration(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def to_dict(self) -> dict[str, Any]: ...
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that are set, by name, in their order."""
+        ...
 
 
 Kind = TypeVar("Kind", bound=Configuration)

@@ -1,23 +1,20 @@
 """The folder of a GAN run: that of any run, with pictures of samples and the critic beside."""
 
 import os
-from typing import cast
 
 import safetensors.torch
 from torch import Tensor
 
-from taut.errors import ArgumentError, DamagedFileError
+from taut.errors import DamagedFileError
 from taut.export.files import write_atomically
-from taut.training.config import TrainConfig
 from taut.training.folder import RunFolder
 from taut.training.gan.config import GanConfig
 from taut.training.inputs import InputSpec
-from taut.training.toml import from_toml
 
 __all__ = ["GanFolder"]
 
 
-class GanFolder(RunFolder):
+class GanFolder(RunFolder[GanConfig]):
     """The files of one GAN run: `samples/step-*.png`, `critic.safetensors`, and those of any run.
 
     Args:
@@ -25,24 +22,14 @@ class GanFolder(RunFolder):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path)
+        super().__init__(path, GanConfig)
         self.samples = self.path / "samples"
         self.critic_file = self.path / "critic.safetensors"
 
-    def begin(self, config: GanConfig, spec: InputSpec, fingerprint: str) -> None:
+    def open(self, config: GanConfig, spec: InputSpec, fingerprint: str) -> None:
         """Makes the folder, or sees that the run in it is the same one."""
-        # The folder asks a configuration for its fields alone, and both kinds have them.
-        self.open(cast(TrainConfig, config), spec, fingerprint)
+        super().open(config, spec, fingerprint)
         self.samples.mkdir(exist_ok=True)
-
-    def config(self) -> GanConfig:
-        """The configuration of the run here."""
-        if not self.config_file.exists():
-            raise ArgumentError(
-                f"load_gan: {self.path} must be the folder of a finished GAN run; it has no "
-                "config.toml. Train one into it with train_gan."
-            )
-        return from_toml(self.config_file.read_text(), GanConfig)
 
     def write_generator(self, tensors: dict[str, Tensor]) -> None:
         """Writes the generator's weights, all at once."""

@@ -94,7 +94,7 @@ def train_gan(
         folder = None if out is None else GanFolder(out)
         if folder is not None:
             require("PIL.Image", "data", "data: a picture of samples")
-            folder.begin(config, prepared.spec, prepared.fingerprint)
+            folder.open(config, prepared.spec, prepared.fingerprint)
             if folder.finished:
                 return load_gan_run(folder.path)
 
