@@ -20,6 +20,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "docstrings",
     "mathml",
+    "results",
 ]
 exclude_patterns = ["_build", "gallery"]
 default_role = "py:obj"  # what is in backticks is a link where there is something to link to
