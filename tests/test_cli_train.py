@@ -238,7 +238,7 @@ def test_a_run_that_is_cut_short_is_told(folder, tmp_path, file):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--schedule", "step"), "needs --milestones"),
+        (("--schedule", "step"), "needs milestones"),
         (("--milestones", "3"), "--milestones has an effect only with --schedule step"),
         (("--decay", "0.5"), "--decay has an effect only with --schedule step"),
         (("--channels", "8"), "--channels has an effect only with --arch conv"),

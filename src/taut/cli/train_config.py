@@ -55,8 +55,6 @@ def configure(path: Path | None, given: dict[str, Any]) -> tuple["TrainConfig", 
             raise ArgumentError(f"train: --config must be a TOML text; {path} is none.") from error
         config, said = _without_followers(config, typed)
     config = replace(config, **typed)
-    if config.schedule == "step" and not config.milestones:
-        raise click.UsageError("--schedule step needs --milestones: the epochs at which it falls.")
     _refuse_idle(config, typed)
     return config, said
 

@@ -161,6 +161,11 @@ class TrainConfig:
                 f"{_SUBJECT}: `adversarial_radius` must be 0 in L1, where no attack follows the "
                 f"gradient; got adversarial_radius={self.adversarial_radius}, norm='l1'."
             )
+        if self.schedule == "step" and not self.milestones:
+            raise ArgumentError(
+                f"{_SUBJECT}: a step schedule needs milestones, the epochs at which the rate "
+                "falls; got none. Use milestones=(20, 30), or --milestones 20,30."
+            )
         if self.patience and not self.validation:
             raise ArgumentError(
                 f"{_SUBJECT}: `patience` must watch validation rows; got patience="
