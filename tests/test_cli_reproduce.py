@@ -85,6 +85,14 @@ def test_only_the_seeds_asked_for(call, marks, monkeypatch):
     assert count(marks) == {1: 1, 4: 1}
 
 
+def test_a_seed_that_no_cell_has_is_refused(call, marks, monkeypatch):
+    offer(monkeypatch, experiment(marks, "three-cones"))
+    result = call("three-cones", "--seed", "99")
+    assert result.exit_code == 2
+    assert "`--seed` must be one of three-cones with --preset smoke: 0" in result.stderr
+    assert not marks.exists()
+
+
 def test_json_is_one_object_and_nothing_else(call, marks, monkeypatch):
     offer(monkeypatch, experiment(marks, s1={"do": "raise"}))
     result = call("made-up", "--preset", "cpu", "--json", "--out", "a")

@@ -324,6 +324,13 @@ def test_a_cluster_that_does_not_answer_is_told_how_to_start(monkeypatch):
         ClusterWorkers(f"tcp://127.0.0.1:{free_port()}")
 
 
+@pytest.mark.parametrize("address", ["foo", "tcp://foo", "http://foo/8786", ""])
+def test_what_is_no_address_is_refused_before_anyone_is_called(address):
+    pytest.importorskip("distributed")
+    with pytest.raises(ArgumentError, match="must be a host and a port"):
+        ClusterWorkers(address)
+
+
 class LostClient:
     """A client whose calls end as a test wants them to."""
 

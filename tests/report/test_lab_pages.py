@@ -219,6 +219,9 @@ def test_texts_for_other_places(out):
     assert r"Max\_Min & " in latex
     for name in ("table", "tabular"):
         assert latex.count(rf"\begin{{{name}}}") == latex.count(rf"\end{{{name}}}") == 2
+    # Without it nobody knows what the brackets are.
+    legend = "in brackets the paper's number and ours minus that"
+    assert markdown.count(legend) == latex.count(legend) >= 1
 
 
 def test_no_sign_breaks_a_table():

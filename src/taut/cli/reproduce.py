@@ -1,7 +1,6 @@
 """`taut reproduce`: every table and figure of the paper, by one command each."""
 
 import difflib
-import logging
 import os
 import secrets
 from pathlib import Path
@@ -149,8 +148,6 @@ def run(
     from taut.lab.records import Records
     from taut.lab.sweep import sweep
 
-    # What dask tells of a lost connection, in pages, is one sentence of ours.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     place = data_dir or os.environ.get("TAUT_DATA")
     # Workers may stand in another folder.
     place = None if not place else os.path.abspath(os.path.expanduser(place))
@@ -269,7 +266,7 @@ def _choose(names: tuple[str, ...]) -> list["Experiment"]:
         names = EXPERIMENTS
     for name in names:
         if name not in EXPERIMENTS:
-            near = difflib.get_close_matches(name, EXPERIMENTS, n=3, cutoff=0.4)
+            near = difflib.get_close_matches(name, EXPERIMENTS, n=3, cutoff=0.6)
             hint = (
                 f"Did you mean {' or '.join(near)}?" if near else f"Use {', '.join(EXPERIMENTS)}."
             )
@@ -281,6 +278,12 @@ def _choose(names: tuple[str, ...]) -> list["Experiment"]:
 
 def _cells(experiment: "Experiment", preset: str, seeds: tuple[int, ...]) -> list["Cell"]:
     cells = experiment.cells(preset)
+    held = sorted({cell.config["seed"] for cell in cells})
+    if seeds and not set(seeds) & set(held):
+        raise ArgumentError(
+            f"reproduce: `--seed` must be one of {experiment.name} with --preset {preset}: "
+            f"{', '.join(map(str, held))}; got {', '.join(map(str, seeds))}."
+        )
     return [cell for cell in cells if not seeds or cell.config["seed"] in seeds]
 
 

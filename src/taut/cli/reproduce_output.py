@@ -131,8 +131,6 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     for row in summary["experiments"]:
         for failed in row["failed"]:
             say_aloud(f"{row['name']}: {failed['error']} See {failed['file']}.", style="red")
-        for sentence in row["skipped"]:
-            say_aloud(f"{row['name']} was skipped: {sentence}", style="yellow")
     shown = [row["name"] for row in summary["experiments"] if row["finished"]]
     if shown:
         where = f"--records {summary['records']}"
@@ -226,5 +224,6 @@ def exhibit_record(
 def _table(*columns: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        # A name that is broken cannot be copied.
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
     return table

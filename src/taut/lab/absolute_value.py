@@ -16,7 +16,7 @@ from taut.lab.critic_run import (
 )
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
-from taut.lab.selection import numbers_of, select
+from taut.lab.selection import numbers_of, reached, select, sentences
 from taut.pictures import COLOURS, Figure
 from taut.wasserstein import absolute_value
 
@@ -74,11 +74,12 @@ def _show(results: Sequence[Result]) -> Exhibit:
             size=(5.4, 3.2),
         )
     }
-    words = [
-        "A network of constant 1 with ReLU cannot be |x|: where it bends, units are off and slope "
-        "is lost. Maxout drops the smaller of each pair and comes nearer, not there. Activations "
-        "that permute their inputs keep all of the slope and reach |x|.",
-    ]
+    words = sentences(
+        "Why a network of constant 1 with ReLU cannot be |x|: where it bends, units are off and "
+        "slope is lost. Maxout drops the smaller of each pair. Activations that permute their "
+        "inputs lose nothing; what they miss is left to training.",
+        reached(table, 1.0, "the distance"),
+    )
     return Exhibit([table], figures, words)
 
 

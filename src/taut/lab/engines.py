@@ -1,8 +1,10 @@
 """Where cells are computed: processes of this machine, or the workers of a dask cluster."""
 
+import logging
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import threading
 import traceback
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 _PATIENCE = 10.0  # seconds
+_ADDRESS = re.compile(r"(\w+://)?[^/\s]+:\d+")
 
 
 class LostWorkerError(TautError, RuntimeError):
@@ -214,6 +217,14 @@ class ClusterWorkers:
 
     def __init__(self, address: str) -> None:
         distributed = require("distributed", "cluster", "computing on a cluster")
+        # What dask tells of a lost connection, in pages, is one sentence of ours. Its own import
+        # sets levels, so ours comes after it.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        if not _ADDRESS.fullmatch(address):
+            raise ArgumentError(
+                f"ClusterWorkers: `address` must be a host and a port; got {address!r}. "
+                "Use one like tcp://host:8786, which dask scheduler prints when it starts."
+            )
         try:
             self._client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:

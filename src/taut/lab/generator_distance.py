@@ -17,7 +17,7 @@ from taut.errors import ArgumentError
 from taut.lab.critic_run import ACTIVATION_NAMES, CriticRun, run_critic
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
-from taut.lab.selection import largest_difference, numbers_of, sentences
+from taut.lab.selection import numbers_of, sentences
 from taut.lab.verdict import Verdict
 from taut.training.gan import GanConfig, GanRun, ImageGenerator, train_gan
 from taut.wasserstein import Sampler
@@ -258,9 +258,10 @@ def _words(table: ResultTable) -> Sequence[str]:
         if entries[0].mean is not None:
             means[row] = entries[0].mean
     return sentences(
-        "A larger value is a better critic, for none can exceed the distance.",
+        "A larger value is a better critic: up to the chance of a sample, none exceeds the "
+        "distance.",
         _orthonormal_wins(means),
-        largest_difference(table),
+        *(_order(means, layers) for layers in dict.fromkeys(row[0] for row in means)),
     )
 
 
@@ -276,6 +277,13 @@ def _orthonormal_wins(means: Mapping[tuple[str, str], float]) -> str:
     return (
         f"Orthonormal layers find more than spectral ones with {wins} of {len(pairs)} activations."
     )
+
+
+def _order(means: Mapping[tuple[str, str], float], layers: str) -> str:
+    """The activations of these layers from the least to the most that they found."""
+    found = sorted((value, _NAMES[a]) for (held, a), value in means.items() if held == layers)
+    listed = ", ".join(f"{name} {value:.3f}" for value, name in found)
+    return f"With {layers} layers, from the least to the most: {listed}."
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,7 @@ from typing import Any
 from taut.lab.exhibit import Entry, ResultTable
 from taut.lab.experiment import Result
 
-__all__ = ["largest_difference", "numbers_of", "select", "sentences", "values_of"]
+__all__ = ["largest_difference", "numbers_of", "reached", "select", "sentences", "values_of"]
 
 
 def select(results: Iterable[Result], **wanted: Any) -> list[Result]:
@@ -55,6 +55,26 @@ def largest_difference(table: ResultTable) -> str:
     _, row, column, entry = max(compared, key=lambda one: one[0])
     ours, paper = (f"{value:.{table.digits}f}{table.unit}" for value in (entry.mean, entry.paper))
     return f"Furthest from the paper: {row}, {column}, {ours} where the paper has {paper}."
+
+
+def reached(table: ResultTable, goal: float, what: str) -> str:
+    """A sentence on the rows whose first entry comes within a twentieth of `goal`, or does not.
+
+    Example:
+        >>> rows = {"ReLU": [Entry([0.5])], "MaxMin": [Entry([0.99])], "FullSort": [Entry()]}
+        >>> reached(ResultTable("", ["W"], rows), 1.0, "the distance")
+        'Within 5 % of the distance: MaxMin. Not: ReLU.'
+    """
+    means = {row: entries[0].mean for row, entries in table.rows.items()}
+    there, short = (
+        ", ".join(
+            r for r, mean in means.items() if mean is not None and (mean >= 0.95 * goal) is near
+        )
+        for near in (True, False)
+    )
+    if not there and not short:
+        return ""
+    return f"Within 5 % of {what}: {there or 'none'}." + (f" Not: {short}." if short else "")
 
 
 def sentences(*lines: str) -> Sequence[str]:

@@ -15,7 +15,7 @@ from taut.lab.critic_run import (
 )
 from taut.lab.exhibit import Entry, Exhibit, ResultTable
 from taut.lab.experiment import Config, Experiment, Outcome, Result
-from taut.lab.selection import numbers_of, select
+from taut.lab.selection import numbers_of, reached, select, sentences
 from taut.pictures import Figure
 from taut.wasserstein import three_cones
 
@@ -92,11 +92,12 @@ def _show(results: Sequence[Result]) -> Exhibit:
             size=(3.6, 2.4),
             projection="3d",
         )
-    words = [
-        "Cones of slope 1 need all of the slope everywhere. ReLU and Maxout do not merely give "
-        "flatter cones: tips merge and valleys fill, since what slope there is goes where it pays "
-        "most. No factor in front repairs that.",
-    ]
+    words = sentences(
+        "Cones of slope 1 need all of the slope everywhere. Where an activation loses slope, the "
+        "cones are not merely flatter, as the cut through their tips shows: what slope there is "
+        "goes where it pays most. No factor in front repairs that.",
+        reached(table, 1.0, "the distance"),
+    )
     return Exhibit([table], figures, words)
 
 

@@ -20,15 +20,11 @@ __all__ = ["Shown", "show_records", "write_report"]
 _PRESETS = {
     "smoke": "Seconds of work on small data, to see that all runs: these numbers say nothing about "
     "the paper's.",
-    "cpu": "Smaller or shorter than in the paper, for a machine without a graphics card: the "
-    "settings are below.",
+    "cpu": "Smaller or shorter than in the paper, for a machine without a graphics card; the page "
+    "of an experiment has its settings.",
     "paper": "As the paper has it, as far as it says so.",
 }
 _NARROW = 5.0  # inches
-_LEGEND = (
-    "Ours is the mean over seeds ± the standard deviation where there are several; below it the "
-    "paper's number and ours minus that."
-)
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,8 @@ def _index(shown: Sequence[Shown]) -> Page:
     return Page(
         "The paper, computed again",
         f"{len(ran)} of {len(shown)} experiments: the tables and figures of “Sorting out Lipschitz "
-        "function approximation” (Anil, Lucas and Grosse, 2019), each beside what the paper has.",
+        "function approximation” (Anil, Lucas and Grosse, 2019), beside its numbers where it has "
+        "any.",
         sections,
     )
 
@@ -203,11 +200,22 @@ def _table_section(table: ResultTable) -> Section:
         [name, *(_compared(entry, table) for entry in entries)]
         for name, entries in table.rows.items()
     ]
-    papers = any(entry.paper is not None for entries in table.rows.values() for entry in entries)
-    better = f"{table.better.capitalize()} is better." if table.better else ""
-    note = " ".join(filter(None, (_LEGEND if papers else "", better, table.note)))
     wide = len(table.columns) > 3
+    note = _note(table, "below it")
     return Section(table.title, table=Table(["", *table.columns], rows, wide=wide), note=note)
+
+
+def _note(table: ResultTable, where: str = "in brackets") -> str:
+    """How to read the table: whose numbers are where, which way is better, and its own note."""
+    entries = [entry for row in table.rows.values() for entry in row]
+    legend = ""
+    if any(entry.spread is not None for entry in entries):
+        legend = "Ours is the mean over seeds ± the standard deviation"
+    if any(entry.paper is not None for entry in entries):
+        paper = f"{where} the paper's number and ours minus that"
+        legend = f"{legend}; {paper}" if legend else paper[0].upper() + paper[1:]
+    better = f"{table.better.capitalize()} is better." if table.better else ""
+    return " ".join(filter(None, (legend and f"{legend}.", better, table.note)))
 
 
 def _compared(entry: Entry, table: ResultTable) -> Compared:
@@ -222,12 +230,12 @@ def _compared(entry: Entry, table: ResultTable) -> Compared:
 
 
 def _markdown(ran: Sequence[Shown]) -> str:
-    lines = ["# The paper, computed again", "", _LEGEND.replace("below it", "in brackets"), ""]
+    lines = ["# The paper, computed again", ""]
     for one in ran:
         lines += [f"## {escape_markdown(one.experiment.title)}", "", *_source(one), ""]
         for table in one.exhibit.tables:
             lines += [to_markdown(table), ""]
-            lines += [escape_markdown(table.note), ""] if table.note else []
+            lines += [escape_markdown(note), ""] if (note := _note(table)) else []
     return "\n".join(lines)
 
 
@@ -246,6 +254,7 @@ def _latex(ran: Sequence[Shown]) -> str:
                 r"\begin{table}",
                 rf"\caption{{{escape_latex(table.title)}}}",
                 to_latex(table),
+                *([rf"\par {escape_latex(note)}"] if (note := _note(table)) else []),
                 r"\end{table}",
                 "",
             ]

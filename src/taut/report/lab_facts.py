@@ -120,8 +120,8 @@ def _tally(texts: Iterable[str]) -> str:
 
 def _code(code: Mapping[str, Any]) -> str:
     parts = [f"taut {code.get('taut') or 'of unknown version'}"]
-    if code.get("commit"):
-        parts.append(f"commit {code['commit'][:12]}")
+    commit = code.get("commit")
+    parts.append(f"commit {commit[:12]}" if commit else "commit unknown")
     if code.get("dirty"):
         parts.append("with changes that were not committed")
     return ", ".join(parts)
