@@ -220,7 +220,7 @@ def test_texts_for_other_places(out):
     for name in ("table", "tabular"):
         assert latex.count(rf"\begin{{{name}}}") == latex.count(rf"\end{{{name}}}") == 2
     # Without it nobody knows what the brackets are.
-    legend = "in brackets the paper's number and ours minus that"
+    legend = "in brackets the paper's number and the difference"
     assert markdown.count(legend) == latex.count(legend) >= 1
 
 

@@ -201,7 +201,7 @@ def _table_section(table: ResultTable) -> Section:
         for name, entries in table.rows.items()
     ]
     wide = len(table.columns) > 3
-    note = _note(table, "below it")
+    note = _note(table, "below ours")
     return Section(table.title, table=Table(["", *table.columns], rows, wide=wide), note=note)
 
 
@@ -212,7 +212,7 @@ def _note(table: ResultTable, where: str = "in brackets") -> str:
     if any(entry.spread is not None for entry in entries):
         legend = "Ours is the mean over seeds ± the standard deviation"
     if any(entry.paper is not None for entry in entries):
-        paper = f"{where} the paper's number and ours minus that"
+        paper = f"{where} the paper's number and the difference"
         legend = f"{legend}; {paper}" if legend else paper[0].upper() + paper[1:]
     better = f"{table.better.capitalize()} is better." if table.better else ""
     return " ".join(filter(None, (legend and f"{legend}.", better, table.note)))
