@@ -8,6 +8,7 @@ import torch
 from click.testing import CliRunner
 
 import taut.errors
+import taut.lab.jacobians
 import taut.lab.robustness
 from taut.cli.main import main
 from taut.norms import L1, L2, LINF
@@ -104,9 +105,9 @@ def test_slopes_are_operator_norms_of_the_jacobian(folder):
     x = found.data().test.inputs[:3]
     exact = torch.func.vmap(torch.func.jacrev(lambda v: found.model(v[None])[0]))(x).flatten(2)
     for norm in (L1, L2, LINF):
-        slopes = taut.lab.robustness.jacobian_norms(found.model, x, norm)
+        slopes = taut.lab.jacobians.jacobian_norms(found.model, x, norm)
         torch.testing.assert_close(slopes, norm.operator(exact))
-    gradient = taut.lab.robustness.input_gradients(found.model, x)
+    gradient = taut.lab.jacobians.input_gradients(found.model, x)
     for row in range(3):
         first, second = found.model(x[row : row + 1])[0].topk(2).indices.tolist()
         torch.testing.assert_close(gradient[row].flatten(), exact[row, first] - exact[row, second])

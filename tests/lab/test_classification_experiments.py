@@ -13,10 +13,10 @@ from taut.lab.activation_statistics import active_shares
 from taut.lab.adversarial_robustness import _broken
 from taut.lab.experiment import PRESETS, Result
 from taut.lab.interpretable_gradients import targeted_gradients
+from taut.lab.jacobians import jacobian_singular_values
 from taut.lab.records import from_plain, to_plain
 from taut.lab.registry import EXPERIMENTS, find_experiment
 from taut.lab.robustness import Subject, attack
-from taut.lab.singular_values import jacobian_singular_values
 from taut.lab.small_mnist import few_of_each
 from taut.norms import LINF
 from taut.training import Examples, InputSpec

@@ -22,8 +22,6 @@ __all__ = [
     "Attacked",
     "Subject",
     "attack",
-    "input_gradients",
-    "jacobian_norms",
     "spread_rows",
     "subject_of",
 ]
@@ -198,39 +196,6 @@ def attack(
     return Attacked(
         subject, certificates, reach, distances, rows, nearest, tuple(violations), settings
     )
-
-
-def input_gradients(model: nn.Module, x: Tensor) -> Tensor:
-    """The gradient of the lead of the predicted class over the next one, the shape of `x`."""
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        outputs = model(x).reshape(len(x), -1)
-        if outputs.shape[1] == 1:
-            lead = outputs.abs()
-        else:
-            first = outputs.topk(2, dim=1).values
-            lead = first[:, 0] - first[:, 1]
-        return torch.autograd.grad(lead.sum(), x)[0]
-
-
-def jacobian_norms(model: nn.Module, x: Tensor, norm: Norm) -> Tensor:
-    """The operator norm of the Jacobian at each input, `(n,)`: how steep the network is there.
-
-    One reverse pass for each output; computed, not proven.
-
-    Example:
-        >>> from taut.norms import L2
-        >>> jacobian_norms(torch.nn.Identity(), torch.ones(2, 3), L2)
-        tensor([1., 1.])
-    """
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        outputs = model(x).reshape(len(x), -1)
-        rows = [
-            torch.autograd.grad(column.sum(), x, retain_graph=True)[0].flatten(1)
-            for column in outputs.unbind(1)
-        ]
-    return norm.operator(torch.stack(rows, 1))
 
 
 def _run(

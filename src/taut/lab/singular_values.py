@@ -7,32 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from taut.lab.experiment import Result
+from taut.lab.jacobians import jacobian_singular_values
 from taut.lab.robustness import spread_rows
 from taut.lab.selection import select
 from taut.pictures import COLOURS, Figure
 
-__all__ = ["CONSTANT", "NAMES", "histogram", "jacobian_singular_values", "shares", "spread_values"]
+__all__ = ["CONSTANT", "NAMES", "histogram", "shares", "spread_values"]
 
 # Of every network whose values are counted here.
 CONSTANT = 10.0
 NAMES = {"relu": "ReLU", "maxmin": "GroupSort (MaxMin)"}
 _LOOK = {"relu": COLOURS["orange"], "maxmin": COLOURS["blue"]}
 _BINS = 100
-
-
-def jacobian_singular_values(model: nn.Module, x: Tensor) -> Tensor:
-    """The singular values of the Jacobian at each input, falling, `(n, outputs)`; computed.
-
-    Example:
-        >>> jacobian_singular_values(torch.nn.Identity(), torch.ones(2, 3))
-        tensor([[1., 1., 1.],
-                [1., 1., 1.]])
-    """
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        columns = model(x).reshape(len(x), -1).unbind(1)
-        rows = [torch.autograd.grad(c.sum(), x, retain_graph=True)[0] for c in columns]
-    return torch.linalg.svdvals(torch.stack([row.flatten(1) for row in rows], 1))
 
 
 def spread_values(model: nn.Module, inputs: Tensor, count: int) -> Tensor:

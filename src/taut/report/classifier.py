@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from taut.certificates import Certificates
-from taut.lab.robustness import Attacked, Subject, jacobian_norms, spread_rows
+from taut.lab.jacobians import jacobian_norms
+from taut.lab.robustness import Attacked, Subject, spread_rows
 from taut.report.classifier_figures import draw_curve, draw_history, draw_slopes
 from taut.report.classifier_images import adversaries, examples, gradients
 from taut.report.classifier_words import (

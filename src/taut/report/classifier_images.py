@@ -7,7 +7,8 @@ import numpy as np
 from torch import Tensor
 
 from taut.certificates import Certificates
-from taut.lab.robustness import Attacked, Subject, input_gradients
+from taut.lab.jacobians import input_gradients
+from taut.lab.robustness import Attacked, Subject
 from taut.report.classifier_figures import Tile, draw_gallery, draw_radii
 from taut.report.classifier_words import NORMS, radius_label, unit
 from taut.report.page import Meter, Section, Table
