@@ -34,7 +34,7 @@ _METHODS: dict[str, dict[str, Any]] = {
     "Spectral Jac": {**_FREE, "jacobian_weight": 0.05},
     "Parseval": {**_FREE, "parseval_beta": 0.01},
     # Adam's equal steps fill the rows of an l1 ball, so these have the optimiser of the robust nets.
-    "L-inf": {"norm": "linf", "lipschitz": 100.0, "optimizer": "aggmo", "lr": 0.03},
+    "L-inf": {"norm": "linf", "lipschitz": 100.0, "optimizer": "aggmo", "lr": 3e-3},
 }
 # What the paper searched by validation rows.
 _GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
