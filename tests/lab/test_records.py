@@ -97,7 +97,8 @@ def test_the_record_of_another_cell_is_damaged(tmp_path):
 
 def test_writing_stopped_at_any_moment_leaves_the_old_or_the_new(tmp_path, monkeypatch):
     records = Records(tmp_path)
-    records.write(record(a=1.0))
+    old = record(a=1.0)
+    records.write(old)
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
 
@@ -107,7 +108,7 @@ def test_writing_stopped_at_any_moment_leaves_the_old_or_the_new(tmp_path, monke
             patch.setattr(os, name, stop)
             with pytest.raises(KeyboardInterrupt):
                 records.write(record(a=2.0))
-        assert records.read(CELL) == record(a=1.0)
+        assert records.read(CELL) == old
         assert [path.name for path in records.path(CELL).parent.iterdir()] == [f"{CELL.key}.json"]
 
 
