@@ -156,7 +156,7 @@ def print_exhibit(experiment: Experiment, count: str, exhibit: Exhibit) -> None:
 def _print_result(result: ResultTable) -> None:
     table = _table("")
     for column in result.columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", overflow="fold")
     for name, entries in result.rows.items():
         table.add_row(name, *(entry_text(entry, result) for entry in entries))
     papers = any(e.paper is not None for entries in result.rows.values() for e in entries)
