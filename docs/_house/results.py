@@ -14,7 +14,14 @@ from taut.lab.records import Records
 from taut.pictures import Figure
 from taut.report.lab import Shown, show_records
 from taut.report.lab_facts import command
-from taut.report.lab_words import compare, difference_text, mean_text, paper_text
+from taut.report.lab_words import (
+    claim_text,
+    compare,
+    difference_text,
+    mean_text,
+    paper_text,
+    table_note,
+)
 
 
 class Results(SphinxDirective):
@@ -25,7 +32,9 @@ class Results(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """A section for each experiment, in the order of the paper."""
         folder = (Path(self.env.doc2path(self.env.docname)).parent / self.arguments[0]).resolve()
-        self.env.note_dependency(str(folder))
+        # A folder's own time tells only of names that came or went.
+        for path in (folder, *folder.rglob("*")):
+            self.env.note_dependency(str(path))
         records = Records(folder)
         shown = (
             show_records(registry.find_experiment(name), records) for name in registry.EXPERIMENTS
@@ -42,13 +51,12 @@ def _section(one: Shown, preset: str) -> nodes.section:
     if done < cells:
         source += nodes.Text(f"; {cells - done} of {cells} cells are missing")
     section += source
-    ours = one.experiment.label.startswith("ours")
-    claim = one.experiment.claim if ours else f"The paper claims: {one.experiment.claim}"
-    section += [nodes.paragraph(text=text) for text in (claim, *one.exhibit.words, *one.troubles)]
+    words = (claim_text(one.experiment), *one.exhibit.words, *one.troubles)
+    section += [nodes.paragraph(text=text) for text in words]
     for table in one.exhibit.tables:
         section += _table(table)
-        if table.note:
-            section += nodes.paragraph(text=table.note, classes=["small-print"])
+        if note := table_note(table, "below ours"):
+            section += nodes.paragraph(text=note, classes=["small-print"])
     figures = list((one.exhibit.figures or {}).values())
     many = ["many"] if len(figures) > 2 else []
     section += nodes.container("", *map(_figure, figures), classes=["figures", *many])

@@ -16,7 +16,7 @@ from taut.lab.experiment import Cell, Experiment
 from taut.lab.records import Record, Records, to_plain
 from taut.lab.sweep import Moment, Swept
 from taut.report.lab_facts import duration
-from taut.report.lab_words import mean_text, paper_text
+from taut.report.lab_words import claim_text, mean_text, paper_text
 
 __all__ = [
     "entry_text",
@@ -142,7 +142,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
 def print_exhibit(experiment: Experiment, count: str, exhibit: Exhibit) -> None:
     """The tables of an experiment, and what is said about them."""
     say_aloud(f"{experiment.title} ({experiment.label}; {count})", style="bold")
-    say_aloud(f"The paper: {experiment.claim}")
+    say_aloud(claim_text(experiment))
     for table in exhibit.tables:
         _print_result(table)
     for paragraph in exhibit.words:

@@ -70,7 +70,8 @@ class Experiment:
 
     Attributes:
         name: what the command line calls it, like "three-cones".
-        label: what the paper calls it: the label in its source, or "Figure: ..." without one.
+        label: what the paper calls it: the label in its source, or "Figure: ..." without one;
+            "ours: ..." for what the paper does not have.
         title: a line for people.
         claim: what the paper says that it shows, in our words.
         configs: preset -> the configurations of its cells, plain data with a "seed" in each.
@@ -93,6 +94,11 @@ class Experiment:
     show: Callable[[Sequence[Result]], Exhibit]
     version: int = 1
     needs: tuple[str, ...] = ()
+
+    @property
+    def in_paper(self) -> bool:
+        """Whether the paper has it; our own say so in their label."""
+        return not self.label.startswith("ours")
 
     def cells(self, preset: str) -> list[Cell]:
         """The cells of a preset, each once, in the order in which they are run."""

@@ -12,7 +12,15 @@ from taut.lab.records import Record, Records
 from taut.pictures import Figure, Picture
 from taut.report.lab_facts import command, duration, facts
 from taut.report.lab_tables import escape_latex, escape_markdown, to_latex, to_markdown
-from taut.report.lab_words import compare, difference_text, mean_text, paper_text, summary
+from taut.report.lab_words import (
+    claim_text,
+    compare,
+    difference_text,
+    mean_text,
+    paper_text,
+    summary,
+    table_note,
+)
 from taut.report.page import Code, Compared, Link, Page, Section, Table
 
 __all__ = ["Shown", "show_records", "write_report"]
@@ -174,11 +182,10 @@ def _page(one: Shown, preset: str, out: Path) -> Page:
         broad = any(figure.size[0] > _NARROW for figure in figures.values())
         columns = 1 if len(figures) == 1 or (broad and len(figures) <= 3) else 2
         sections.append(Section("Figures", pictures=pictures, columns=columns, links=files))
-    ours = experiment.label.startswith("ours")
     counts = {name: f"{done} of {cells}" for name, (done, cells) in one.counts.items()}
     return Page(
         experiment.title,
-        experiment.claim if ours else f"The paper claims: {experiment.claim}",
+        claim_text(experiment),
         sections,
         facts(experiment, preset, one.found, counts),
         links=[Link("All experiments", "index.html")],
@@ -201,21 +208,8 @@ def _table_section(table: ResultTable) -> Section:
         for name, entries in table.rows.items()
     ]
     wide = len(table.columns) > 3
-    note = _note(table, "below ours")
+    note = table_note(table, "below ours")
     return Section(table.title, table=Table(["", *table.columns], rows, wide=wide), note=note)
-
-
-def _note(table: ResultTable, where: str = "in brackets") -> str:
-    """How to read the table: whose numbers are where, which way is better, and its own note."""
-    entries = [entry for row in table.rows.values() for entry in row]
-    legend = ""
-    if any(entry.spread is not None for entry in entries):
-        legend = "Ours is the mean over seeds ± the standard deviation"
-    if any(entry.paper is not None for entry in entries):
-        paper = f"{where} the paper's number and the difference"
-        legend = f"{legend}; {paper}" if legend else paper[0].upper() + paper[1:]
-    better = f"{table.better.capitalize()} is better." if table.better else ""
-    return " ".join(filter(None, (legend and f"{legend}.", better, table.note)))
 
 
 def _compared(entry: Entry, table: ResultTable) -> Compared:
@@ -235,7 +229,7 @@ def _markdown(ran: Sequence[Shown]) -> str:
         lines += [f"## {escape_markdown(one.experiment.title)}", "", *_source(one), ""]
         for table in one.exhibit.tables:
             lines += [to_markdown(table), ""]
-            lines += [escape_markdown(note), ""] if (note := _note(table)) else []
+            lines += [escape_markdown(note), ""] if (note := table_note(table)) else []
     return "\n".join(lines)
 
 
@@ -254,7 +248,7 @@ def _latex(ran: Sequence[Shown]) -> str:
                 r"\begin{table}",
                 rf"\caption{{{escape_latex(table.title)}}}",
                 to_latex(table),
-                *([rf"\par {escape_latex(note)}"] if (note := _note(table)) else []),
+                *([rf"\par {escape_latex(note)}"] if (note := table_note(table)) else []),
                 r"\end{table}",
                 "",
             ]

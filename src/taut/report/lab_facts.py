@@ -77,7 +77,7 @@ def facts(
     cpu, wall = sum(r.cpu for r in found), sum(r.wall for r in found)
     rows = [
         ("Command", command(experiment, preset)),
-        ("In the paper", "no" if experiment.label.startswith("ours") else experiment.label),
+        ("In the paper", experiment.label if experiment.in_paper else "no"),
         ("Finished cells", "; ".join(f"{name}: {count}" for name, count in counts.items())),
         ("Seeds", ", ".join(map(str, seeds))),
         ("The same in all", ", ".join(f"{name} {_brief(value)}" for name, value in same.items())),

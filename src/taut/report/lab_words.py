@@ -1,11 +1,27 @@
-"""An entry of a result table in words: our number, the paper's, and which of them is better."""
+"""Experiments in words: what the paper claims, our number beside its own, which is better."""
 
 import math
 from collections.abc import Iterable
 
 from taut.lab.exhibit import Entry, ResultTable
+from taut.lab.experiment import Experiment
 
-__all__ = ["compare", "count_kinds", "difference_text", "mean_text", "paper_text", "summary"]
+__all__ = [
+    "claim_text",
+    "compare",
+    "count_kinds",
+    "difference_text",
+    "mean_text",
+    "paper_text",
+    "summary",
+    "table_note",
+]
+
+
+def claim_text(experiment: Experiment) -> str:
+    """What an experiment is to show, and whether it is the paper that says so."""
+    said = "The paper claims: " if experiment.in_paper else ""
+    return said + experiment.claim
 
 
 def mean_text(entry: Entry, table: ResultTable) -> str:
@@ -87,6 +103,25 @@ def summary(tables: Iterable[ResultTable]) -> str:
     """
     counts = count_kinds(tables)
     return ", ".join(f"{n} {kind}" for kind, n in counts.items()) or "nothing to compare"
+
+
+def table_note(table: ResultTable, where: str = "in brackets") -> str:
+    """How to read the table: whose numbers are where, which way is better, and its own note.
+
+    Example:
+        >>> table = ResultTable("t", ["c"], {"a": [Entry([1.0], paper=2.0)]}, better="lower")
+        >>> table_note(table)
+        "In brackets the paper's number and the difference. Lower is better."
+    """
+    entries = [entry for row in table.rows.values() for entry in row]
+    legend = ""
+    if any(entry.spread is not None for entry in entries):
+        legend = "Ours is the mean over seeds ± the standard deviation"
+    if any(entry.paper is not None for entry in entries):
+        paper = f"{where} the paper's number and the difference"
+        legend = f"{legend}; {paper}" if legend else paper[0].upper() + paper[1:]
+    better = f"{table.better.capitalize()} is better." if table.better else ""
+    return " ".join(filter(None, (legend and f"{legend}.", better, table.note)))
 
 
 def _unit(table: ResultTable) -> str:
