@@ -166,7 +166,10 @@ class Records:
     def write(self, record: Record) -> Path:
         """Writes a record in one step; what was told of an earlier failure is removed."""
         path = self.path(record.cell)
-        text = json.dumps(record.to_json(), indent=1, allow_nan=False) + "\n"
+        held = record.to_json().items()
+        # A field a line: records are committed, and a number a line would drown what changed.
+        lines = (f' "{name}": {json.dumps(value, allow_nan=False)}' for name, value in held)
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())
         self.error_path(record.cell).unlink(missing_ok=True)
