@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent / "_house"))
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 torch.set_num_threads(1)  # the examples are small: more threads are slower
 
 project = "taut"
@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
+    "capabilities",
     "docstrings",
     "mathml",
     "results",
@@ -28,7 +29,7 @@ default_role = "py:obj"  # what is in backticks is a link where there is somethi
 html_theme = "furo"
 html_title = "taut"
 html_static_path = ["_static"]
-html_css_files = ["house.css"]
+html_css_files = ["taut.css"]
 html_math_renderer = "mathml"
 html_show_sphinx = False
 html_copy_source = False
@@ -57,7 +58,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_gallery",
     "filename_pattern": r"/plot_",
     "within_subsection_order": "FileNameSortKey",
-    "image_scrapers": ("scraper.house_figures",),
+    "image_scrapers": ("scraper.taut_figures",),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "remove_config_comments": True,

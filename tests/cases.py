@@ -363,10 +363,50 @@ CONVOLUTIONS = [
     ConvCase(taut.nn.LinfConv2d, 2, LINF, kept=True),
 ]
 
-# Layers without a constrained weight whose contracts stand in tests/nn/test_parts.py.
-PARTS = [
-    taut.nn.Centering,
-    taut.nn.InvertibleDownsampling2d,
-    taut.nn.L2Pool2d,
-    taut.nn.Residual,
+# Layers without a constrained weight whose contracts stand in tests/nn/test_parts.py, each with a way
+# to make one and the shape of an input.
+PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    taut.nn.Centering: (lambda: taut.nn.Centering(4), (3, 4)),
+    taut.nn.ConeCritic: (lambda: taut.nn.ConeCritic(5, 4), (3, 4)),
+    taut.nn.InvertibleDownsampling2d: (lambda: taut.nn.InvertibleDownsampling2d(2), (2, 2, 4, 4)),
+    taut.nn.L2Pool2d: (lambda: taut.nn.L2Pool2d(2), (2, 2, 4, 4)),
+    taut.nn.Residual: (lambda: taut.nn.Residual(taut.nn.OrthonormalLinear(4, 4)), (3, 4)),
+}
+
+
+@dataclass(frozen=True)
+class AnyCase:
+    """Any public layer, in float64, with the shape of an input."""
+
+    name: str
+    make_layer: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+
+    def make(self) -> Any:
+        return self.make_layer().double()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+EVERY_LAYER = [
+    *(AnyCase(str(case), partial(case.make, 5, 4), (3, 5)) for case in DENSE),
+    *(
+        AnyCase(str(case), partial(case.make, 2 * case.group), (3, 2 * case.group))
+        for case in ACTIVATIONS
+    ),
+    *(
+        AnyCase(str(case), partial(case.make, 2, 3, 2), (2, 2, *(3,) * case.dims))
+        for case in CONVOLUTIONS
+    ),
+    *(
+        AnyCase(
+            f"{case}-circular",
+            partial(case.make, 2, 2, 3, padding="same", padding_mode="circular"),
+            (2, 2, *(3,) * case.dims),
+        )
+        for case in CONVOLUTIONS
+        if not case.transposed
+    ),
+    *(AnyCase(layer.__name__, *part) for layer, part in PARTS.items()),
 ]

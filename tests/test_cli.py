@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from taut.cli.main import SUBCOMMANDS, LazyGroup, Subcommand, main
+from taut.cli.main import SUBCOMMANDS, LazyGroup, Subcommand, main, plugins
 from taut.errors import ArgumentError
 
 
@@ -26,7 +26,9 @@ def group():
         "crash": Subcommand(f"{__name__}:crash", "Always crashes."),
         "broken": Subcommand("taut.no_such_module:command", "Cannot be imported."),
     }
-    group = LazyGroup("taut", table=table, params=[click.Option(["--debug"], is_flag=True)])
+    added = {"added": Subcommand(f"{__name__}:crash", "Comes from a plugin.")}
+    option = click.Option(["--debug"], is_flag=True)
+    group = LazyGroup("taut", table=table, plugins=lambda: added, params=[option])
     group.callback = lambda debug: None
     return group
 
@@ -50,8 +52,8 @@ def test_the_console_script_is_main():
     assert script.load() is main
 
 
-@pytest.mark.parametrize("name", SUBCOMMANDS)
-def test_every_subcommand_of_the_table_has_help(name):
+@pytest.mark.parametrize("name", [*SUBCOMMANDS, *plugins()])
+def test_every_subcommand_has_help(name):
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0, result.output
     assert "Usage:" in result.output
@@ -66,7 +68,16 @@ def test_an_unknown_subcommand_is_a_usage_error():
 def test_help_imports_no_subcommand(group):
     result = CliRunner().invoke(group, ["--help"])
     assert result.exit_code == 0
-    assert "Cannot be imported." in result.output
+    assert "Cannot be imported." in result.output and "Comes from a plugin." in result.output
+
+
+def test_plugins_run_like_subcommands(group):
+    result = CliRunner().invoke(group, ["added"])
+    assert isinstance(result.exception, RuntimeError)
+
+
+def test_the_lab_is_a_plugin():
+    assert list(plugins()) == ["bench", "reproduce"]
 
 
 def test_an_error_of_taut_is_one_red_line(group):

@@ -9,6 +9,7 @@ import torch
 from click.testing import CliRunner
 
 import taut
+from support import invoke
 from taut.cli.main import main
 from taut.training import TrainConfig, load_run, train
 
@@ -21,7 +22,7 @@ def folder(tmp_path_factory):
 
 
 def run(*args):
-    return CliRunner().invoke(main, ["certify", *map(str, args)])
+    return invoke("certify", *args)
 
 
 def test_the_table_is_what_is_proven(folder):
@@ -40,11 +41,11 @@ def test_the_table_is_what_is_proven(folder):
     assert record["examples"] == 359 and record["norm"] == "l2"
 
 
-def test_people_get_the_radius_it_was_trained_for_and_the_small_print(folder):
+def test_people_get_the_radius_it_was_trained_for_and_the_guarantees(folder):
     result = run(folder)
     assert result.exit_code == 0, result.output
     held = load_run(folder).result["certified"]
-    assert f"{100 * held:.1f} % proven within L2 0.4" in result.output
+    assert f"{100 * held:.1f} % certified within L2 radius 0.4" in result.output
     assert "not estimated" in result.output
 
 

@@ -5,12 +5,11 @@ import shlex
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-import taut.data.known
 import taut.data.load
-from taut.cli.main import main
-from taut.data.known import KNOWN, KnownFile, KnownSet
+import taut.data.official_sets
+from support import invoke
+from taut.data.official_sets import OFFICIAL_SETS, OfficialFile, OfficialSet
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +20,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(line: str):
-    return CliRunner().invoke(main, ["data", *shlex.split(line)])
+    return invoke("data", *shlex.split(line))
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -40,7 +39,7 @@ def tiny(monkeypatch):
     }
     packed = {name: gzip.compress(idx(array), mtime=0) for name, array in arrays.items()}
     files = tuple(
-        KnownFile(
+        OfficialFile(
             name,
             len(data),
             hashlib.sha256(data).hexdigest(),
@@ -48,9 +47,9 @@ def tiny(monkeypatch):
         )
         for name, data in packed.items()
     )
-    known = KnownSet("tiny", "Tiny", files, ("http://127.0.0.1:9/",), ("no", "yes"), ("tiny",))
-    for module in (taut.data.known, taut.data.load):
-        monkeypatch.setattr(module, "KNOWN", {"tiny": known})
+    known = OfficialSet("tiny", "Tiny", files, ("http://127.0.0.1:9/",), ("no", "yes"), ("tiny",))
+    for module in (taut.data, taut.data.official_sets, taut.data.load):
+        monkeypatch.setattr(module, "OFFICIAL_SETS", {"tiny": known})
     return packed
 
 
@@ -76,7 +75,7 @@ def test_the_list_says_what_is_there_and_what_is_not(folder, tiny):
 
 def test_the_list_names_every_known_set():
     names = [each["name"] for each in json.loads(run("list --json").output)["sets"]]
-    assert names == ["digits", *KNOWN]
+    assert names == ["digits", *OFFICIAL_SETS]
     assert "not found" in run("list").output
 
 
@@ -94,7 +93,7 @@ def test_fetching_from_nowhere(folder, tiny):
     assert result.exit_code == 2
     assert "taut: fetch: no mirror gives train-images-idx3-ubyte.gz: " in result.stderr
     assert not list((folder / "store").rglob("*.gz"))
-    assert run("fetch digits").stdout == "digits comes with taut; nothing is to be fetched.\n"
+    assert run("fetch digits").stdout == "digits is part of taut; there is nothing to download.\n"
     result = run("fetch tinny")
     assert result.exit_code == 2 and "`NAME` must be one of 'tiny'" in result.stderr
 
@@ -122,7 +121,7 @@ def test_showing_a_table_with_and_without_labels(folder):
     record = json.loads(run("show t.csv --label kind --json").output)
     assert record["columns"] == ["one", "two"] and record["classes"] == ["a", "b"]
     assert record["train"]["counts"] == [8, 8] and record["test"]["counts"] == [2, 2]
-    assert (record["least"], record["greatest"], record["range"]) == (0, 19, None)
+    assert (record["min"], record["max"], record["range"]) == (0, 19, None)
     assert "rows of 2 numbers" in run("show t.csv --label -1").output
     (folder / "n.csv").write_text("one,two\n1,2\n3,4\n")
     result = run("show n.csv")

@@ -5,9 +5,10 @@ from torch import nn
 
 import taut
 import taut.export
+from support import invoke
 from taut.cli.main import main
 from taut.training import InputSpec
-from taut.training.folder import write_json
+from taut.training.run_folder import write_json
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +20,7 @@ def model(tmp_path, monkeypatch):
 
 
 def run(*args: str):
-    return CliRunner().invoke(main, ["export", "net.safetensors", *args])
+    return invoke("export", "net.safetensors", *args)
 
 
 def test_pt2_with_the_shape_that_was_saved(model):
@@ -94,12 +95,12 @@ def export_table(*args: str):
 def test_a_run_on_a_table_leaves_with_its_standardisation(table_run):
     folder, rows, wanted = table_run
     said = export_table(str(folder), "--to", "safetensors", "--out", "t.safetensors")
-    assert "columns as the table has them, float32" in said and "standard deviations" in said
+    assert "columns of the table, as float32" in said and "standard deviations" in said
     saved = taut.export.open_file("t.safetensors")
     torch.testing.assert_close(saved.model(rows.float()), wanted, rtol=1e-5, atol=1e-5)
     # One unit of the second column is two of its standard deviations.
     assert 1.9 < saved.bound.value <= 2.000001
-    assert saved.facts == {"classes": ["p", "q", "r"], "columns": ["a", "b"]}
+    assert saved.metadata == {"classes": ["p", "q", "r"], "columns": ["a", "b"]}
 
 
 def test_onnx_of_a_table_takes_raw_columns_and_names_them(table_run):
@@ -138,4 +139,4 @@ def test_the_bare_file_of_such_a_run_is_exported_with_a_warning(table_run):
     folder, _, _ = table_run
     file = str(folder / "model.safetensors")
     said = export_table(file, "--to", "safetensors", "--out", "t.safetensors")
-    assert "WARNING: it expects columns that are standardised" in said
+    assert "WARNING: it expects columns standardised by the shift" in said

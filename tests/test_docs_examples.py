@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from test_house_readme import ROOT, check_make, check_taut, run_block
+from test_readme import ROOT, check_make, check_taut, run_block
 
 DOCS = ROOT / "docs"
 PAGES = sorted(

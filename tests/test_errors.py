@@ -6,7 +6,7 @@ import pytest
 from taut import errors
 from taut.errors import ArgumentError, TautError, check_choice, check_count, check_positive
 
-CLASSES = [getattr(errors, name) for name in errors.__all__]
+CLASSES = [value for name in errors.__all__ if isinstance(value := getattr(errors, name), type)]
 
 
 @pytest.mark.parametrize("error", [c for c in CLASSES if not issubclass(c, Warning)])

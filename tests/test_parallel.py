@@ -16,7 +16,7 @@ PROGRAM = """
 import sys, torch
 import taut
 from taut import parallel
-from taut.wasserstein import ConeCritic, fit_cones, fit_critic, shifted_gaussians
+from taut.transport import ConeCritic, fit_cones, fit_critic, shifted_gaussians
 
 out = {}
 with parallel.process_group():
@@ -46,7 +46,7 @@ with parallel.process_group():
     out["fits"] = fit.estimate.value, cones.estimate.value
     out["histories"] = fit.history, cones.history
     x, y = problem.sample(301, seeded())
-    result = taut.wasserstein(x, y, kinds=("cones",), num_steps=20, num_permutations=19)
+    result = taut.wasserstein(x, y, critics=("cones",), num_steps=20, num_permutations=19)
     out["result"] = [result.estimate.value, result.lower.value, result.upper.value, result.p_value]
     out["scores"] = result.scores
     rank = parallel.rank()

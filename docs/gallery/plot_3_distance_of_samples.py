@@ -17,7 +17,7 @@ x = torch.rand(1500, 2, generator=generator)
 y = torch.rand(1500, 2, generator=generator) + shift
 
 # %%
-# As populations: critics are trained on one half, chosen on a tenth, judged on the rest, and transport
+# As populations: critics are trained on one half, selected on a tenth, evaluated on the rest; transport
 # between batches bounds the distance from above. Both bounds hold with probability 0.95.
 
 result = taut.wasserstein(x, y, diameter=2**0.5, num_steps=200, seed=0)
@@ -29,7 +29,7 @@ print(result.upper)
 # As two finite sets there is nothing to guess: a critic from below, a coupling from above, both proven,
 # and they meet.
 
-finite = taut.wasserstein(x[:400], y[:400], population=False)
+finite = taut.wasserstein(x[:400], y[:400], finite=True)
 print(finite.lower, finite.upper)
 
 # %%

@@ -1,11 +1,13 @@
 """Lipschitz networks that use all of their slope, with numbers you can prove.
 
-The public names live here. Each is imported when it is first touched, so that `import taut` and
-`taut --help` answer at once.
+The public names live here. Each is imported when it is first used, so that `import taut` and
+`taut --help` are fast.
 """
 
-from importlib import import_module
+import logging
 from typing import TYPE_CHECKING
+
+from taut.lazy import lazy_names
 
 __all__ = [
     "L1",
@@ -22,11 +24,13 @@ __all__ = [
     "attacks",
     "audit",
     "bound_lipschitz",
+    "bound_outputs",
     "bounds",
     "certificates",
     "certify",
     "data",
     "errors",
+    "evaluation",
     "export",
     "fold",
     "functional",
@@ -34,16 +38,22 @@ __all__ = [
     "linalg",
     "load",
     "losses",
+    "names",
     "nn",
     "norms",
     "optim",
     "parallel",
     "regularizers",
+    "rules",
     "save",
     "sklearn",
     "training",
+    "transport",
     "wasserstein",
 ]
+
+# Silent unless the application configures logging.
+logging.getLogger("taut").addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from taut import (
@@ -53,59 +63,54 @@ if TYPE_CHECKING:
         certificates,
         data,
         errors,
+        evaluation,
         export,
         functional,
         lattice,
         linalg,
         losses,
+        names,
         nn,
         norms,
         optim,
         parallel,
         regularizers,
+        rules,
         sklearn,
         training,
-        wasserstein,
+        transport,
     )
     from taut.audit import bound_lipschitz
     from taut.bounds import Bound, Estimate, Interval
-    from taut.certificates import Certificates, certify
+    from taut.certificates import Certificates, bound_outputs, certify
     from taut.errors import TautError, TautWarning
     from taut.export import fold, load, save
     from taut.norms import L1, L2, LINF, Norm
+    from taut.transport import wasserstein
 
     __version__: str
 else:
-    # The module of each name that is not itself a module.
-    _HOMES = {
-        "L1": "norms",
-        "L2": "norms",
-        "LINF": "norms",
-        "Bound": "bounds",
-        "Certificates": "certificates",
-        "Estimate": "bounds",
-        "Interval": "bounds",
-        "Norm": "norms",
-        "TautError": "errors",
-        "TautWarning": "errors",
-        "bound_lipschitz": "audit",
-        "certify": "certificates",
-        "fold": "export",
-        "load": "export",
-        "save": "export",
+    _MODULES = {
+        "audit": "bound_lipschitz",
+        "bounds": "Bound Estimate Interval",
+        "certificates": "Certificates bound_outputs certify",
+        "errors": "TautError TautWarning",
+        "export": "fold load save",
+        "norms": "L1 L2 LINF Norm",
+        "transport": "wasserstein",
     }
+    _PACKAGES = (
+        "attacks audit bounds certificates data errors evaluation export functional lattice linalg "
+        "losses nn names norms optim parallel regularizers rules sklearn training transport"
+    )
+    _find, _ = lazy_names("taut", _MODULES, _PACKAGES)
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module 'taut' has no attribute {name!r}")
         if name == "__version__":
-            value = import_module("importlib.metadata").version("taut")
-        else:
-            value = import_module(f"taut.{_HOMES.get(name, name)}")
-            if name in _HOMES:
-                value = getattr(value, name)
-        globals()[name] = value
-        return value
+            from importlib.metadata import version
+
+            return version("taut")
+        return _find(name)
 
     def __dir__() -> list[str]:
         return __all__

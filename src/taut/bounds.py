@@ -5,13 +5,14 @@ These do not.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from taut.errors import ArgumentError, check_choice
 from taut.norms import Norm
 
-__all__ = ["Bound", "Estimate", "Interval", "LayerBound", "LayerTable"]
+__all__ = ["Bound", "Estimate", "Hypotheses", "Interval", "LayerBound", "LayerTable"]
 
 
 def _round_outward(value: float, side: str, digits: int = 5) -> str:
@@ -55,6 +56,30 @@ class LayerTable(tuple[LayerBound, ...]):
 
 
 @dataclass(frozen=True)
+class Hypotheses:
+    """What a bound holds for; prints as a list of sentences.
+
+    Attributes:
+        statements: one assumption each.
+        input_shape: the shape of one input that the proof used, or None if it holds for every shape.
+        digest: a checksum of the operations and stored numbers that were proven.
+        digest_of: from a model to the checksum that a proof of it would state.
+
+    Example:
+        >>> print(Hypotheses(("rows are independent samples",)))
+        - rows are independent samples
+    """
+
+    statements: tuple[str, ...] = ()
+    input_shape: tuple[int, ...] | None = None
+    digest: str = ""
+    digest_of: Callable[[Any], str] | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return "\n".join(f"- {statement}" for statement in self.statements)
+
+
+@dataclass(frozen=True)
 class Bound:
     """A proven bound: the truth lies on the stated side of `value`, rounding included.
 
@@ -66,6 +91,7 @@ class Bound:
         confidence: 1.0 for a theorem; below 1 for a statement about samples.
         layers: where the value comes from, part by part; empty for a single operator.
         output_norm: of maps between spaces with different norms, that of the output.
+        hypotheses: what it holds for.
 
     Example:
         >>> from taut.norms import L2
@@ -80,12 +106,22 @@ class Bound:
     confidence: float = 1.0
     layers: LayerTable = field(default_factory=LayerTable, repr=False)
     output_norm: Norm | None = None
+    hypotheses: Hypotheses = field(default_factory=Hypotheses, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_choice("Bound", "side", self.side, ("upper", "lower"))
         _check_confidence("Bound", self.confidence)
         if math.isnan(self.value):
             raise ArgumentError("Bound: `value` must be a number; got NaN, which bounds nothing.")
+
+    def holds_for(self, model: Any) -> bool:
+        """Whether `model` computes, in evaluation, exactly what this bound was proven of.
+
+        Operations and stored numbers are compared by checksum. False where the bound speaks of no
+        network.
+        """
+        known = self.hypotheses.digest_of
+        return known is not None and known(model) == self.hypotheses.digest
 
     def __float__(self) -> float:
         return self.value
@@ -97,6 +133,8 @@ class Bound:
             mixed = self.output_norm not in (None, self.norm)
             parts.append(f"{self.norm} to {self.output_norm}" if mixed else str(self.norm))
         parts.append("proven" if self.confidence == 1 else f"at {100 * self.confidence:g} %")
+        if self.hypotheses.input_shape is not None:
+            parts.append(f"inputs {self.hypotheses.input_shape}")
         return f"Bound({', '.join(parts)})"
 
 

@@ -1,13 +1,11 @@
-"""What taut raises: one root, few children, sentences that teach.
-
-Every message has the same five parts: subject, argument, rule, what came, remedy.
-"""
+"""What taut raises: one root class, and messages of one form whose parts are also fields."""
 
 import math
 from collections.abc import Sequence
 from importlib import import_module
 from numbers import Integral, Real
 from types import ModuleType
+from typing import Self
 
 __all__ = [
     "ArgumentError",
@@ -21,11 +19,70 @@ __all__ = [
     "TautError",
     "TautWarning",
     "ViolatedCertificateError",
+    "check_choice",
+    "check_count",
+    "check_positive",
+    "require",
 ]
+
+_FIELDS = ("subject", "argument", "rule", "got", "remedy", "option")
 
 
 class TautError(Exception):
-    """The root of every error that taut raises on purpose."""
+    """The root of every error that taut raises on purpose.
+
+    Built from its fields, or from one sentence, which leaves the fields empty.
+
+    Args:
+        sentence: the whole message, instead of the fields.
+        subject: the function, class or file that complains.
+        argument: name of the argument that breaks the rule, if it is one.
+        rule: what must hold: "must be positive" of an argument, else a whole clause.
+        got: what came instead: text, or the value of the argument.
+        remedy: what to do, as a sentence.
+        option: another remedy: an argument as Python spells it, such as `columns=[...]`. Commands
+            replace it by their own option, or leave it out.
+
+    Example:
+        >>> error = ArgumentError(
+        ...     subject="GroupSort", argument="group_size", rule="must divide 64", got=3
+        ... )
+        >>> print(error)
+        GroupSort: `group_size` must divide 64; got group_size=3.
+        >>> print(error.replace(remedy="Use 2 or 4.", option="dim=1"))
+        GroupSort: `group_size` must divide 64; got group_size=3. Use 2 or 4, or use dim=1.
+    """
+
+    def __init__(
+        self,
+        sentence: str | None = None,
+        *,
+        subject: str = "",
+        argument: str = "",
+        rule: str = "",
+        got: object = None,
+        remedy: str = "",
+        option: str = "",
+    ) -> None:
+        self.subject, self.argument, self.rule = subject, argument, rule
+        self.remedy, self.option = remedy, option
+        self.got = "" if got is None else got if isinstance(got, str) else f"{argument}={got!r}"
+        super().__init__(self._sentence() if sentence is None else sentence)
+
+    def _sentence(self) -> str:
+        start = f"{self.subject}: " if self.subject else ""
+        named = f"`{self.argument}` " if self.argument else ""
+        came = f"; got {self.got}" if self.got else ""
+        advice = f" {self.remedy}" if self.remedy else ""
+        if self.option:
+            advice = f"{advice[:-1]}, or use {self.option}." if advice else f" Use {self.option}."
+        return f"{start}{named}{self.rule}{came}.{advice}"
+
+    def replace(self, **changes: str) -> Self:
+        """The same error with other fields; an error of one sentence stays as it is."""
+        if not self.rule:
+            return self
+        return type(self)(**{name: getattr(self, name) for name in _FIELDS} | changes)
 
 
 class ArgumentError(TautError, ValueError):
@@ -37,7 +94,7 @@ class DamagedFileError(TautError, ValueError):
 
 
 class DataError(TautError, ValueError):
-    """Data holds something that no number can stand for, or too little of it."""
+    """Data holds something that is not a finite number, or too little of it."""
 
 
 class DtypeError(TautError, TypeError):
@@ -53,15 +110,23 @@ class NonFiniteError(TautError, ArithmeticError):
 
 
 class NotConvergedError(TautError, ArithmeticError):
-    """An iteration did not reach the tolerance asked for."""
+    """An iteration did not reach the requested tolerance."""
 
 
 class MissingExtraError(TautError, ImportError):
     """A feature needs a package that is not installed."""
 
 
+class ViolatedCertificateError(TautError, AssertionError):
+    """An attack succeeded where a certificate says that none can: an error of taut."""
+
+
+class TautWarning(UserWarning):
+    """The root of every warning that taut gives."""
+
+
 def require(module: str, extra: str, purpose: str) -> ModuleType:
-    """The module of that name, imported now, or an error that tells which extra brings it.
+    """Imports a module of an optional dependency, or raises an error that names the extra.
 
     Example:
         >>> require("json", "data", "reading").__name__
@@ -75,40 +140,29 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         return import_module(module)
     except ImportError as error:
         top = module.partition(".")[0]
-        package = {"PIL": "pillow", "ot": "POT"}.get(top, top)
+        package = {"PIL": "pillow", "ot": "POT", "sklearn": "scikit-learn"}.get(top, top)
         raise MissingExtraError(
             f"{purpose} needs {package}; install with pip install 'taut[{extra}]'"
         ) from error
 
 
-class ViolatedCertificateError(TautError, AssertionError):
-    """An attack succeeded where a certificate says that none can: an error of taut."""
-
-
-class TautWarning(UserWarning):
-    """The root of every warning that taut gives."""
-
-
 def check_positive(subject: str, argument: str, value: float) -> None:
     """Raises unless `value` is finite and above zero."""
     if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
-        raise ArgumentError(
-            f"{subject}: `{argument}` must be finite and positive; got {argument}={value!r}."
-        )
+        _refuse(subject, argument, "must be finite and positive", value)
 
 
 def check_count(subject: str, argument: str, value: int, least: int = 1) -> None:
     """Raises unless `value` is a whole number of at least `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ArgumentError(
-            f"{subject}: `{argument}` must be a whole number >= {least}; got {argument}={value!r}."
-        )
+        _refuse(subject, argument, f"must be a whole number >= {least}", value)
 
 
 def check_choice(subject: str, argument: str, value: object, choices: Sequence[str]) -> None:
     """Raises unless `value` is one of `choices`."""
     if value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
-        raise ArgumentError(
-            f"{subject}: `{argument}` must be one of {listed}; got {argument}={value!r}."
-        )
+        _refuse(subject, argument, f"must be one of {', '.join(map(repr, choices))}", value)
+
+
+def _refuse(subject: str, argument: str, rule: str, value: object) -> None:
+    raise ArgumentError(subject=subject, argument=argument, rule=rule, got=f"{argument}={value!r}")

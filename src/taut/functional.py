@@ -5,18 +5,46 @@ so that the members of all groups lie in $k$ contiguous slices and one vector in
 many groups. Networks are the same up to a permutation of channels, which the next layer absorbs.
 """
 
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_count
 
-__all__ = ["full_sort", "group_sort", "householder", "max_min", "maxout"]
+__all__ = ["full_sort", "group_sort", "householder", "l2_pool2d", "max_min", "maxout"]
 
 _LARGEST_NETWORK = 16
+_T = TypeVar("_T", bound=Callable[..., Tensor])
+# Set while the audit captures a forward: sorting then stays one operation of its graph.
+_whole: Callable[..., Tensor | None] | None = None
 
 
+def keep_whole(hook: Callable[..., Tensor | None] | None) -> None:
+    """Lets `hook(function, x, arguments)` answer for the functions here; not for users."""
+    global _whole
+    _whole = hook
+
+
+def _one_operation(function: _T) -> _T:
+    @wraps(function)
+    def call(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if _whole is not None:
+            names = list(signature(function).parameters)[1:]
+            answer = _whole(call, x, dict(zip(names, args, strict=False)) | kwargs)
+            if answer is not None:
+                return answer
+        return function(x, *args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+@_one_operation
 def max_min(x: Tensor, dim: int = -1) -> Tensor:
     r"""The larger of each pair in the first half, the smaller in the second.
 
@@ -39,6 +67,7 @@ def max_min(x: Tensor, dim: int = -1) -> Tensor:
     return _MaxMin.apply(x, dim)  # type: ignore[return-value]
 
 
+@_one_operation
 def group_sort(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
     r"""Sorts each group of channels in ascending order.
 
@@ -72,6 +101,7 @@ def group_sort(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
     return torch.cat(lanes, dim)
 
 
+@_one_operation
 def full_sort(x: Tensor, dim: int = -1) -> Tensor:
     r"""Sorts all channels in ascending order: one group.
 
@@ -82,6 +112,7 @@ def full_sort(x: Tensor, dim: int = -1) -> Tensor:
     return x.sort(dim).values
 
 
+@_one_operation
 def maxout(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
     r"""The largest member of each group; `C` channels become `C / group_size`.
 
@@ -99,6 +130,7 @@ def maxout(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
     return largest
 
 
+@_one_operation
 def householder(x: Tensor, angle: Tensor, dim: int = -1) -> Tensor:
     r"""Reflects each pair $(a, b)$ that lies on the far side of a line through the origin.
 
@@ -130,6 +162,33 @@ def householder(x: Tensor, angle: Tensor, dim: int = -1) -> Tensor:
     return torch.cat([first, second], dim)
 
 
+@_one_operation
+def l2_pool2d(
+    x: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    r"""The length $\|x_{\text{window } t}\|_2$ of each window, channel by channel.
+
+    Its derivative is a unit vector in each window, 0 where the whole window is 0.
+
+    Example:
+        >>> l2_pool2d(torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]]), (2, 2))
+        tensor([[[[5.]]]])
+    """
+    steps = kernel_size if stride is None else stride
+    means = F.avg_pool2d(x.square(), list(kernel_size), list(steps), ceil_mode=ceil_mode)
+    squares = means * math.prod(kernel_size)
+    if ceil_mode:  # windows that stick out have fewer cells, and so another divisor
+        squares = F.avg_pool2d(
+            x.square(), list(kernel_size), list(steps), ceil_mode=True, divisor_override=1
+        )
+    empty = squares == 0
+    # The root has no derivative at 0: it is taken of 1 there, and the result replaced.
+    return squares.masked_fill(empty, 1.0).sqrt().masked_fill(empty, 0.0)
+
+
 def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
     check_count(subject, "group_size", group_size)
     if x.ndim == 0:
@@ -159,6 +218,12 @@ def _swap_gradients(g_low: Tensor, g_high: Tensor, a: Tensor, b: Tensor) -> tupl
     return g_low + moved, g_high - moved
 
 
+def _swap_tangents(t_a: Tensor, t_b: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The tangents of (min, max) from those of (a, b): the same swap, for forward mode."""
+    moved = torch.ops.aten.threshold_backward(t_a - t_b, a - b, 0)
+    return t_a - moved, t_b + moved
+
+
 class _MaxMin(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, dim: int) -> Tensor:
@@ -180,6 +245,7 @@ class _MaxMin(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
         x, ctx.dim = inputs
         ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -187,6 +253,12 @@ class _MaxMin(torch.autograd.Function):
         a, b = x.chunk(2, ctx.dim)
         g_high, g_low = grad.chunk(2, ctx.dim)
         return torch.cat(_swap_gradients(g_low, g_high, a, b), ctx.dim), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        (x,) = ctx.saved_tensors
+        low, high = _swap_tangents(*tangent.chunk(2, ctx.dim), *x.chunk(2, ctx.dim))
+        return torch.cat([high, low], ctx.dim)
 
 
 class _CompareSwap(torch.autograd.Function):
@@ -201,10 +273,15 @@ class _CompareSwap(torch.autograd.Function):
         ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]
     ) -> None:
         ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, g_low: Tensor, g_high: Tensor) -> tuple[Tensor, Tensor]:
         return _swap_gradients(g_low, g_high, *ctx.saved_tensors)
+
+    @staticmethod
+    def jvp(ctx: Any, t_a: Tensor, t_b: Tensor) -> tuple[Tensor, Tensor]:
+        return _swap_tangents(t_a, t_b, *ctx.saved_tensors)
 
 
 def _sorting_network(size: int) -> tuple[tuple[int, int], ...]:

@@ -1,21 +1,23 @@
-r"""Losses that ask for margins: hinge, offset cross-entropy, hinge-Kantorovich-Rubinstein.
+r"""Margin losses: hinge, offset cross-entropy, hinge-Kantorovich-Rubinstein.
 
-All speak of the same quantity, the lead of the true class $t$ over another,
-$m_i = f_t - f_i$, or $m = \pm f$ for one output whose sign is the prediction. A lead above
-`margin_for_radius(r, ...)` is a certificate of radius $r$.
+All depend on the margins of the true class $t$ over the others, $m_i = f_t - f_i$, or $m = \pm f$
+for one output whose sign is the prediction. A margin above `margin_for_radius(r, ...)` is a
+certificate of radius $r$.
 """
 
 import math
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_choice, check_positive
+from taut.names import LossName
 from taut.norms import NormLike, as_norm
 
 __all__ = [
-    "KINDS",
+    "LOSSES",
     "HingeKR",
     "MultiClassHinge",
     "OffsetCrossEntropy",
@@ -23,7 +25,7 @@ __all__ = [
     "margin_for_radius",
 ]
 
-KINDS = ("cross_entropy", "hinge", "hkr")
+LOSSES: tuple[LossName, ...] = get_args(LossName)
 
 # Temperature times offset. On MNIST in L2 at radius 1.58 a temperature of 2 for an offset of 2.2
 # certifies most; the product has no unit, so it is what carries over to other constants and radii.
@@ -33,14 +35,14 @@ _BEYOND = 1.1
 
 
 class MultiClassHinge(nn.Module):
-    r"""Asks every lead of the true class to reach `margin`.
+    r"""The hinge loss of every margin of the true class.
 
     $$\operatorname{mean}_x \sum_{i \ne t} \max(0, \kappa - (f_t(x) - f_i(x)))$$
 
     A sum over classes, as the paper has it, where `torch.nn.MultiMarginLoss` takes the mean.
 
     Args:
-        margin: $\kappa > 0$.
+        margin: target margin $\kappa > 0$.
 
     Example:
         >>> MultiClassHinge(1.0)(torch.tensor([[2.0, 1.5, 0.0]]), torch.tensor([0]))
@@ -63,16 +65,16 @@ class MultiClassHinge(nn.Module):
 
 
 class OffsetCrossEntropy(nn.Module):
-    r"""Cross-entropy after the true class has been put back by `offset`.
+    r"""Cross-entropy with `offset` subtracted from the logit of the true class.
 
     $$\operatorname{mean}_x \log\Big(1 + \sum_{i \ne t} e^{-T (f_t(x) - f_i(x) - o)}\Big)$$
 
-    the cross-entropy of $T \cdot (f - o\,e_t)$. Leads below the offset cost much, leads beyond it
-    little. A small $T$ works on all inputs alike, a large one on those that fall short.
+    the cross-entropy of $T \cdot (f - o\,e_t)$: large for margins below the offset, small beyond it.
+    A small $T$ weighs all inputs alike, a large one those that fall short.
 
     Args:
-        offset: $o \ge 0$, the lead to reach.
-        temperature: $T > 0$.
+        offset: target margin $o \ge 0$.
+        temperature: factor $T > 0$ of the logits.
 
     Example:
         >>> OffsetCrossEntropy(2.0)(torch.tensor([[3.0, 1.0]]), torch.tensor([0]))
@@ -83,7 +85,10 @@ class OffsetCrossEntropy(nn.Module):
         super().__init__()
         if not (math.isfinite(offset) and offset >= 0):
             raise ArgumentError(
-                f"OffsetCrossEntropy: `offset` must be finite and >= 0; got offset={offset}."
+                subject="OffsetCrossEntropy",
+                argument="offset",
+                rule="must be finite and >= 0",
+                got=f"offset={offset}",
             )
         check_positive("OffsetCrossEntropy", "temperature", temperature)
         self.offset = float(offset)
@@ -104,7 +109,7 @@ class OffsetCrossEntropy(nn.Module):
 
 
 class HingeKR(nn.Module):
-    r"""Hinge-Kantorovich-Rubinstein: classes far apart in transport, with a margin between them.
+    r"""Hinge-Kantorovich-Rubinstein: a large transport distance between classes, and a margin.
 
     $$\alpha \cdot \text{hinge} \;-\; \operatorname{mean}_c
       \big(\operatorname{mean}_{x \in c} f_c(x) - \operatorname{mean}_{x \notin c} f_c(x)\big)$$
@@ -114,7 +119,7 @@ class HingeKR(nn.Module):
     that class and the rest; for one output there is one difference, between the two classes.
 
     Args:
-        margin: of the hinge, `> 0`.
+        margin: target margin of the hinge, `> 0`.
         alpha: weight of the hinge, `> 0`: large for accuracy, small for robustness.
 
     Example:
@@ -143,7 +148,7 @@ class HingeKR(nn.Module):
 def margin_for_radius(
     radius: float, *, lipschitz: float, norm: NormLike = "l2", binary: bool = False
 ) -> float:
-    r"""The lead above which a prediction is certified within `radius`.
+    r"""The margin above which a prediction is certified within `radius`.
 
     $$m > 2^{1/q} K r, \qquad 1/p + 1/q = 1$$
 
@@ -151,9 +156,9 @@ def margin_for_radius(
     one output.
 
     Args:
-        radius: $r > 0$, in the norm `norm`.
-        lipschitz: $K$, the constant of the network from norm p to norm p.
-        norm: "l1", "l2" or "linf".
+        radius: target radius $r > 0$.
+        lipschitz: Lipschitz constant $K$ of the network from norm p to norm p.
+        norm: norm of the radius.
         binary: whether the network has one output.
 
     Example:
@@ -171,11 +176,11 @@ def loss_for_radius(
     *,
     lipschitz: float,
     norm: NormLike = "l2",
-    kind: str = "cross_entropy",
+    kind: LossName = "cross_entropy",
     binary: bool = False,
     alpha: float = 10.0,
 ) -> nn.Module:
-    r"""The loss that trains for certificates of `radius`, in the scale of the network.
+    r"""The loss that trains for certificates of `radius`, scaled to the network.
 
     With $m = $ `margin_for_radius(radius, ...)`:
 
@@ -183,13 +188,13 @@ def loss_for_radius(
     - "hinge": margin $1.1 m$;
     - "hkr": margin $1.1 m$ and weight `alpha`.
 
-    Multiplying network, constant and data by numbers changes nothing but the scale. The paper
+    Scaling the network, its constant or the data changes nothing but the scale. The paper
     trains for $\kappa = K r$ in L-inf, half of $m$: `MultiClassHinge(margin)` takes any margin.
 
     Args:
-        radius: the radius to certify, in the norm `norm` and in the units of the input.
-        lipschitz: the constant of the network.
-        norm: "l1", "l2" or "linf".
+        radius: target radius, in units of the inputs.
+        lipschitz: Lipschitz constant of the network.
+        norm: norm of the radius.
         kind: "cross_entropy", "hinge" or "hkr".
         binary: whether the network has one output.
         alpha: weight of the hinge in "hkr".
@@ -203,7 +208,7 @@ def loss_for_radius(
         >>> loss_for_radius(0.1, lipschitz=1000.0, norm="linf", kind="hinge")
         MultiClassHinge(margin=220)
     """
-    check_choice("loss_for_radius", "kind", kind, KINDS)
+    check_choice("loss_for_radius", "kind", kind, LOSSES)
     margin = margin_for_radius(radius, lipschitz=lipschitz, norm=norm, binary=binary)
     if kind == "hinge":
         return MultiClassHinge(_BEYOND * margin)
@@ -216,14 +221,18 @@ def check_labels(subject: str, logits: Tensor, labels: Tensor) -> None:
     """Raises unless `labels` are class indices, one for each row of `logits`."""
     if logits.dim() not in (1, 2) or logits.shape[0] == 0 or logits.numel() == 0:
         raise ArgumentError(
-            f"{subject}: `logits` must be (n, classes), or (n, 1) for a sign; got shape "
-            f"{tuple(logits.shape)}."
+            subject=subject,
+            argument="logits",
+            rule="must be (n, classes), or (n, 1) for a sign",
+            got=f"shape {tuple(logits.shape)}",
         )
     if labels.is_floating_point() or labels.is_complex() or labels.shape != logits.shape[:1]:
         raise ArgumentError(
-            f"{subject}: `labels` must be one class index for each row of logits; got "
-            f"{labels.dtype} of shape {tuple(labels.shape)} for logits {tuple(logits.shape)}. "
-            "Use labels.long(), and argmax(1) for one-hot rows."
+            subject=subject,
+            argument="labels",
+            rule="must be one class index for each row of logits",
+            got=f"{labels.dtype} of shape {tuple(labels.shape)} for logits {tuple(logits.shape)}",
+            remedy="Use labels.long(), and argmax(1) for one-hot rows.",
         )
     if torch.compiler.is_compiling():
         return
@@ -242,7 +251,7 @@ def _is_binary(logits: Tensor) -> bool:
 
 
 def _signed(logits: Tensor, labels: Tensor) -> Tensor:
-    """The lead of the true sign, `(n,)`."""
+    """The margin of the true sign, `(n,)`."""
     return logits.flatten() * (2 * labels.to(logits.dtype) - 1)
 
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from taut.errors import ArgumentError
+from taut.names import NormName
 
-__all__ = ["L1", "L2", "LINF", "Norm", "NormLike", "as_norm"]
+__all__ = ["L1", "L2", "LINF", "Norm", "NormLike", "NormName", "as_norm"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Norm:
         L1
     """
 
-    name: str
+    name: NormName
     p: float
 
     @property
@@ -57,8 +58,10 @@ class Norm:
         if self == output == L2:
             return torch.linalg.matrix_norm(weight, 2)
         raise ArgumentError(
-            f"Norm.operator: the pair of norms must have a closed form; got {self} -> {output}, "
-            "which is hard to compute. Use equal norms, an output norm of LINF or an input norm of L1."
+            subject="Norm.operator",
+            rule="the pair of norms must have a closed form",
+            got=f"{self} -> {output}, which is hard to compute",
+            remedy="Use equal norms, an output norm of LINF or an input norm of L1.",
         )
 
     def __repr__(self) -> str:
@@ -72,8 +75,8 @@ L1 = Norm("l1", 1.0)
 L2 = Norm("l2", 2.0)
 LINF = Norm("linf", math.inf)
 
-_BY_NAME = {norm.name: norm for norm in (L1, L2, LINF)}
-NormLike = Norm | str
+_BY_NAME: dict[str, Norm] = {norm.name: norm for norm in (L1, L2, LINF)}
+NormLike = Norm | NormName
 
 
 def as_norm(norm: NormLike, subject: str = "as_norm", argument: str = "norm") -> Norm:
@@ -87,6 +90,7 @@ def as_norm(norm: NormLike, subject: str = "as_norm", argument: str = "norm") ->
         return norm
     if norm in _BY_NAME:
         return _BY_NAME[norm]
+    got = f"{argument}={norm!r}"
     raise ArgumentError(
-        f"{subject}: `{argument}` must be 'l1', 'l2' or 'linf'; got {argument}={norm!r}."
+        subject=subject, argument=argument, rule="must be 'l1', 'l2' or 'linf'", got=got
     )

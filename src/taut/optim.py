@@ -103,20 +103,28 @@ class AggMo(Optimizer):
 def _check_betas(betas: Iterable[float]) -> tuple[float, ...]:
     if isinstance(betas, int | float):
         raise ArgumentError(
-            "AggMo: `betas` must be a sequence of damping factors; "
-            f"got the single number {betas}. Use betas=({betas},)."
+            subject="AggMo",
+            argument="betas",
+            rule="must be a sequence of damping factors",
+            got=f"the single number {betas}",
+            remedy=f"Use betas=({betas},).",
         )
     betas = tuple(float(beta) for beta in betas)
     if not betas:
         raise ArgumentError(
-            "AggMo: `betas` must hold at least one damping factor; got none. "
-            "Use (0.0, 0.9, 0.99), or (0.0,) for plain gradient descent."
+            subject="AggMo",
+            argument="betas",
+            rule="must hold at least one damping factor",
+            got="none",
+            remedy="Use (0.0, 0.9, 0.99), or (0.0,) for plain gradient descent.",
         )
     for beta in betas:
         if not 0 <= beta < 1:
             raise ArgumentError(
-                f"AggMo: every one of `betas` must lie in [0, 1); got {beta} in betas={betas}. "
-                "A velocity with beta >= 1 never forgets and diverges."
+                subject="AggMo",
+                rule="every one of `betas` must lie in [0, 1)",
+                got=f"{beta} in betas={betas}",
+                remedy="A velocity with beta >= 1 never forgets and diverges.",
             )
     return betas
 
@@ -124,7 +132,10 @@ def _check_betas(betas: Iterable[float]) -> tuple[float, ...]:
 def _check_weight_decay(value: float) -> None:
     if not (math.isfinite(value) and value >= 0):
         raise ArgumentError(
-            f"AggMo: `weight_decay` must be finite and >= 0; got weight_decay={value}."
+            subject="AggMo",
+            argument="weight_decay",
+            rule="must be finite and >= 0",
+            got=f"weight_decay={value}",
         )
 
 
@@ -132,8 +143,10 @@ def _dense_gradient(param: Tensor) -> Tensor:
     assert param.grad is not None
     if param.grad.is_sparse:
         raise ArgumentError(
-            "AggMo: `params` must have dense gradients; got a sparse gradient for a parameter of "
-            f"shape {tuple(param.shape)}. Build the layer with sparse=False, or use "
-            "torch.optim.SparseAdam for it."
+            subject="AggMo",
+            argument="params",
+            rule="must have dense gradients",
+            got=f"a sparse gradient for a parameter of shape {tuple(param.shape)}",
+            remedy="Build the layer with sparse=False, or use torch.optim.SparseAdam for it.",
         )
     return param.grad

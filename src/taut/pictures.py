@@ -1,4 +1,4 @@
-"""The house style of figures, in one place, and the ways they leave it."""
+"""Figures in one style, as files and embedded in reports."""
 
 import base64
 import io
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COLOURS", "Figure", "Picture", "draw"]
 
-# Okabe and Ito's palette: told apart with any kind of colour vision, and in greyscale by order.
+# Okabe and Ito's palette: distinguishable with any kind of colour vision.
 COLOURS = {
     "black": "#000000",
     "orange": "#e69f00",
@@ -56,11 +56,11 @@ _STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure, whole within its own `source`.
+    """A drawn figure, embedded in its `source`.
 
     Attributes:
         source: a `data:` address that holds the image.
-        alt: what it shows, for who cannot see it.
+        alt: description for readers who cannot see it.
         caption: a line below it; may be empty.
         title: a line above it; may be empty.
     """
@@ -73,7 +73,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that is still to be drawn, in the house style, for a page or for a paper.
+    """A figure to be drawn, for a report or for a paper.
 
     Attributes:
         paint: is handed the axes, and draws on them.
@@ -107,7 +107,7 @@ class Figure:
         return buffer.getvalue()
 
     def embed(self) -> Picture:
-        """The figure as it enters a page."""
+        """The figure as part of a report."""
         content = base64.b64encode(self.render("svg")).decode("ascii")
         source = f"data:image/svg+xml;base64,{content}"
         return Picture(source, self.alt, self.caption, self.title)
@@ -121,7 +121,7 @@ def draw(
     title: str = "",
     size: tuple[float, float] = (4.6, 2.9),
 ) -> Picture:
-    """Draws one figure in the house style, for a page; arguments as those of `Figure`.
+    """Draws one figure for a report; the arguments are those of `Figure`.
 
     Small multiples are several pictures side by side, not one picture with several axes: the page
     can then stack them on a narrow screen, and their letters stay legible.

@@ -1,6 +1,6 @@
-r"""Penalties on slopes: they ask for a small or a unit gradient and prove nothing.
+r"""Gradient penalties: they encourage small or unit gradients and prove nothing.
 
-A network held by penalties alone has no certified constant; `taut.nn` builds those that do.
+A network trained with penalties alone has no certified constant; those of `taut.nn` have.
 """
 
 from collections.abc import Callable
@@ -112,8 +112,11 @@ def gradient_penalty(
     check_positive("gradient_penalty", "target", target)
     if x.shape != y.shape or x.dim() < 2:
         raise ArgumentError(
-            "gradient_penalty: `x` and `y` must be batches of one shape; got "
-            f"{tuple(x.shape)} and {tuple(y.shape)}. Draw as many of each."
+            subject="gradient_penalty",
+            argument="x",
+            rule="and `y` must be batches of one shape",
+            got=f"{tuple(x.shape)} and {tuple(y.shape)}",
+            remedy="Draw as many of each.",
         )
     t = _draw(torch.rand, (len(x), *[1] * (x.dim() - 1)), x, generator)
     between = (t * x + (1 - t) * y).detach().requires_grad_()
@@ -121,8 +124,10 @@ def gradient_penalty(
         value = critic(between)
         if value.numel() != len(x):
             raise ArgumentError(
-                "gradient_penalty: `critic` must give one number per point; got output of shape "
-                f"{tuple(value.shape)} for {len(x)} points."
+                subject="gradient_penalty",
+                argument="critic",
+                rule="must give one number per point",
+                got=f"output of shape {tuple(value.shape)} for {len(x)} points",
             )
         (slope,) = torch.autograd.grad(value.sum(), between, create_graph=True)
         excess = torch.linalg.vector_norm(slope.flatten(1), dim=1) - target
@@ -147,8 +152,10 @@ def _norms(
         v = _unit(pulled.detach())
         if not pulled.requires_grad:
             raise ArgumentError(
-                f"{subject}: `model` must be differentiable twice; got one whose backward pass "
-                "has no graph."
+                subject=subject,
+                argument="model",
+                rule="must be differentiable twice",
+                got="one whose backward pass has no graph",
             )
         for _ in range(num_steps - 1):
             (pushed,) = torch.autograd.grad(pulled, u, v, retain_graph=True)

@@ -12,7 +12,7 @@ from linear import exact_distance, linear, samples
 from torch import nn
 
 import taut
-from taut.attacks import autoattack, check_certificates, closest, judge, pgd
+from taut.attacks import autoattack, check_certificates, evaluate, minimal_perturbation, pgd
 from taut.errors import ArgumentError, MissingExtraError, ViolatedCertificateError
 
 OPEN: dict[str, Any] = {"low": None, "high": None}
@@ -48,7 +48,7 @@ def test_pgd_and_the_closest_examples_keep_outside(norm, classes):
         model, x, proven.prediction, radius=0.9999 * proven.radius, num_steps=40, **options
     )
     assert not inside.success.any()
-    found = closest(
+    found = minimal_perturbation(
         model, x, labels, radius=3.0, num_steps=15, num_rounds=3, num_restarts=2, **options
     )
     assert found.error > 0.5
@@ -113,7 +113,7 @@ def test_foolbox_as_a_second_opinion(norm):
     theirs = kind(steps=40)(
         foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu"), x, labels, epsilons=radius
     )[1]
-    judged = judge(model, x, theirs, labels, radius=radius, norm=norm, attack="foolbox")
+    judged = evaluate(model, x, theirs, labels, radius=radius, norm=norm, attack="foolbox")
     check_certificates(judged, proven)
     generator = torch.Generator().manual_seed(0)
     ours = pgd(
@@ -165,7 +165,9 @@ def test_rounding_in_the_execution_is_told_from_an_error():
     assert proven.prediction.item() == 0 and proven.radius.item() == pytest.approx(1.5)
     # In float32, steps of 8: both become 0 or 8.
     moved = torch.tensor([[2.9, 1.0]])
-    found = judge(model, x, moved, torch.tensor([0]), radius=1.2, norm="linf", low=None, high=None)
+    found = evaluate(
+        model, x, moved, torch.tensor([0]), radius=1.2, norm="linf", low=None, high=None
+    )
     changed = replace(found, prediction=torch.tensor([1]), distance=found.distance.clamp(max=1.2))
     changed = replace(changed, examples=moved, success=torch.tensor([True]))
     with pytest.raises(ViolatedCertificateError, match="Pass model=... to rule out rounding"):
@@ -200,5 +202,5 @@ def test_without_pyautoattack_the_error_tells_how_to_get_it(monkeypatch):
 def test_autoattack_needs_a_range():
     pytest.importorskip("pyautoattack")
     limits: dict[str, Any] = {"low": None, "high": 1.0}
-    with pytest.raises(ArgumentError, match="AutoAttack knows only bounded data; got low=None"):
+    with pytest.raises(ArgumentError, match="AutoAttack needs bounded data; got low=None"):
         autoattack(nn.Identity(), torch.zeros(1, 2), torch.tensor([0]), radius=0.1, **limits)

@@ -7,7 +7,7 @@ import torch
 from linear import exact_distance, linear, samples
 from torch import nn
 
-from taut.attacks import closest, fgs, pgd
+from taut.attacks import fgsm, minimal_perturbation, pgd
 
 NORMS = ["l2", "linf"]
 OPEN: dict[str, Any] = {"low": None, "high": None}
@@ -43,8 +43,8 @@ def test_one_step_is_enough_for_two_classes(norm):
     model = linear(2)
     x, labels = samples(model)
     truth = exact_distance(model, x, labels, norm)
-    assert fgs(model, x, labels, radius=1.0001 * truth, norm=norm, **OPEN).success.all()
-    assert not fgs(model, x, labels, radius=0.9999 * truth, norm=norm, **OPEN).success.any()
+    assert fgsm(model, x, labels, radius=1.0001 * truth, norm=norm, **OPEN).success.all()
+    assert not fgsm(model, x, labels, radius=0.9999 * truth, norm=norm, **OPEN).success.any()
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -53,13 +53,15 @@ def test_the_closest_examples_are_the_closest(norm):
     x, labels = samples(model, n=16)
     truth = exact_distance(model, x, labels, norm)
     generator = torch.Generator().manual_seed(0)
-    found = closest(
+    found = minimal_perturbation(
         model, x, labels, radius=8.0, norm=norm, num_steps=25, generator=generator, **OPEN
     )
     assert found.success.all()
     assert (found.distance >= truth * (1 - 1e-9)).all()
     assert (found.distance <= truth * 1.02).all()
-    far = closest(model, x, labels, radius=0.99 * truth, norm=norm, num_rounds=1, **OPEN)
+    far = minimal_perturbation(
+        model, x, labels, radius=0.99 * truth, norm=norm, num_rounds=1, **OPEN
+    )
     assert not far.success.any() and far.distance.isinf().all()
 
 

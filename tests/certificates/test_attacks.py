@@ -1,16 +1,11 @@
 """No attack within the radius succeeds, on thousands of random networks and inputs."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import taut
-from taut.audit import rules
-from taut.audit.rules import linear_constants
-from taut.errors import NoRuleError
 from taut.linalg import project_l1_ball
 
 CONSTRAINTS = ("orthonormal", "spectral", "linf", "l1", "none")
@@ -105,27 +100,12 @@ class Branched(nn.Module):
         return self.head(taut.functional.max_min(h))
 
 
-@pytest.fixture
-def _windows_are_matrices(monkeypatch):
-    """The constants of layers that sum over windows, from the dense matrix of each."""
-
-    def bound(module, incoming):
-        basis = torch.eye(math.prod(incoming.shape), dtype=torch.float64)
-        at_zero = module(torch.zeros(1, *incoming.shape, dtype=torch.float64))
-        matrix = (module(basis.view(-1, *incoming.shape)) - at_zero).flatten(1).T
-        return linear_constants(matrix * (1 + 1e-12), incoming.constants)
-
-    for kind in (nn.Conv1d, nn.Conv2d, nn.AvgPool2d):
-        monkeypatch.setitem(rules._RULES, kind, rules.Rule(bound, "dense matrix"))
-
-
 def convolutional():
     return nn.Sequential(
         nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 3)
     )
 
 
-@pytest.mark.usefixtures("_windows_are_matrices")
 @pytest.mark.parametrize("make", [Branched, convolutional])
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 def test_other_graphs(make, norm):
@@ -137,15 +117,6 @@ def test_other_graphs(make, norm):
     assert (found.radius > 0).all() and found.method == "last-layer pairs"
     lead = attack(lambda z: model(z.view(-1, 1, 4, 4)), flat, found, norm, 0.999999, generator)
     assert (lead > 0).all()
-
-
-@pytest.mark.usefixtures("_windows_are_matrices")
-def test_convolutions_are_certified_for_real_arithmetic_only():
-    torch.manual_seed(0)
-    model, x = convolutional(), torch.randn(3, 1, 4, 4)
-    assert (taut.certify(model, x).radius > 0).all()
-    with pytest.raises(NoRuleError, match="at `0` .*Conv2d.*Use arithmetic='real'"):
-        taut.certify(model, x, arithmetic="float64")
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])

@@ -114,7 +114,7 @@ def test_no_inputs(model):
 
 def test_arguments(model, x):
     with pytest.raises(ArgumentError, match="`arithmetic` must be one of 'real'"):
-        taut.certify(model, x, arithmetic="float16")
+        taut.certify(model, x, arithmetic="float16")  # type: ignore[arg-type]
     with pytest.raises(DtypeError, match="must be of floating point"):
         taut.certify(model, x.long())
     with pytest.raises(DtypeError, match="that of the model"):
@@ -136,7 +136,5 @@ def test_reduced_precision_is_refused(model, x):
 
 
 def test_what_has_no_rule_is_named(x):
-    with pytest.raises(NoRuleError, match="at `1` no error of evaluation .* Tanh"):
-        taut.certify(nn.Sequential(nn.Linear(4, 3), nn.Tanh()), x)
-    with pytest.raises(NoRuleError, match="bound_lipschitz"):
+    with pytest.raises(NoRuleError, match="at `1` .LayerNorm."):
         taut.certify(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)), x)

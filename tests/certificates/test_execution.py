@@ -1,5 +1,6 @@
 """Errors of evaluation and of execution, against rational arithmetic and neighbouring floats."""
 
+import copy
 from fractions import Fraction
 
 import pytest
@@ -7,18 +8,21 @@ import torch
 from torch import nn
 
 import taut
-from taut.certificates.execution import Execution
-from taut.certificates.frozen import freeze
+from taut.audit import find_program, prepare
+from taut.certificates.execution import Execution, in_double
 from taut.norms import L1, L2, LINF
+from taut.rules import Constants
 
-REACH = {
-    "l1": torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64),
-    "linf": torch.tensor([6.0, 2.45, 1.0], dtype=torch.float64),
-}
+REACH = {"l1": Constants(1.0, 1.0, 1.0), "linf": Constants(6.0, 2.45, 1.0)}
+
+
+def execution(model, norm, dtype):
+    program = in_double(find_program(prepare(model, "test"), (6,), "test"), torch.device("cpu"))
+    return Execution(program, REACH[norm], dtype, "test")
 
 
 def exact_output(layers, x):
-    """The true value of a network of `Affine`, `MaxMin`, `LeakyReLU` and `Scale`, as rationals."""
+    """The true value of a network of `Linear`, `MaxMin`, `LeakyReLU` and `Scale`, as rationals."""
     point = [Fraction(v) for v in x.tolist()]
     for layer in layers:
         if isinstance(layer, nn.Linear):
@@ -68,35 +72,35 @@ def test_errors_stay_within_their_bounds(dtype, scale):
     """At x for float64 evaluation, and for an execution anywhere in a ball around x."""
     for seed in range(4):
         model = small_network(seed, scale)
-        network = freeze(model)
+        network = copy.deepcopy(model).double()
         generator = torch.Generator().manual_seed(seed)
         x = torch.randn(8, 6, generator=generator) * 3
-        run, limit = Execution(network, REACH["linf"], dtype)(x.double())
+        run, limit = execution(model, "linf", dtype)(x.double())
         executed = model if dtype == torch.float32 else network
         radius = 0.5
         shift = (torch.rand(8, 6, generator=generator) * 2 - 1) * radius * 0.999
         other = (x + shift).to(dtype)
         there = executed(other).detach().double()
         assert (limit > radius).all()
-        allowed = run.spread.far + run.spread.slope[:, None] * radius
+        allowed = run.bound.far.values + run.bound.slope.values[:, None] * radius
         for i in range(len(x)):
             here = off(run.value[i], exact_output(network, x[i].double()))
             far = off(there[i], exact_output(network, other[i].double()))
             for row, norm in enumerate((L1, L2, LINF)):
-                assert norm.vector(here) <= run.spread.error[row, i]
+                assert norm.vector(here) <= run.bound.error.values[row, i]
                 assert norm.vector(far) <= allowed[row, i]
                 # Not so wide that they would say nothing.
                 size = norm.vector(run.value[i])
-                assert run.spread.error[row, i] < 1e-11 * (size + scale**3)
+                assert run.bound.error.values[row, i] < 1e-11 * (size + scale**3)
 
 
 def test_values_move_no_further_than_reach():
     model = small_network(0).double()
-    run, _ = Execution(freeze(model), REACH["l1"], None)(torch.zeros(1, 6).double())
+    run, _ = execution(model, "l1", None)(torch.zeros(1, 6).double())
     step = torch.randn(500, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     moved = (model(step) - model(torch.zeros(1, 6).double())).detach()
     for row, norm in enumerate((L1, L2, LINF)):
-        assert (norm.vector(moved) <= run.spread.reach[row] * L1.vector(step)).all()
+        assert (norm.vector(moved) <= run.bound.reach.values[row] * L1.vector(step)).all()
 
 
 def test_float32_breaks_the_real_radius_but_not_its_own():

@@ -73,7 +73,7 @@ def test_a_cut_is_found_wherever_it_is(tmp_path, pack):
     ("data", "sentence"),
     [
         (WHOLE[:-1], "the header promises 5 rows; the file ends after 4. Fetch it again."),
-        (WHOLE + b"x", "the header promises 5 rows; the file goes on after them."),
+        (WHOLE + b"x", "the header promises 5 rows; the file has more."),
         (WHOLE[:9], "the file ends inside its header."),
         (header(8, *[2**32 - 1] * 3) + b"abc", "promises 4294967295 rows; the file ends after 0."),
         (b"words", "must start with 00 00, a type and a rank; got 77 6f 72 64."),

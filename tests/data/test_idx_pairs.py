@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from taut.data import TableStream, count_rows, idx_pairs, load, load_labelled, read_table
-from taut.data.known import KNOWN, KnownFile, KnownSet, data_folder
+from taut.data.official_sets import OFFICIAL_SETS, OfficialFile, OfficialSet, data_folder
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 NAMES = (
@@ -37,9 +37,9 @@ def contents(shift: int = 0) -> dict[str, bytes]:
     return {name: idx(array) for name, array in zip(NAMES, arrays, strict=True)}
 
 
-def known(name: str, shift: int) -> KnownSet:
+def known(name: str, shift: int) -> OfficialSet:
     files = tuple(
-        KnownFile(
+        OfficialFile(
             file,
             len(gzip.compress(content, mtime=0)),
             hashlib.sha256(gzip.compress(content, mtime=0)).hexdigest(),
@@ -47,14 +47,14 @@ def known(name: str, shift: int) -> KnownSet:
         )
         for file, content in contents(shift).items()
     )
-    return KnownSet(name, name.upper(), files, (), ("x", "y", "z"), (name, "."))
+    return OfficialSet(name, name.upper(), files, (), ("x", "y", "z"), (name, "."))
 
 
 @pytest.fixture
 def two_known(monkeypatch):
     sets = {name: known(name, shift) for name, shift in (("tiny", 0), ("shady", 1))}
-    monkeypatch.setattr(load, "KNOWN", sets)
-    monkeypatch.setattr(idx_pairs, "KNOWN", sets)
+    monkeypatch.setattr(load, "OFFICIAL_SETS", sets)
+    monkeypatch.setattr(idx_pairs, "OFFICIAL_SETS", sets)
 
 
 def write(folder, files, pack=True):
@@ -134,7 +134,7 @@ def test_names_that_are_not_known():
 
 
 def test_the_registry_is_whole():
-    for each in KNOWN.values():
+    for each in OFFICIAL_SETS.values():
         assert len(each.classes) == len(set(each.classes)) == 10
         assert all(mirror.endswith("/") for mirror in each.mirrors)
         assert all(len(file.sha256) == 64 and file.size > 0 for file in each.files)

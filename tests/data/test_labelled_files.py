@@ -116,7 +116,12 @@ def test_a_test_file_of_its_own(tmp_path):
         (FRAME, "sort", ArgumentError, "`label` must be among 'height', 'kind'"),
         (FRAME, 4, ArgumentError, "`label` must be names, or positions from 0 to 3; got 4"),
         (FRAME, "quality", DataError, "kind"),  # words are no inputs
-        (FRAME.drop(columns="kind"), "height", DataError, "A column of measures is for regression"),
+        (
+            FRAME.drop(columns="kind"),
+            "height",
+            DataError,
+            "A column of measurements is for regression",
+        ),
         (FRAME.assign(kind="oak"), "kind", DataError, "two classes at least; every row has 'oak'"),
         (FRAME[["kind"]], "kind", DataError, "there must be a column beside the label"),
         (
@@ -178,7 +183,7 @@ def test_labels_that_are_missing(raw):
 @pytest.mark.parametrize("raw", [["1", "1.5"], [2, float("inf")]])
 def test_measures_are_no_labels(raw):
     with pytest.raises(
-        DataError, match="row 1 .counted from 0. has (1.5|inf). A column of measures"
+        DataError, match="row 1 .counted from 0. has (1.5|inf). A column of measurements"
     ):
         name_classes("data", raw)
 

@@ -20,7 +20,7 @@ def test_another_order_is_put_right_and_stated():
     pair = check_pair(table("a", "xyz"), table("b", "zxy"))
     assert pair.second.columns == ("x", "y", "z")
     assert pair.second.values.tolist() == [[1, 2, 0], [4, 5, 3]]
-    assert pair.notes == ("columns of b were put in the order of a",)
+    assert pair.notes == ("columns of b were put into the order of a",)
 
 
 def test_streams_are_put_right_too(tmp_path):
@@ -32,7 +32,7 @@ def test_streams_are_put_right_too(tmp_path):
 def test_names_on_one_side():
     for a, b in [(table("a", "xy"), table("b", dim=2)), (table("b", dim=2), table("a", "xy"))]:
         assert check_pair(a, b).notes == (
-            "b has no names of columns: they were matched by position",
+            "b has no column names: columns were matched by position",
         )
 
 
@@ -42,11 +42,11 @@ def test_names_on_one_side():
         (
             table("a", "xyz"),
             table("b", "xyw"),
-            "check_pair: a and b must have the same columns; b lacks 'z'; b has also 'w'. "
-            "Use columns=[...] to select those they share.",
+            "check_pair: a and b must have the same columns; got no 'z' in b, also 'w' in b. Give "
+            "files with the same columns, or use columns=[...].",
         ),
-        (table("a", "xy"), table("b", "xyw"), "same columns; b has also 'w'. Use"),
-        (table("a", "xyw"), table("b", "xy"), "same columns; b lacks 'w'. Use"),
+        (table("a", "xy"), table("b", "xyw"), "same columns; got also 'w' in b."),
+        (table("a", "xyw"), table("b", "xy"), "same columns; got no 'w' in b."),
         (table("a", "xy"), table("b", dim=3), "equally many columns; got 2 and 3."),
         (table("a", dim=4), table("b", dim=3), "equally many columns; got 4 and 3."),
         (

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from taut.data import TableStream, count_rows, in_memory, read_table, stream_table
+from taut.data import TableStream, as_table, count_rows, read_table, stream_table
 from taut.errors import DamagedFileError, DataError, MissingExtraError
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})
@@ -27,7 +27,7 @@ def test_a_frame_comes_back(read):
     table = read(FRAME)
     assert table.columns == ("a", "b", "c")
     assert np.array_equal(table.values, FRAME.to_numpy(float))
-    assert np.array_equal(table.values, in_memory(FRAME).values)
+    assert np.array_equal(table.values, as_table(FRAME).values)
 
 
 def test_types(read):
@@ -41,7 +41,7 @@ def test_types(read):
 def test_the_index_of_a_frame_is_no_column(read):
     for name in (None, "row"):
         indexed = FRAME.set_index(pd.Index([7, 9, 8], name=name))
-        assert read(indexed).columns == in_memory(indexed).columns == ("a", "b", "c")
+        assert read(indexed).columns == as_table(indexed).columns == ("a", "b", "c")
 
 
 def test_columns_are_chosen(read):
@@ -62,7 +62,7 @@ def test_columns_are_chosen(read):
         (pd.DataFrame({"k": pd.Categorical(["u", "v"])}), "got 'k' of type dictionary<"),
         (
             pd.DataFrame({"d": pd.to_datetime(["2020-01-01"] * 2)}),
-            "column 'd' holds dates or times",
+            "got dates or times in column 'd'",
         ),
         (pa.table({"i": [2**53 + 1, 1]}), "column 'i': whole numbers must be at most 2**53"),
         (pa.table({"i": [None, 2**53 + 1]}), "column 'i': whole numbers must be at most 2**53"),

@@ -123,9 +123,9 @@ def test_sizes_of_batches(tmp_path, batch_rows):
 
 def test_missing_files_and_wrong_names(tmp_path):
     write(tmp_path / "wine-red.npy", np.zeros((3, 2)))
-    with pytest.raises(ArgumentError, match="that is there; got .* Did you mean 'wine-red.npy'?"):
+    with pytest.raises(ArgumentError, match="exist.*; got .* Did you mean 'wine-red.npy'?"):
         read_table(tmp_path / "wine-rde.npy")
-    with pytest.raises(ArgumentError, match="must be a file or folder that is there"):
+    with pytest.raises(ArgumentError, match="must be an existing file or folder"):
         read_table(tmp_path / "nowhere" / "a.npz:key")
     (tmp_path / "wine-red.npy").rename(tmp_path / "wine.csv")
     with pytest.raises(DamagedFileError) as caught:

@@ -94,21 +94,24 @@ def test_the_limit_stops_the_reading(read):
         ("a,b\n1,2\n", "a sample must have at least two rows; got one."),
         (
             "a,b,c\n1,x,y\n2,z,w\n",
-            "columns 'b', 'c' hold text, such as 'x' on line 2. Drop them or encode them as "
-            "numbers; columns=[...] selects.",
+            "got text in columns 'b', 'c', such as 'x' on line 2. Drop them or encode them as "
+            "numbers, or use columns=[...].",
         ),
-        ("a,b\n1,2\n\n3,oops\n", "column 'b' holds text, such as 'oops' on line 4. Drop it"),
-        ("1,2\n3,oops\n", "column 1 (counted from 0) holds text, such as 'oops' on line 2."),
-        ("d,b\n2024-01-31,2\n2024-02-01,3\n", "column 'd' holds dates, such as '2024-01-31'"),
-        ("d,b\n31.01.2024 12:00,2\n2,3\n", "column 'd' holds dates"),
-        ("d,b\n2024-01-31,x\n2,3\n", "columns 'd', 'b' hold text"),
-        ("a;b\n1,5;2\n3,5;1\n", "column 'a' holds decimal commas, such as '1,5' on line 2. Write"),
-        ("1 2\n3 4\n5 6\n", "several numbers in a cell, such as '3 4' on line 2. Separate"),
-        ("a,b\n1_0,1\n2,2\n", "column 'a' holds text, such as '1_0'"),
-        ("a,b\n1+2j,1\n2,2\n", "column 'a' holds text, such as '1+2j'"),
-        ("a,b\n1,\x00\n2,2\n", "column 'b' holds text"),
-        ("a,b\n1,2\n3\n", "as many cells as the first, 2; line 3 has 1."),
-        ("a,b\n1,2\n3,4,5\n", "as many cells as the first, 2; line 3 has 3."),
+        ("a,b\n1,2\n\n3,oops\n", "got text in column 'b', such as 'oops' on line 4. Drop it"),
+        ("1,2\n3,oops\n", "got text in column 1 (counted from 0), such as 'oops' on line 2."),
+        ("d,b\n2024-01-31,2\n2024-02-01,3\n", "got dates in column 'd', such as '2024-01-31'"),
+        ("d,b\n31.01.2024 12:00,2\n2,3\n", "got dates in column 'd'"),
+        ("d,b\n2024-01-31,x\n2,3\n", "got text in columns 'd', 'b'"),
+        ("a;b\n1,5;2\n3,5;1\n", "got decimal commas in column 'a', such as '1,5' on line 2. Write"),
+        (
+            "1 2\n3 4\n5 6\n",
+            "several numbers in a cell in column '1 2', such as '3 4' on",
+        ),
+        ("a,b\n1_0,1\n2,2\n", "got text in column 'a', such as '1_0'"),
+        ("a,b\n1+2j,1\n2,2\n", "got text in column 'a', such as '1+2j'"),
+        ("a,b\n1,\x00\n2,2\n", "got text in column 'b'"),
+        ("a,b\n1,2\n3\n", "as many cells as the first, 2; got 1 on line 3. Fix it"),
+        ("a,b\n1,2\n3,4,5\n", "as many cells as the first, 2; got 3 on line 3."),
         (
             "a,b\n1,2\n3,\nNA,5\n6,nan\n",
             "3 values are missing or not finite, the first in line 3, column 'b'. Drop those rows",
@@ -118,7 +121,7 @@ def test_the_limit_stops_the_reading(read):
         ("1,2\n3,1e999\n", "1 value is missing or not finite"),
         ("id,b\n9007199254740993,1\n2,2\n", "got 9007199254740993 on line 2, column 'id'. Drop"),
         ("a,a\n1,2\n3,4\n", "columns must have different names; got 'a' more than once."),
-        (",a\n0,1\n1,2\n", "column 0 (counted from 0) has none. A column without a name is often"),
+        (",a\n0,1\n1,2\n", "got none for column 0 (counted from 0), which is often an index"),
         (b"gr\xf6\xdfe,b\n1,2\n3,4\n", "text must be UTF-8; byte 0xf6 is not. Save the file"),
         ("a,b\n1,2\n".encode("utf-16"), "text must be UTF-8; byte 0xff is not."),
     ],
@@ -161,8 +164,8 @@ def test_the_largest_whole_number_and_larger_floats_are_kept(read):
         ([-1], "positions from 0 to 2; got -1."),
         ([True], "positions from 0 to 2; got True."),
         ([1.0], "positions from 0 to 2; got 1.0."),
-        (["a", 0], "`columns` must name a column once; got 'a', 0 for the same one."),
-        (["b"], "`columns` must say which column is meant; 'b' is the name of 2."),
+        (["a", 0], "`columns` must name each column once; got 'a', 0 for the same one."),
+        (["b"], "use positions where names repeat; got 'b', the name of 2."),
     ],
 )
 def test_columns_that_cannot_be_chosen(read, columns, sentence):
@@ -172,7 +175,7 @@ def test_columns_that_cannot_be_chosen(read, columns, sentence):
 
 
 def test_names_of_a_table_without_header(read):
-    with pytest.raises(ArgumentError, match="since the columns have no names; got 'a'"):
+    with pytest.raises(ArgumentError, match="because the columns have no names; got 'a'"):
         read("1,2\n3,4\n", columns=["a"])
 
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from taut.errors import ArgumentError, DataError
 from taut.sklearn import WassersteinDrift
-from taut.wasserstein import wasserstein
+from taut.transport import wasserstein
 
 
 def quick(**parameters) -> WassersteinDrift:
@@ -74,7 +74,7 @@ def test_compare_is_wasserstein_with_the_same_parameters(scaling):
 
 
 def test_drift_is_what_the_lower_bound_proves():
-    drift = quick(kinds=("cones",)).fit(normal(200))
+    drift = quick(critics=("cones",)).fit(normal(200))
     moved = normal(200, seed=1, shift=3.0)
     lower = drift.compare(moved).lower.value
     assert 0 < lower <= 3 * 3**0.5
@@ -85,7 +85,7 @@ def test_drift_is_what_the_lower_bound_proves():
 
 def test_large_samples_alone_raise_no_alarm():
     # A shift of 0.2 is beyond doubt among 4000 rows, and within the tolerance.
-    drift = quick(kinds=("network",)).fit(normal(4000, dim=1))
+    drift = quick(critics=("network",)).fit(normal(4000, dim=1))
     moved = normal(4000, dim=1, seed=1, shift=0.2)
     assert drift.compare(moved).p_value == 0.05
     assert not drift.drifted(moved, above=0.2)
@@ -121,12 +121,12 @@ def test_frames_keep_their_names():
 
 def test_pipelines_clones_and_pickles_answer_alike():
     x, rows = normal(100), normal(40, seed=1)
-    drift: Any = quick(random_state=3, kinds=("cones",)).fit(x)
+    drift: Any = quick(random_state=3, critics=("cones",)).fit(x)
     again: Any = clone(drift)
     for other in (pickle.loads(pickle.dumps(drift)), again.fit(x)):
         np.testing.assert_array_equal(drift.score_samples(rows), other.score_samples(rows))
         assert drift.score(rows) == other.score(rows)
-    piped = make_pipeline(StandardScaler(), quick(kinds=("cones",))).fit(x)
+    piped = make_pipeline(StandardScaler(), quick(critics=("cones",))).fit(x)
     assert set(piped.predict(rows)) <= {1, -1}
     assert piped.score(rows) <= 0
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from taut.errors import NonFiniteError
-from taut.training.fit import fit
+from taut.training.fitting import fit
 
 X = torch.linspace(-1, 1, 40)[:, None]
 

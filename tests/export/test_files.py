@@ -7,7 +7,7 @@ import pytest
 import safetensors
 import safetensors.torch
 import torch
-from forging import forge, linear_story, linear_tensors
+from forging import forge, linear_header, linear_tensors
 from test_fold import dtypes, snapshot, wild
 from torch import nn
 
@@ -18,7 +18,7 @@ from taut.errors import ArgumentError, NonFiniteError, NoRuleError
 from taut.export import open_file
 
 
-def read_story(path) -> dict[str, Any]:
+def read_header(path) -> dict[str, Any]:
     with safetensors.safe_open(path, "pt") as file:
         return json.loads(file.metadata()["taut"])
 
@@ -30,7 +30,7 @@ def round_trip(model, folder, **kwargs) -> Any:
     assert os.listdir(folder) == ["model.safetensors"]
     loaded = taut.load(folder / "model.safetensors")
     assert not any(module.training for module in loaded.modules())
-    assert read_story(folder / "model.safetensors")["constant"] == bound.value
+    assert read_header(folder / "model.safetensors")["constant"] == bound.value
     return loaded
 
 
@@ -144,10 +144,10 @@ def test_a_file_states_what_is_proven(tmp_path):
     path = tmp_path / "net.safetensors"
     model = taut.nn.mlp([3, 8, 2], lipschitz=5.0)
     bound = taut.save(model, path)
-    story = read_story(path)
-    assert story["norm"] == story["output_norm"] == "l2"
+    header = read_header(path)
+    assert header["norm"] == header["output_norm"] == "l2"
     assert bound.value <= 5
-    assert story["versions"]["torch"] == torch.__version__
+    assert header["versions"]["torch"] == torch.__version__
     saved = open_file(path)
     assert saved.bound.value == pytest.approx(bound.value, rel=1e-12)
     assert saved.claimed == bound.value
@@ -158,14 +158,14 @@ def test_norms_are_those_of_the_layers_unless_given(tmp_path):
     path = tmp_path / "net.safetensors"
     mixed = nn.Sequential(taut.nn.MixedLinear(3, 8, "l2"), taut.nn.LinfLinear(8, 2))
     assert taut.save(mixed, path).value <= 1
-    story = read_story(path)
-    assert (story["norm"], story["output_norm"]) == ("l2", "linf")
+    header = read_header(path)
+    assert (header["norm"], header["output_norm"]) == ("l2", "linf")
     taut.save(mixed, path, norm="linf")
-    story = read_story(path)
-    assert (story["norm"], story["output_norm"]) == ("linf", "linf")
+    header = read_header(path)
+    assert (header["norm"], header["output_norm"]) == ("linf", "linf")
     taut.save(nn.Linear(2, 2), path, norm="l1", output_norm="l2")
-    story = read_story(path)
-    assert (story["norm"], story["output_norm"]) == ("l1", "l2")
+    header = read_header(path)
+    assert (header["norm"], header["output_norm"]) == ("l1", "l2")
 
 
 def test_equal_networks_make_equal_files(tmp_path):
@@ -186,22 +186,22 @@ def test_random_numbers_are_left_alone(tmp_path):
 def test_the_format_is_what_its_description_says(tmp_path):
     """A file written by hand is read, and one written by taut has the checksum of the recipe."""
     tensors = linear_tensors()
-    (tmp_path / "hand").write_bytes(forge(linear_story(), tensors))
+    (tmp_path / "hand").write_bytes(forge(linear_header(), tensors))
     loaded: Any = taut.load(tmp_path / "hand")
     assert torch.equal(loaded.weight, torch.from_numpy(tensors["weight"]))
     taut.save(loaded, tmp_path / "taut")
-    story = read_story(tmp_path / "taut")
+    header = read_header(tmp_path / "taut")
     ours = {n: t.numpy() for n, t in safetensors.torch.load_file(tmp_path / "taut").items()}
-    again = forge({**story, "sha256": "0" * 64}, ours)
+    again = forge({**header, "sha256": "0" * 64}, ours)
     (tmp_path / "again").write_bytes(again)
     assert torch.equal(taut.load(tmp_path / "again").state_dict()["bias"], loaded.bias)
 
 
 @pytest.mark.parametrize("size", [0x480, 0x4B50])
 def test_a_header_whose_length_looks_like_a_pickle_or_an_archive_is_read(size, tmp_path):
-    short = forge(linear_story(), linear_tensors())
+    short = forge(linear_header(), linear_tensors())
     padding = size - int.from_bytes(short[:8], "little")
-    data = forge(linear_story(method="by hand" + " " * padding), linear_tensors())
+    data = forge(linear_header(method="by hand" + " " * padding), linear_tensors())
     assert data[:1] == b"\x80" or data[:2] == b"PK"
     (tmp_path / "net").write_bytes(data)
     assert isinstance(taut.load(tmp_path / "net"), nn.Linear)
@@ -220,13 +220,13 @@ class Cunning(nn.Linear):
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
-        (Custom(), "save: `1.0` (Custom) must be one of the layers that a file can name"),
-        (Cunning(3, 3), "save: `1.0` (Cunning) must be one of"),
+        (Custom(), "save: `1.0` (Custom) must be a Sequential or a layer"),
+        (Cunning(3, 3), "save: `1.0` (Cunning) must be a Sequential"),
         (
             nn.utils.parametrizations.orthogonal(nn.Linear(3, 3)),
             "for parametrised layers, use fold",
         ),
-        (nn.ModuleList([nn.ReLU()]), "save: `1.0` (ModuleList) must be one of"),
+        (nn.ModuleList([nn.ReLU()]), "save: `1.0` (ModuleList) must be a Sequential"),
     ],
 )
 def test_what_no_file_can_describe_is_refused_by_name(module, sentence, tmp_path):

@@ -38,11 +38,6 @@ def snapshot(model):
                 if v is not None
             },
             {k: id(v) for k, v in module._modules.items()},
-            [
-                id(memory._kept)
-                for memory in (getattr(module, "_memory", None), getattr(module, "_written", None))
-                if memory
-            ],
             {k: v.detach().clone().numpy().tobytes() for k, v in module.state_dict().items()},
         )
         for name, module in model.named_modules()
@@ -231,10 +226,10 @@ def test_hooks_and_own_forwards_are_refused_by_name():
     class Doubled(taut.nn.ConstrainedLinear):
         input_norm = output_norm = taut.L2
 
-        def _constrain(self, weight):
+        def constrain(self, weight):
             return weight / weight.norm()
 
-        _constrain_traceable = _constrain
+        constrain_traceable = constrain
 
         def forward(self, x):
             return 2 * super().forward(x)

@@ -131,7 +131,7 @@ def test_onnx_that_computes_something_else_is_not_written(value, tmp_path, monke
 def test_arguments_are_checked(tmp_path, monkeypatch):
     flat = nn.Sequential(nn.Flatten(), nn.Linear(6, 2))
     with pytest.raises(ArgumentError, match="`input_shape` must be given"):
-        export_pt2(flat, tmp_path / "x")
+        export_pt2(nn.Conv2d(1, 1, 1), tmp_path / "x")
     with pytest.raises(ArgumentError, match="`input_shape` must be one that the model takes"):
         export_pt2(flat, tmp_path / "x", (7,))
     with pytest.raises(ArgumentError, match="must be float32 or float64 throughout"):

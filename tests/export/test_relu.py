@@ -9,7 +9,7 @@ import taut
 from cases import ACTIVATIONS, DENSE
 from taut.errors import ArgumentError
 from taut.export import rewrite_relu
-from taut.export.relu import _stages
+from taut.rules.relu_forms import _stages
 
 PERMUTING = [case for case in ACTIVATIONS if case.permutes]
 

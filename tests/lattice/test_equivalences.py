@@ -133,7 +133,7 @@ def test_they_work_on_batches_and_by_gradient():
     x = torch.randn(3, 5, 4, dtype=DOUBLE, requires_grad=True)
     for network, oracle in (
         (lattice.full_sort_from_max_min(4, DOUBLE), lambda x: x.sort(-1).values),
-        (lattice.max_min_from_full_sort(4, 10.0, DOUBLE), MaxMin()),
+        (lattice.max_min_from_full_sort(4, 10.0, DOUBLE), MaxMin(dim=-1)),
         (lattice.relu_from_max_min(4, DOUBLE), torch.relu),
     ):
         weights = torch.randn(3, 5, 4, dtype=DOUBLE)

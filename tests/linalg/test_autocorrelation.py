@@ -48,6 +48,36 @@ def test_the_bound_is_above_and_the_rescaled_kernel_below(channels, taps, stride
     assert again <= 1 + 1e-9
 
 
+@pytest.mark.parametrize("coupling", [1.0, 1e-3, 1e-6, 1e-9, 0.0])
+@pytest.mark.parametrize("spread", [0.0, 2.0, 8.0])
+@pytest.mark.parametrize(("channels", "stride"), [((6, 6), 1), ((3, 8), 2), ((8, 3), 2)], ids=str)
+def test_rescaled_kernels_of_nearly_independent_channels_are_proven(
+    channels, stride, coupling, spread
+):
+    # Power iteration needs about 1 / coupling steps to see such a kernel.
+    kernel = coupling * randn(*channels, 3)
+    least = min(channels)
+    kernel[range(least), range(least), 0] += 1
+    kernel *= torch.exp(spread * randn(channels[0], 1, 1, seed=1))
+    pairs = TapPairs.of(channels, (3,), (stride,), (1,))
+    scaled = rescale_channels(kernel[None], pairs)
+    bound = bound_autocorrelation(scaled[0], stride=(stride,), dilation=(1,))
+    assert largest_transfer(scaled[0].numpy(), stride, 1) <= bound
+    assert bound <= 1 + pairs.margin(scaled)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_bound_is_the_perron_root(seed):
+    kernel = randn(4, 5, 3, seed=seed) * torch.exp(3 * randn(4, 1, 1, seed=seed + 100))
+    gram = np.zeros((4, 4))
+    for lag in range(-2, 3):
+        taps = [(j, j + lag) for j in range(3) if 0 <= j + lag < 3]
+        gram += np.abs(sum(kernel[:, :, a].numpy() @ kernel[:, :, b].numpy().T for a, b in taps))
+    root = np.sqrt(np.abs(np.linalg.eigvals(gram)).max())
+    bound = bound_autocorrelation(kernel, stride=(1,), dilation=(1,))
+    assert root * (1 - 1e-13) <= bound <= root * (1 + 1e-11)
+
+
 def test_products_tap_by_tap_are_the_same(monkeypatch):
     kernel = randn(2, 3, 4, 9)
     for stride in (1, 2):

@@ -34,7 +34,10 @@ def make(case, width):
 def test_equals_numpy(case, leading):
     width = width_of(case, 3)
     x = randn(*leading, width)
-    y = make(case, width)(x).detach()
+    module = make(case, width)
+    if len(leading) > 1 and hasattr(module, "dim"):
+        module.dim = -1
+    y = module(x).detach()
     expected = case.oracle(x.numpy())
     assert y.shape == expected.shape
     np.testing.assert_allclose(y.numpy(), expected, atol=1e-7)
@@ -72,6 +75,27 @@ def test_any_dimension(case, dim):
     x = randn(*shape)
     expected = np.moveaxis(case.oracle(np.moveaxis(x.numpy(), dim, -1)), -1, dim)
     np.testing.assert_allclose(module(x).detach().numpy(), expected, atol=1e-7)
+
+
+GROUPED = [case for case in ACTIVATIONS if hasattr(case.make(2 * case.group), "dim")]
+
+
+@pytest.mark.parametrize("case", GROUPED, ids=str)
+@pytest.mark.parametrize("shape", [(2, 3), (4, 2, 3), (1, 2, 3, 3)], ids=str)
+def test_the_dimension_must_be_given_beyond_batch_and_features(case, shape):
+    width = width_of(case)
+    module, x = make(case, width), randn(*shape, width)
+    assert module.dim is None and "dim" not in repr(module)
+    name = case.layer.__name__
+    with pytest.raises(
+        ArgumentError, match=rf"{name}: `dim` must be given for inputs of more than"
+    ):
+        module(x)
+    module.dim = -1
+    assert "dim=-1" in repr(module)
+    y = module(x)
+    module.dim = None
+    torch.testing.assert_close(y.flatten(0, -2), module(x.flatten(0, -2)), rtol=0, atol=0)
 
 
 @cases

@@ -300,7 +300,7 @@ def test_the_gradient_is_that_of_the_nearest_factors(case):
 def test_rescaling_passes_gradcheck(name):
     layer = getattr(taut.nn, name)(2, 3, 3, 2, bias=False, dtype=torch.float64)
     weight = torch.randn(layer.kernel_shape, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(layer._constrain, (weight,))
+    assert torch.autograd.gradcheck(layer.constrain, (weight,))
 
 
 # Evaluation, copies, refusals: what dense layers promise

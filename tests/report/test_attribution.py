@@ -3,16 +3,13 @@
 import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
+from support import seeded
 from taut.errors import ArgumentError
 from taut.nn import mlp
 from taut.report.attribution import attribute
-from taut.wasserstein import ConeCritic
-
-
-def seeded(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
+from taut.transport import ConeCritic
 
 
 def draw(rows: int, dim: int, shift: float, seed: int) -> Tensor:

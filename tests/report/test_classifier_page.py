@@ -8,7 +8,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from taut.lab.robustness import Subject, attack
+from taut.evaluation import EvaluatedClassifier, evaluate_robustness
 from taut.nn import mlp
 from taut.norms import L2
 from taut.report import classifier_figures as figures
@@ -17,7 +17,9 @@ from taut.report.classifier_figures import Tile, draw_gallery
 from taut.training import Examples, InputSpec
 
 
-def make_subject(shape: tuple[int, ...], low: float | None, high: float | None) -> Subject:
+def make_classifier(
+    shape: tuple[int, ...], low: float | None, high: float | None
+) -> EvaluatedClassifier:
     generator = torch.Generator().manual_seed(0)
     size = int(np.prod(shape))
     with torch.random.fork_rng(devices=[]):
@@ -27,18 +29,18 @@ def make_subject(shape: tuple[int, ...], low: float | None, high: float | None) 
     labels = model(x).argmax(1)
     labels[:5] = (labels[:5] + 1) % 3
     spec = InputSpec(shape=shape, classes=("ant", "bee", "<cat>"), low=low, high=high)
-    return Subject("insects", model, spec, Examples(x, labels), L2)
+    return EvaluatedClassifier("insects", model, spec, Examples(x, labels), L2)
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 4), (3, 5, 5)], ids=["grey", "colour"])
 def test_images_get_galleries(shape):
-    subject = make_subject(shape, 0.0, 1.0)
-    found = attack(subject, [0.05, 0.1], ["pgd"], num_steps=5, num_nearest=3)
-    html = classifier_page(subject, subject.certify(), 0.05, attacked=found).render()
+    classifier = make_classifier(shape, 0.0, 1.0)
+    found = evaluate_robustness(classifier, [0.05, 0.1], ["pgd"], num_steps=5, num_minimal=3)
+    html = classifier_page(classifier, classifier.certify(), 0.05, attacked=found).render()
     for words in (
-        "Images with their radii",
-        "What the classifier looks at",
-        "adversarial examples",
+        "Images and certified radii",
+        "Input gradients",
+        "adversarial example",
     ):
         assert words in html
     assert f"<td>{100 * found.certified(0.05):.1f}<" in html
@@ -49,28 +51,28 @@ def test_images_get_galleries(shape):
 
 
 def test_rows_get_a_histogram_and_a_table():
-    subject = make_subject((6,), None, None)
-    found = attack(subject, [0.05], ["fgs", "pgd"], num_steps=5, num_nearest=3)
-    html = classifier_page(subject, subject.certify(), 0.05, attacked=found).render()
-    assert "The radii" in html and "distance found" in html
-    assert "What the classifier looks at" not in html
-    assert found.nearest is not None
-    assert html.count("→") == int(found.nearest.success.sum())
+    classifier = make_classifier((6,), None, None)
+    found = evaluate_robustness(classifier, [0.05], ["fgsm", "pgd"], num_steps=5, num_minimal=3)
+    html = classifier_page(classifier, classifier.certify(), 0.05, attacked=found).render()
+    assert "Certified radii" in html and "distance found" in html
+    assert "Input gradients" not in html
+    assert found.minimal is not None
+    assert html.count("→") == int(found.minimal.success.sum())
 
 
 def test_without_attacks_and_without_a_right_answer():
-    subject = make_subject((1, 4, 4), 0.0, 1.0)
-    wrong = (subject.model(subject.examples.inputs).argmax(1) + 1) % 3
-    subject = Subject(
-        "none", subject.model, subject.spec, Examples(subject.examples.inputs, wrong), L2
+    classifier = make_classifier((1, 4, 4), 0.0, 1.0)
+    wrong = (classifier.model(classifier.examples.inputs).argmax(1) + 1) % 3
+    classifier = EvaluatedClassifier(
+        "none", classifier.model, classifier.spec, Examples(classifier.examples.inputs, wrong), L2
     )
-    html = classifier_page(subject, subject.certify(), 0.05).render()
-    assert "0.0 % right" in html and "Proof against attack" not in html
+    html = classifier_page(classifier, classifier.certify(), 0.05).render()
+    assert "0.0 % clean accuracy" in html and "Certified accuracy and attacks" not in html
 
 
 def test_what_is_broken_within_one_radius_is_broken_within_more():
-    subject = make_subject((6,), None, None)
-    found = attack(subject, [0.4, 0.1, 0.2], ["fgs", "pgd"], num_steps=5)
+    classifier = make_classifier((6,), None, None)
+    found = evaluate_robustness(classifier, [0.4, 0.1, 0.2], ["fgsm", "pgd"], num_steps=5)
     assert found.radii == (0.1, 0.2, 0.4)
     for name in found.distances:
         shares = [found.accuracy(radius, name) for radius in (0.0, *found.radii)]
@@ -88,7 +90,7 @@ def test_a_gallery_of_rows_of_different_length_is_drawn():
 def test_words_below_images_are_read_on_a_phone(monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "draw", lambda paint, **options: drawn.append((paint, options)))
-    tile = Tile(np.eye(3), "bee\nproven 0.0467")
+    tile = Tile(np.eye(3), "bee\ncertified 0.0467")
     for rows in ([[tile] * 3] * 2, [[tile]]):
         draw_gallery(rows, (0.0, 1.0), "eyes")
     for paint, options in drawn:

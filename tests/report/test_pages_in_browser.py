@@ -11,31 +11,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lab_samples import offer, sample, write_records
 
+from fake_experiments import register
+from recorded_experiments import sample, write_records
 from taut.data import Table
-from taut.lab.demo import demo_tasks, run_demo
-from taut.lab.robustness import Subject, attack
+from taut.evaluation import EvaluatedClassifier, evaluate_robustness
 from taut.nn import mlp
 from taut.norms import L2
 from taut.report import Page, Section
 from taut.report.classifier import classifier_page
 from taut.report.demo import demo_page
-from taut.report.lab import write_report
+from taut.report.demo_run import demo_tasks, run_demo
 from taut.report.wasserstein import wasserstein_page
 from taut.training import Examples, InputSpec
-from taut.wasserstein import wasserstein
+from taut.transport import wasserstein
+from taut_lab.report.pages import write_report
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
     None,
 )
 PHONE, DESK = 390, 1280
-PATIENCE = 240.0  # seconds, for a machine that has much else to do
+TIMEOUT = 240.0  # seconds, for a machine that has much else to do
 
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="no browser: install chromium to see the pages as people do"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium to test the pages"),
+]
 
 # Browsers do not make windows as narrow as a phone; a frame can be. Frames of one folder may be
 # looked into, so the page itself is seen, and not a copy.
@@ -97,7 +99,7 @@ def see(folder: Path, pages: list[Path]) -> Seen:
         "--dump-dom",
         wrapper.as_uri(),
     ]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert run.returncode == 0, run.stderr
     match = re.search(r'<pre id="found">(.*?)</pre>', run.stdout, re.DOTALL)
     assert match and match[1], run.stderr
@@ -125,9 +127,9 @@ def classifier() -> Page:
         model = torch.nn.Sequential(torch.nn.Flatten(), *mlp([20, 8, 3])).eval()
     x = torch.rand(20, 1, 5, 4, generator=draws)
     spec = InputSpec(shape=(1, 5, 4), classes=("ant", "bee", "cat"), low=0.0, high=1.0)
-    subject = Subject("insects", model, spec, Examples(x, model(x).argmax(1)), L2)
-    found = attack(subject, [0.05, 0.1], ["pgd"], num_steps=3, num_nearest=2)
-    return classifier_page(subject, subject.certify(), 0.05, attacked=found)
+    classifier = EvaluatedClassifier("insects", model, spec, Examples(x, model(x).argmax(1)), L2)
+    found = evaluate_robustness(classifier, [0.05, 0.1], ["pgd"], num_steps=3, num_minimal=2)
+    return classifier_page(classifier, classifier.certify(), 0.05, attacked=found)
 
 
 def distance() -> Page:
@@ -144,7 +146,7 @@ def seen(tmp_path_factory) -> Seen:
     folder = tmp_path_factory.mktemp("pages")
     ran = sample()
     with pytest.MonkeyPatch.context() as patch:
-        offer(patch, ran, sample("not-yet-" + "long" * 8, needs=("mnist",)))
+        register(patch, ran, sample("not-yet-" + "long" * 8, needs=("mnist",)))
         write_records(ran, "cpu", folder / "records")
         index = write_report(folder / "records", folder / "lab")
     pages = [

@@ -10,10 +10,10 @@ from torch import Generator
 
 from taut.bounds import Bound
 from taut.data import Table
+from taut.report import distance_guarantees, distance_headline, format_bound
 from taut.report.wasserstein import wasserstein_page
 from taut.report.wasserstein_figures import as_image, draw_interval
-from taut.report.wasserstein_words import headline, promises, rounded
-from taut.wasserstein import WassersteinResult, wasserstein
+from taut.transport import WassersteinResult, wasserstein
 
 NAMES = ("old <a>.csv", "new & b.csv")
 
@@ -38,7 +38,7 @@ def population() -> tuple[WassersteinResult, Table, Table]:
 @pytest.fixture(scope="module")
 def finite() -> tuple[WassersteinResult, Table, Table]:
     x, y = (table(s, 12, i, columns=(), image_shape=(3, 2, 2)) for i, s in ((1, 0.5), (2, 0.0)))
-    return measure(x, y, population=False), x, y
+    return measure(x, y, finite=True), x, y
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +58,21 @@ def render(found: tuple[WassersteinResult, Table, Table], **kwargs) -> str:
 def test_the_page_has_the_figures(population, population_html):
     result, html = population[0], population_html
     for text in (
-        rounded(result.lower.value, "lower"),
-        rounded(result.upper.value, "upper"),
+        format_bound(result.lower.value, "lower"),
+        format_bound(result.upper.value, "upper"),
         f"{result.estimate.value:.4g}",
         f"{result.p_value:.3g}",
-        rounded(result.lipschitz.value, "upper", 7),
+        format_bound(result.lipschitz.value, "upper", 7),
         "old &lt;a&gt;.csv and new &amp; b.csv are ",
         "Ville&#39;s inequality",
         "McDiarmid",
-        "independent draws of one population",
-        "the width of the support was taken from the data",
+        "i.i.d. samples of one population",
+        "no wider than the data",
         "standard deviations",
         "taut wasserstein a b",
     ):
         assert text in html
-    for title in ("Where the distance lies", "Which features move it", "Training"):
+    for title in ("Bounds of the distance", "Contributions of the features", "Training"):
         assert f"<h2>{title}</h2>" in html
     assert html.count("<img ") == 4  # interval, scores, features, training
     assert "Rows of old &lt;a&gt;.csv least like new &amp; b.csv" in html
@@ -104,7 +104,7 @@ def test_the_extremes_are_those_of_the_scores(population, population_html):
 
 def test_images_are_shown_as_images(finite_html):
     html = finite_html
-    assert "<h2>Which pixels move it</h2>" in html
+    assert "<h2>Contributions of the pixels</h2>" in html
     assert html.count("<h2>Images of ") == 2
     # Interval, scores; two means, difference, shares; two grids for each side.
     assert html.count("<img ") == 2 + 4 + 4
@@ -121,32 +121,34 @@ def test_the_seed_decides_and_others_draws_are_left_alone(finite, finite_html):
 def test_nothing_to_tell_apart():
     x = Table(np.ones((30, 2)), ("a", "b"), None, "x")
     html = wasserstein_page(measure(x, x), x, x).render()
-    assert "nothing proves that they differ" in html
-    assert "Which features move it" not in html
+    assert "do not show that they differ" in html
+    assert "Contributions of the features" not in html
 
 
 def test_the_headline_rounds_outward(population):
     result, *_ = population
     lower = Bound(0.37499, side="lower", confidence=0.975)
     result = replace(result, lower=lower, upper=Bound(0.61101, confidence=0.975))
-    text = headline(result, ("A", "B"))
+    text = distance_headline(result, ("A", "B"))
     assert text == "A and B are between 0.374 and 0.612 apart, at 95 % confidence"
     nothing = replace(result, lower=Bound(0.0, side="lower", confidence=0.975))
-    assert headline(nothing, ("A", "B")).startswith("A and B are at most 0.612 apart, at 95 %")
+    assert distance_headline(nothing, ("A", "B")).startswith(
+        "A and B are at most 0.612 apart, at 95 %"
+    )
 
 
 @pytest.mark.parametrize("value", [1e-300, 0.1, 1 / 3, 12345.678, 9.9996, 1e22])
 def test_rounding_stays_on_its_side(value: float):
-    low, high = float(rounded(value, "lower")), float(rounded(value, "upper"))
+    low, high = float(format_bound(value, "lower")), float(format_bound(value, "upper"))
     assert low <= value <= high
     assert high - low <= 1.0001e-3 * value
 
 
 def test_a_stated_diameter_is_no_assumption(population):
     result, *_ = population
-    sure = replace(result, upper=replace(result.upper, method="exact transport, McDiarmid"))
-    assert "Assumed for the upper bound" in promises(result)
-    assert "Assumed for the upper bound" not in promises(sure)
+    sure = replace(result, diameter=9.0)
+    assert "Assumption of the upper bound" in distance_guarantees(result)
+    assert "Assumption of the upper bound" not in distance_guarantees(sure)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,6 @@ def test_odd_shapes_are_told_as_features():
     g = Generator().manual_seed(0)
     x = Table(torch.rand(30, 8, generator=g).double().numpy(), (), (2, 2, 2), "x")
     y = Table(torch.rand(30, 8, generator=g).double().numpy() + 1, (), (2, 2, 2), "y")
-    html = wasserstein_page(measure(x, y, population=False), x, y).render()
-    assert "Which features move it" in html
+    html = wasserstein_page(measure(x, y, finite=True), x, y).render()
+    assert "Contributions of the features" in html
     assert "column 0" in html

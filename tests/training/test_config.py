@@ -61,7 +61,7 @@ def test_a_whole_number_serves_as_a_real_one():
         ("seed = true", "`seed` must be of type int; got seed=True"),
         ("radius = true", "`radius` must be of type float | None; got radius=True"),
         ("hidden = 3", "`hidden` must be of type tuple[int, ...] | None; got hidden=3"),
-        ("hidden = [64, 0]", "must be a whole number >= 1; got hidden and milestones=0"),
+        ("hidden = [64, 0]", "`hidden` must be a whole number >= 1; got hidden=0"),
         ("data = 3", "`data` must be of type str; got data=3"),
         ("radius = -1.0", "`radius` must be finite and positive; got radius=-1.0"),
         ("radius = nan", "`radius` must be finite and positive; got radius=nan"),
@@ -70,12 +70,12 @@ def test_a_whole_number_serves_as_a_real_one():
         ("warmup = nan", "`warmup` must be at least 0 and below inf; got warmup=nan"),
         ("epochs = 0", "`epochs` must be a whole number >= 1; got epochs=0"),
         ("seed = -1", "`seed` must be a whole number >= 0; got seed=-1"),
-        ('norm = "l3"', "`norm` must be 'l1', 'l2' or 'linf'; got norm='l3'"),
+        ('norm = "l3"', "`norm` must be one of 'l1', 'l2', 'linf'; got norm='l3'"),
         ('optimizer = "lion"', "`optimizer` must be one of 'adam', 'sgd', 'aggmo'"),
         ('schedule = "sine"', "`schedule` must be one of 'cosine', 'step', 'constant'"),
         ('loss = "mse"', "`loss` must be one of 'cross_entropy', 'hinge', 'hkr'"),
         ('dtype = "int8"', "`dtype` must be one of 'float32', 'float64', 'bfloat16'"),
-        ("patience = 3\nvalidation = 0.0", "`patience` must watch validation rows"),
+        ("patience = 3\nvalidation = 0.0", "`patience` needs validation rows"),
         ('adversarial_radius = 1.0\nnorm = "l1"', "`adversarial_radius` must be 0 in L1"),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(text, sentence):
 
 def test_weights_of_16_bits_are_refused():
     with pytest.raises(DtypeError, match="`dtype` must keep weights in 32 or 64 bits"):
-        TrainConfig(dtype="float16")
+        TrainConfig(dtype="float16")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])

@@ -8,13 +8,13 @@ from taut.cli.gan import gan
 from taut.training.gan import load_gan_run
 
 
-def test_a_run_is_told_and_told_again(tmp_path):
+def test_a_finished_run_is_reported_again(tmp_path):
     arguments = ["--data", "digits", "--steps", "3", "--out", str(tmp_path / "run")]
     first = CliRunner().invoke(gan, arguments, catch_exceptions=False)
     assert first.exit_code == 0
     run = load_gan_run(tmp_path / "run")
-    assert f"value at the end is {run.result['dual']:.3f}" in first.output
-    assert "proven to be at most" in first.output
+    assert f"the value of the critic is {run.result['dual']:.3f}" in first.output
+    assert "its constant is at most" in first.output
     again = CliRunner().invoke(gan, arguments, catch_exceptions=False)
     assert "nothing was trained" in again.output
     told = json.loads(CliRunner().invoke(gan, [*arguments, "--json"]).stdout)
@@ -22,10 +22,10 @@ def test_a_run_is_told_and_told_again(tmp_path):
     assert told["config"]["critic"] == "lipschitz"
 
 
-def test_no_distance_is_claimed_of_a_clipped_critic(tmp_path):
+def test_a_clipped_critic_has_no_proven_constant(tmp_path):
     arguments = ["--data", "digits", "--steps", "2", "--critic", "clipped", "--out", str(tmp_path)]
     found = CliRunner().invoke(gan, arguments, catch_exceptions=False)
-    assert "nothing is proven of this kind of critic" in found.output
+    assert "this kind of critic has no proven constant" in found.output
 
 
 def test_the_help_teaches():

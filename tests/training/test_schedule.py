@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from taut.training import TrainConfig
-from taut.training.chance import batches, number_at
 from taut.training.schedule import learning_rate
+from taut.training.seeding import batches, seed_at
 
 
 def rates(steps_per_epoch, **given):
@@ -55,7 +55,7 @@ def test_order_is_a_function_of_seed_and_epoch_alone():
 
 def test_places_have_numbers_of_their_own():
     places = [(a, b) for a in range(20) for b in range(20)]
-    numbers = {number_at(0, *place) for place in places} | {number_at(1, *p) for p in places}
-    numbers |= {number_at(0, a) for a in range(20)}
+    numbers = {seed_at(0, *place) for place in places} | {seed_at(1, *p) for p in places}
+    numbers |= {seed_at(0, a) for a in range(20)}
     assert len(numbers) == 820
     assert all(0 <= number < 2**63 for number in numbers)

@@ -86,6 +86,7 @@ def test_every_file_says_what_it_should(digits):
         "inputs.json",
         "log.jsonl",
         "model.safetensors",
+        "resolved.toml",
         "result.json",
     ]
     rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
@@ -151,7 +152,7 @@ def test_tables_are_measured_in_their_own_deviations():
 def test_a_column_that_never_changes_is_only_shifted():
     held = blobs()
     held.inputs[:, 1] = 7.0
-    with pytest.warns(TautWarning, match="flat: column 'b' never changes in the rows to learn"):
+    with pytest.warns(TautWarning, match="flat: column 'b' is constant in the training rows"):
         prepared = prepare(TrainConfig(), LabelledData(held, held, "flat"))
     assert prepared.spec.spread[1] == 1.0
     assert (prepared.train.inputs[:, 1] == 0).all()
@@ -162,7 +163,7 @@ def test_a_column_that_never_changes_is_only_shifted():
 
 def test_columns_that_cannot_be_chosen_are_not_advised(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,label\n1,red,0\n2,blue,1\n")
-    with pytest.raises(DataError, match="column 'b' holds text") as caught:
+    with pytest.raises(DataError, match="got text in column 'b'") as caught:
         train(TrainConfig(data=str(tmp_path / "t.csv")))
     assert str(caught.value).endswith("Drop it or encode it as numbers.")
     (tmp_path / "u.csv").write_text("a,b,c\n1,2,0\n2,3,1\n")

@@ -1,14 +1,14 @@
-"""The empirical side: attacks on predictions, measured in float64, checked against certificates.
+"""Adversarial attacks: found in the model's arithmetic, measured in float64.
 
-`ball` is where an attack may go, `objectives` what it lowers, `gradient` how it goes there,
-`judge` what counts as a success. What no attack finds may still exist: only `taut.certify` proves.
+`check_certificates` compares them with certificates. What no attack finds may still exist: only
+`taut.certify` proves.
 """
 
-from taut.attacks.auto import autoattack
-from taut.attacks.check import check_certificates
-from taut.attacks.gradient import adversarial_batch, fgs, pgd
-from taut.attacks.judge import judge
-from taut.attacks.nearest import closest
+from taut.attacks.auto_attack import autoattack
+from taut.attacks.certificate_check import check_certificates
+from taut.attacks.evaluation import evaluate
+from taut.attacks.gradient import adversarial_batch, fgsm, pgd
+from taut.attacks.minimal import minimal_perturbation
 from taut.attacks.result import AttackResult
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "adversarial_batch",
     "autoattack",
     "check_certificates",
-    "closest",
-    "fgs",
-    "judge",
+    "evaluate",
+    "fgsm",
+    "minimal_perturbation",
     "pgd",
 ]

@@ -1,4 +1,4 @@
-r"""Where an attack may go: $\|x' - x\| \le r$, within the range of the data."""
+r"""The feasible set of an attack: $\|x' - x\| \le r$, within the range of the data."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -21,16 +21,25 @@ def distances(x: Tensor, other: Tensor, norm: Norm) -> Tensor:
 def check_range(subject: str, x: Tensor, low: float | None, high: float | None) -> None:
     """Raises unless `x` is finite and lies in `[low, high]`."""
     if not bool(x.isfinite().all()):
-        raise ArgumentError(f"{subject}: `x` must be finite; got NaN or infinity.")
+        raise ArgumentError(
+            subject=subject, argument="x", rule="must be finite", got="NaN or infinity"
+        )
     if low is not None and high is not None and not low < high:
-        raise ArgumentError(f"{subject}: `low` must lie below `high`; got low={low}, high={high}.")
+        raise ArgumentError(
+            subject=subject,
+            argument="low",
+            rule="must lie below `high`",
+            got=f"low={low}, high={high}",
+        )
     below = low is not None and x.numel() > 0 and bool((x < low).any())
     above = high is not None and x.numel() > 0 and bool((x > high).any())
     if below or above:
         raise ArgumentError(
-            f"{subject}: `x` must lie in [low, high] = [{low}, {high}]; got values from "
-            f"{float(x.min()):.6g} to {float(x.max()):.6g}. Give the range of the data, or None "
-            "for no limit."
+            subject=subject,
+            argument="x",
+            rule=f"must lie in [low, high] = [{low}, {high}]",
+            got=f"values from {float(x.min()):.6g} to {float(x.max()):.6g}",
+            remedy="Give the range of the data, or None for no limit.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Attacks along the gradient: one step (FGS), many (PGD), and batches to train on."""
+"""Gradient attacks: one step (FGSM), many (PGD), and batches for adversarial training."""
 
 from dataclasses import dataclass
 
@@ -6,17 +6,17 @@ import torch
 from torch import Generator, Tensor, nn
 
 from taut.attacks.ball import Ball
-from taut.attacks.judge import judge
-from taut.attacks.objectives import OBJECTIVES, predict, rivals
+from taut.attacks.evaluation import evaluate
+from taut.attacks.inputs import check_inputs, device_of, evaluating, norm_of, radii_of
+from taut.attacks.objectives import OBJECTIVES, AttackLoss, predict, rivals
 from taut.attacks.result import AttackResult
-from taut.attacks.setting import check_inputs, device_of, evaluating, norm_of, radii_of
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.norms import NormLike
 
-__all__ = ["adversarial_batch", "fgs", "pgd"]
+__all__ = ["adversarial_batch", "fgsm", "pgd"]
 
 
-def fgs(
+def fgsm(
     model: nn.Module,
     x: Tensor,
     labels: Tensor,
@@ -25,10 +25,10 @@ def fgs(
     norm: NormLike = "linf",
     low: float | None = 0.0,
     high: float | None = 1.0,
-    loss: str = "cw",
+    loss: AttackLoss = "cw",
     batch_size: int = 1024,
 ) -> AttackResult:
-    r"""The fast gradient (sign) attack: one step of full length.
+    r"""The fast gradient sign method: one step of full length.
 
     $$x' = \operatorname{clip}(x - r\, \operatorname{sign} \nabla \ell(x)) \text{ in L-inf}, \qquad
       \operatorname{clip}(x - r\, \nabla \ell(x) / \|\nabla \ell(x)\|_2) \text{ in L2}$$
@@ -37,10 +37,10 @@ def fgs(
 
     Example:
         >>> model, x = torch.nn.Identity(), torch.tensor([[0.6, 0.4], [0.9, 0.1]])
-        >>> fgs(model, x, torch.tensor([0, 0]), radius=0.2)
-        AttackResult(fgs, linf within 0.2: error 50.00 % of 2 inputs)
+        >>> fgsm(model, x, torch.tensor([0, 0]), radius=0.2)
+        AttackResult(fgsm, linf within 0.2: error 50.00 % of 2 inputs)
     """
-    descent = _Descent("fgs", loss, num_steps=1, stride=1.0)
+    descent = _Descent("fgsm", loss, num_steps=1, stride=1.0)
     return _attack(descent, model, x, labels, radius, norm, low, high, batch_size)
 
 
@@ -58,37 +58,37 @@ def pgd(
     low: float | None = 0.0,
     high: float | None = 1.0,
     generator: Generator | None = None,
-    loss: str = "cw",
+    loss: AttackLoss = "cw",
     batch_size: int = 1024,
 ) -> AttackResult:
-    r"""Projected gradient descent on the lead of the true class, from random starts.
+    r"""Projected gradient descent on the margin of the true class, from random starts.
 
     $$x' \leftarrow \Pi\big(x' - \eta\, d(\nabla \ell(x'))\big), \qquad
       \Pi \text{ onto } \{\|x' - x\| \le r\} \cap [\text{low}, \text{high}]$$
 
-    with $d$ the sign in L-inf and the direction in L2. A row leaves as soon as its prediction is
-    wrong; `judge` measures what was found. The model is run in evaluation mode and left as it
+    with $d$ the sign in L-inf and the direction in L2. A row stops as soon as its prediction is
+    wrong; `evaluate` measures what was found. The model is run in evaluation mode and left as it
     was: no gradients, no statistics, no mode changed.
 
     Args:
         model: maps `(n, ...)` to `(n, classes)`, or to one output whose sign is the prediction.
         x: `(n, ...)`, in `[low, high]`, in the dtype of the model.
         labels: `(n,)`, the true classes; 0 and 1 for one output.
-        radius: one for all, or `(n,)`.
-        norm: "linf" or "l2".
-        num_steps: of each run.
-        num_restarts: runs, each from its own start: the first against whichever class is best,
+        radius: largest perturbation, one for all or `(n,)`.
+        norm: norm of the perturbation, "linf" or "l2".
+        num_steps: number of PGD steps.
+        num_restarts: number of random starts: the first run is against whichever class is best,
             the next ones each against one class, in the order of the logits at `x`. The nearest
             boundary is often not that of the runner-up.
         step_size: $\eta$; by default `2.5 * radius / num_steps`.
-        start: the largest distance of the random start, by default `radius / 10` as in the paper
+        start: largest distance of the random start, by default `radius / 10` as in the paper
             (large starts lose their way in networks with large margins); 0 starts at `x`.
-        low: the smallest value that data can have; None for no limit.
-        high: the largest.
-        generator: draws the starts; None for torch's own.
+        low: smallest possible value of the data; None for no limit.
+        high: largest possible value of the data; None for no limit.
+        generator: source of the random starts; None for torch's own.
         loss: "cw", $\max(0, z_t - \max_{i \ne t} z_i + 50)$ of Carlini and Wagner, whose
             gradient does not vanish for confident networks, or "cross_entropy".
-        batch_size: inputs at a time; bounds the memory.
+        batch_size: number of inputs at a time.
 
     Example:
         >>> model, x = torch.nn.Identity(), torch.tensor([[0.6, 0.4], [0.9, 0.1]])
@@ -115,26 +115,26 @@ def adversarial_batch(
     low: float | None = 0.0,
     high: float | None = 1.0,
     generator: Generator | None = None,
-    loss: str = "cross_entropy",
+    loss: AttackLoss = "cross_entropy",
 ) -> Tensor:
-    """The inputs moved to where the loss is high: batches for PGD adversarial training.
+    """Adversarial inputs for PGD adversarial training.
 
     Every row takes all steps, so that training sees the worst point found and not the first that
-    fools. The model is run in evaluation mode and left as it was: no gradients, no statistics, no
-    mode changed.
+    is misclassified. The model is run in evaluation mode and left as it was: no gradients, no
+    statistics, no mode changed.
 
     Args:
         model: as for `pgd`.
         x: `(n, ...)`, in `[low, high]`.
         labels: `(n,)`.
-        radius: how far to go.
-        norm: "linf" or "l2".
-        num_steps: few are enough for training.
-        step_size: by default `2.5 * radius / num_steps`.
-        start: the largest distance of the random start, by default `radius`.
-        low: the smallest value that data can have; None for no limit.
-        high: the largest.
-        generator: draws the starts; None for torch's own.
+        radius: largest perturbation.
+        norm: norm of the perturbation, "linf" or "l2".
+        num_steps: number of PGD steps; few are enough for training.
+        step_size: step size, by default `2.5 * radius / num_steps`.
+        start: largest distance of the random start, by default `radius`.
+        low: smallest possible value of the data; None for no limit.
+        high: largest possible value of the data; None for no limit.
+        generator: source of the random starts; None for torch's own.
         loss: "cross_entropy" or "cw".
 
     Returns:
@@ -158,10 +158,10 @@ def adversarial_batch(
 
 @dataclass(frozen=True)
 class _Descent:
-    """How to go down: the objective, and the lengths of steps and start as shares of the radius."""
+    """The objective, and the lengths of steps and start as shares of the radius."""
 
     subject: str
-    loss: str
+    loss: AttackLoss
     num_steps: int
     stride: float
     num_restarts: int = 1
@@ -190,7 +190,7 @@ class _Descent:
     def run(
         self, network: nn.Module, ball: Ball, labels: Tensor, targets: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The points where each row first fooled, or where it ended, and who did not fool."""
+        """The points where each row was first misclassified, or ended, and the rows that never were."""
         point = self.start(ball)
         best = point.clone()
         left = torch.arange(len(point), device=point.device)
@@ -240,7 +240,7 @@ def _attack(
                 found[left], standing = descent.run(network, ball.rows(left), truth[left], targets)
                 left = left[standing]
             examples.append(found.to(x.device))
-    return judge(
+    return evaluate(
         model,
         x,
         torch.cat(examples),
@@ -262,18 +262,24 @@ def _shares(
     start: float | None,
     default_start: float,
 ) -> tuple[float, float]:
-    """The lengths of a step and of the start as shares of the radius, which differs by row."""
+    """The lengths of a step and of the start as shares of the radius, which may differ by row."""
     if step_size is not None:
         check_positive(subject, "step_size", step_size)
     for name, value in (("step_size", step_size), ("start", start)):
         if value is not None and isinstance(radius, Tensor) and radius.dim():
             raise ArgumentError(
-                f"{subject}: `{name}` must be left to its share of the radius where each input "
-                f"has its own; got {name}={value}. Leave it out."
+                subject=subject,
+                argument=name,
+                rule="must be left to its share of the radius where each input has its own",
+                got=f"{name}={value}",
+                remedy="Leave it out.",
             )
     if start is not None and not 0 <= start <= float(radius):
         raise ArgumentError(
-            f"{subject}: `start` must lie in [0, radius]; got start={start}, radius={radius}."
+            subject=subject,
+            argument="start",
+            rule="must lie in [0, radius]",
+            got=f"start={start}, radius={radius}",
         )
     whole = 1.0 if isinstance(radius, Tensor) and radius.dim() else float(radius) or 1.0
     stride = 2.5 / num_steps if step_size is None else step_size / whole

@@ -1,14 +1,17 @@
-"""What attacks lower: the lead of the true class, or its likelihood."""
+"""The objectives of attacks: the margin of the true class, or its likelihood."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["OBJECTIVES", "lead", "predict", "rivals"]
+__all__ = ["OBJECTIVES", "AttackLoss", "margins", "predict", "rivals"]
 
-# Beyond this lead of the wrong class the loss of Carlini and Wagner is flat.
+AttackLoss = Literal["cw", "cross_entropy"]
+
+# Beyond this margin of the wrong class the loss of Carlini and Wagner is flat.
 _CONFIDENCE = 50.0
 
 
@@ -19,8 +22,8 @@ def predict(logits: Tensor) -> Tensor:
     return logits.argmax(1)
 
 
-def lead(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """By how much the true class leads the target, or the best other class, `(n,)`."""
+def margins(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+    """The margin of the true class over the target, or over the best other class, `(n,)`."""
     if logits.dim() == 1 or logits.shape[1] == 1:
         return torch.where(labels == 1, logits.flatten(), -logits.flatten())
     true = labels[:, None]
@@ -32,7 +35,7 @@ def lead(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tenso
 
 
 def rivals(logits: Tensor, labels: Tensor, rank: int) -> Tensor | None:
-    """The class in place `rank` of the others, 0 the best, round and round; None for one output."""
+    """The class of rank `rank` among the others, 0 the best, cyclically; None for one output."""
     if logits.dim() == 1 or logits.shape[1] <= 2:
         return None
     others = logits.scatter(1, labels[:, None], -torch.inf).argsort(1, descending=True)
@@ -41,18 +44,18 @@ def rivals(logits: Tensor, labels: Tensor, rank: int) -> Tensor | None:
 
 def _carlini_wagner(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
     r"""$f_6$ of Carlini and Wagner, $\max(0, z_t - \max_{i \ne t} z_i + 50)$."""
-    return (lead(logits, labels, targets) + _CONFIDENCE).relu()
+    return (margins(logits, labels, targets) + _CONFIDENCE).relu()
 
 
 def _likelihood(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
     """The logarithm of the likelihood of the true class, among all or against the target alone."""
     if targets is not None or logits.dim() == 1 or logits.shape[1] == 1:
-        return F.logsigmoid(lead(logits, labels, targets))
+        return F.logsigmoid(margins(logits, labels, targets))
     return -F.cross_entropy(logits, labels, reduction="none")
 
 
-# Each gives one number a sample, to be made small.
-OBJECTIVES: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
+# Each gives one number per sample, to be minimised.
+OBJECTIVES: dict[AttackLoss, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
     "cw": _carlini_wagner,
     "cross_entropy": _likelihood,
 }

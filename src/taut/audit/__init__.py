@@ -1,9 +1,22 @@
 """Any `nn.Module` to a proven Lipschitz bound, layer by layer, or a refusal that names the layer."""
 
-from taut.audit import spatial as _spatial  # noqa: F401  (importing it registers its rules)
-from taut.audit.bound import audit, bound_lipschitz
-from taut.audit.constants import Constants, Value
-from taut.audit.rules import rule
-from taut.audit.walk import Audit
+from taut.audit.bound import audit, audit_program, bound_lipschitz, bound_of, find_program
+from taut.audit.interpreter import Audit, LayerTrace, RuleInterpreter
+from taut.audit.prepare import Prepared, prepare, unwrap
+from taut.audit.program import Program, find_input_shape
 
-__all__ = ["Audit", "Constants", "Value", "audit", "bound_lipschitz", "rule"]
+__all__ = [
+    "Audit",
+    "LayerTrace",
+    "Prepared",
+    "Program",
+    "RuleInterpreter",
+    "audit",
+    "audit_program",
+    "bound_lipschitz",
+    "bound_of",
+    "find_input_shape",
+    "find_program",
+    "prepare",
+    "unwrap",
+]

@@ -1,28 +1,23 @@
 """From a module to a proven constant."""
 
-import copy
+import math
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from torch import nn
 
-from taut.audit.trace import (
-    SUBJECT,
-    check_modules,
-    compare,
-    first_shape,
-    refuse_unseen_forwards,
-    trace,
-)
-from taut.audit.walk import Audit, Walk
-from taut.bounds import Bound
-from taut.errors import NoRuleError
+from taut.audit.capture import capture
+from taut.audit.interpreter import Audit, ConstantsInterpreter
+from taut.audit.prepare import Prepared, prepare
+from taut.audit.program import Program, find_input_shape, is_structural, trace
+from taut.bounds import Bound, Hypotheses
+from taut.errors import ArgumentError, NoRuleError
+from taut.linalg.rounding import check_arithmetic
 from taut.norms import Norm, NormLike, as_norm
 
-__all__ = ["audit", "bound_lipschitz"]
+__all__ = ["audit", "audit_program", "bound_lipschitz", "bound_of", "find_program"]
 
-# What depends on the number of samples shows when it is counted twice.
-_BATCHES = (11, 13)
+_SUBJECT = "bound_lipschitz"
 
 
 def bound_lipschitz(
@@ -36,22 +31,22 @@ def bound_lipschitz(
     $$\|f(x) - f(x')\|_q \le K \|x - x'\|_p \quad\text{for all } x, x'$$
 
     for the network as evaluation runs it on its stored weights, in real arithmetic (see
-    `taut.certify` for what floating-point execution adds). The forward is traced, so residual
-    additions, concatenations, splits, reshapes and scalar factors in a user's own forward are
-    followed; constants are kept in all three norms and composed only where they match. What has no
-    rule is refused: `taut.audit.rule` adds one.
+    `taut.certify` for what floating-point execution adds). Forwards of your own are captured by
+    `torch.export`, so residual additions, work in place, functional calls, concatenations and
+    reshapes are followed; constants are kept in all three norms and composed only where they match.
+    What has no record is refused: `taut.rules.register` adds one.
 
     Args:
         model: maps a batch of inputs to a batch of outputs, one tensor each.
         norm: the norm `p` of the input: "l1", "l2" or "linf".
         input_shape: the shape of one input, without the batch. When the first layer is dense, one
-            vector of its size is assumed; otherwise needed where shapes decide (convolutions over
-            known sizes are tighter, sums of tensors must not broadcast unseen) and for forwards
-            of your own, which are run to see that the traced graph does the same.
+            vector of its size is assumed; otherwise needed where shapes decide and for forwards of
+            your own. Convolutions over known sizes have tighter constants.
         output_norm: the norm `q` of the output, by default `p`. For one output all are the same.
 
     Returns:
-        The bound; `print(bound.layers)` shows where it comes from.
+        The bound; `print(bound.layers)` shows where it comes from, `print(bound.hypotheses)` what
+        it holds for.
 
     Raises:
         NoRuleError: something in the network has no proven constant; the text says what and where.
@@ -61,33 +56,124 @@ def bound_lipschitz(
         >>> bound_lipschitz(taut.nn.mlp([2, 8, 1], lipschitz=3.0))
         Bound(<= 3.0, l2, proven)
     """
-    p = as_norm(norm, SUBJECT)
-    q = p if output_norm is None else as_norm(output_norm, SUBJECT)
-    found = audit(model, p, input_shape)
-    value = found.output.constants[q]
-    if value == float("inf"):
+    p = as_norm(norm, _SUBJECT)
+    q = p if output_norm is None else as_norm(output_norm, _SUBJECT)
+    check_arithmetic(_SUBJECT)
+    prepared = prepare(model, _SUBJECT)
+    shape = _check_shape(input_shape)
+    free = None
+    if shape is None and is_structural(prepared.model):
+        free = _without_shape(prepared, p)
+    if free is not None and find_input_shape(prepared.model) is None:
+        bound = bound_of(free, q)
+    else:
+        program = find_program(prepared, shape, _SUBJECT)
+        if free is not None:
+            program.proofs.update(free.program.proofs)
+        found = audit_program(program, p)
+        # A constant that holds for every shape says more than an equal one for an assumed shape.
+        if free is not None and free.output.constants[q] <= found.output.constants[q] * (1 + 1e-6):
+            found = free
+        bound = bound_of(found, q)
+    if math.isinf(bound.value):
         raise NoRuleError(
-            f"{SUBJECT}: no constant from {p} to {q} is known, though every layer has a rule. "
+            f"{_SUBJECT}: no constant from {p} to {q} is known, though every layer has a record. "
             "Give `input_shape`, or ask for another pair of norms."
         )
-    method = "composition of proven layers"
-    return Bound(value, p, method=method, layers=found.table(p), output_norm=q)
+    return bound
 
 
-def audit(model: nn.Module, norm: Norm, input_shape: Sequence[int] | None = None) -> Audit:
-    """Traces an evaluation copy of `model` and carries the constants of its input through it."""
-    check_modules(model)
-    model, graph = trace(copy.deepcopy(model).eval())
-    shape = first_shape(graph, model) if input_shape is None else tuple(input_shape)
+def _without_shape(prepared: Prepared, norm: Norm) -> Audit | None:
+    """The network on inputs of any shape; None if a shape is assumed and decides something."""
+    try:
+        return audit_program(trace(prepared, None, _SUBJECT), norm)
+    except NoRuleError:
+        if find_input_shape(prepared.model) is None:
+            raise
+        return None
+
+
+def _check_shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
     if shape is None:
-        refuse_unseen_forwards(model)
-    known: dict[Any, Any] = {}
-    walks = [Walk(model, graph, norm, shape, batch, known).run() for batch in _BATCHES]
-    if len({walk.signature() for walk in walks}) > 1:
-        raise NoRuleError(
-            f"{SUBJECT}: what the model computes changes with the size of the batch, or from call "
-            "to call. Samples must pass through a network on their own, and without chance."
+        return None
+    listed = isinstance(shape, Sequence) and not isinstance(shape, str)
+    if not listed or not all(isinstance(n, int) and n > 0 for n in shape):
+        raise ArgumentError(
+            f"{_SUBJECT}: `input_shape` must be the positive sizes of one input, without the batch; "
+            f"got input_shape={shape!r}. Use a tuple such as (1, 28, 28)."
         )
-    if shape is not None:
-        compare(model, graph, shape)
-    return walks[0]
+    return tuple(shape)
+
+
+def bound_of(found: Audit, output_norm: Norm | None = None) -> Bound:
+    """The constant of an audited network, with what it holds for."""
+    p, q = found.norm, output_norm or found.norm
+    value = found.output.constants[q]
+    return Bound(
+        value,
+        p,
+        method="composition of proven layers",
+        layers=found.table(p),
+        output_norm=q,
+        hypotheses=_hypotheses(found, q),
+    )
+
+
+def _hypotheses(found: Audit, q: Norm) -> Hypotheses:
+    program, p = found.program, found.norm
+    shape = program.input_shape
+    statements = [
+        f"distances of inputs are measured in {p}, those of outputs in {q}",
+        "inputs may have any shape that the network takes"
+        if shape is None
+        else f"one input has shape {shape}",
+        "the network runs in evaluation mode, on the weights stored when this was proven",
+        "it computes in real arithmetic; taut.certify covers rounding",
+    ]
+    if program.exported:
+        statements.append(
+            "its forward reads nothing but its input and stored tensors (checked on attributes and "
+            "buffers, and by a comparison on two random batches, which is a test and no proof)"
+        )
+    of = partial(_digest, input_shape=shape)
+    return Hypotheses(tuple(statements), shape, program.digest(), of)
+
+
+def _digest(model: nn.Module, input_shape: tuple[int, ...] | None) -> str:
+    prepared = prepare(model, "holds_for")
+    if input_shape is None and is_structural(prepared.model):
+        return trace(prepared, None, "holds_for").digest()
+    return find_program(prepared, input_shape, "holds_for").digest()
+
+
+def audit(
+    model: nn.Module, norm: NormLike = "l2", input_shape: Sequence[int] | None = None
+) -> Audit:
+    """Carries the constants of its input through an evaluation copy of `model`."""
+    p = as_norm(norm, "audit")
+    check_arithmetic(_SUBJECT)
+    shape = _check_shape(input_shape)
+    return audit_program(find_program(prepare(model, _SUBJECT), shape, _SUBJECT), p)
+
+
+def audit_program(program: Program, norm: Norm) -> Audit:
+    """Carries the constants of its input through a program."""
+    return ConstantsInterpreter(program, _SUBJECT).audit(norm)
+
+
+def find_program(prepared: Prepared, input_shape: tuple[int, ...] | None, subject: str) -> Program:
+    """The operations of a network: read off its layers, or captured from its forward."""
+    assumed = find_input_shape(prepared.model) if input_shape is None else input_shape
+    if is_structural(prepared.model):
+        try:
+            return trace(prepared, assumed, subject)
+        except ArgumentError:
+            if input_shape is not None:
+                raise
+            return trace(prepared, None, subject)
+    if assumed is None:
+        raise NoRuleError(
+            f"{subject}: {type(prepared.model).__name__} has a forward of its own, which can only "
+            "be followed on inputs of a known shape. Give `input_shape`."
+        )
+    return capture(prepared, assumed, subject)

@@ -1,11 +1,21 @@
-"""Inputs to certified radii: `certify` and what it returns; `bound_output` for a single output.
+"""Inputs to certified radii and boxes to boxes, every rounding included.
 
-`frozen` makes a float64 copy of a network as evaluation runs it, `execution` runs it with a proven
-error at every step, `radii` turns margins and errors into radii.
+`execution` runs a network in float64 with a proven error at every operation, `radii` turns margins
+and errors into radii, `intervals` propagates boxes.
 """
 
-from taut.certificates.inputs import certify
-from taut.certificates.outputs import bound_output
+from taut.certificates.arithmetic import Arithmetic
+from taut.certificates.inputs import certify, direct_executor
+from taut.certificates.intervals import bound_outputs
+from taut.certificates.outputs import BoundedEvaluation, bound_output
 from taut.certificates.result import Certificates
 
-__all__ = ["Certificates", "bound_output", "certify"]
+__all__ = [
+    "Arithmetic",
+    "BoundedEvaluation",
+    "Certificates",
+    "bound_output",
+    "bound_outputs",
+    "certify",
+    "direct_executor",
+]

@@ -1,67 +1,165 @@
-"""From a network to its outputs in float64 with proven errors: trace once, run batch by batch."""
+"""Programs run in float64 with a proven error at every operation."""
 
+import copy
+import math
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch.fx.node import map_arg
+from torch import Tensor, fx
 
-from taut.audit.trace import trace
-from taut.certificates.calls import step_function
-from taut.certificates.run import Run, Study
-from taut.certificates.steps import step_module
+from taut.audit import Program, RuleInterpreter
+from taut.certificates.rounded import ErrorBound, LastLayer, Rounded, added_rounding
 from taut.errors import NoRuleError
+from taut.rules import Call, Constants, Record, Value
+from taut.rules.convolution import direct_convolution
+from taut.rules.record import argument_names
 
-__all__ = ["Execution"]
+__all__ = ["DirectExecutor", "Execution", "in_double", "with_rounded_numbers"]
+
+aten = torch.ops.aten
+# Behind these a last dense layer is still the last one.
+_PASSING = {"identity", "clone", "contiguous", "alias", "detach", "flatten", "view", "reshape"}
 
 
-class Execution:
-    """Runs a frozen network on batches.
+def in_double(program: Program, device: torch.device) -> Program:
+    """The same program with its stored tensors in float64, on a device; nothing is rounded."""
+    module = copy.deepcopy(program.module).to(device, torch.float64)
+    return Program(module, program.input_shape, program.exported)
+
+
+class Execution(RuleInterpreter):
+    """Runs a program on batches, in float64, beside a bound of every rounding.
 
     Args:
-        network: what `freeze` made, and the audit has accepted.
-        reach: `(3,)`, how far the input itself moves in each norm when it moves by 1.
+        program: with its stored tensors in float64.
+        reach: how far the input itself moves in each norm when it moves by 1.
         dtype: the arithmetic of the execution under study; None for real numbers.
+        subject: who asks, for errors.
     """
 
-    def __init__(self, network: nn.Module, reach: Tensor, dtype: torch.dtype | None) -> None:
-        self.network, self.graph = trace(network)
+    tracked = Rounded
+
+    def __init__(
+        self, program: Program, reach: Constants, dtype: torch.dtype | None, subject: str
+    ) -> None:
+        super().__init__(program, subject)
         self.reach = reach
-        self.study = Study(dtype)
+        self.dtype = dtype
+        self.assumptions: dict[str, None] = {}
 
-    @torch.no_grad()
-    def __call__(self, x: Tensor) -> tuple[Run, Tensor]:
+    def __call__(self, x: Tensor) -> tuple[Rounded, Tensor]:
         """The output for `(batch, ...)`, and how far from each sample nothing can overflow."""
-        held: dict[fx.Node, Any] = {}
-        start: Run | None = None
-        for node in self.graph.nodes:
-            if node.op == "placeholder":
-                if start is None:
-                    held[node] = start = self.study.start(x, self.reach)
-                else:
-                    held[node] = node.args[0]
-            elif node.op == "get_attr":
-                held[node] = self._attribute(str(node.target))
-            elif node.op == "output":
-                return held[node.args[0]], self.study.limit  # type: ignore[index]
-            else:
-                args, kwargs = map_arg((node.args, node.kwargs), lambda n: held[n])  # type: ignore[misc]
-                held[node] = self._step(node, args, kwargs)
-        raise NoRuleError("certify: the forward returns nothing.")
+        nothing = Constants.of(x.new_zeros(3, len(x)))
+        still = Constants.of(x.new_zeros(3))
+        reach = Constants.of(self.reach.values.to(x))
+        self.limit = x.new_full((len(x),), math.inf)
+        return self.run(Rounded(x, ErrorBound(nothing, nothing, reach, still))), self.limit
 
-    def _step(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
-        try:
-            if node.op == "call_module":
-                return step_module(self.study, self._attribute(str(node.target)), args[0])
-            return step_function(self.study, node, args, kwargs)
-        except NoRuleError as error:
-            name = node.target if isinstance(node.target, str) else node.target.__name__
-            raise NoRuleError(
-                f"certify: at `{name}` no error of evaluation is proven: {error}"
-            ) from error
+    def value_of(self, held: Rounded) -> Value:
+        """Its shape; the constants are put in where they are asked for."""
+        return Value(held.bound.reach, held.shape)
 
-    def _attribute(self, path: str) -> Any:
-        part: Any = self.network
-        for name in path.split("."):
-            part = getattr(part, name)
-        return part
+    def size_of(self, held: Rounded) -> Any:
+        """The number of samples."""
+        return len(held.value)
+
+    def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
+        """The result with what the operation rounds."""
+        if not record.exact and record.rounding is None:
+            raise NoRuleError("what its execution rounds is not known. Use bound_lipschitz.")
+        self._refuse_extreme(call)
+        if record.exact and self.dtype is not None:
+            call = with_rounded_numbers(call, self.dtype)
+        with torch.backends.cudnn.flags(enabled=False):
+            value = call.run(*(r.value for r in tracked))
+        results = value if isinstance(value, (tuple, list)) else [value]
+        made = [
+            self._rounded(record, call, tracked, part, node)
+            for part in results
+            if part.is_floating_point()
+        ]
+        return tuple(made) if isinstance(value, (tuple, list)) else made[0]
+
+    def _rounded(
+        self, record: Record, call: Call, tracked: list[Rounded], value: Tensor, node: fx.Node
+    ) -> Rounded:
+        size = math.prod(value.shape[1:])
+        assert record.constants is not None
+        columns = zip(*(r.bound.parts for r in tracked), strict=True)
+        carried = ErrorBound(
+            *(
+                record.constants(
+                    call.with_values(
+                        [Value(c, r.shape) for c, r in zip(column, tracked, strict=True)]
+                    )
+                ).within(size)
+                for column in columns
+            )
+        )
+        if record.exact:
+            keeps = record.proof == "permutation" and _name(call.target) in _PASSING
+            same = len(tracked) == 1 and value.shape == tracked[0].value.shape
+            return Rounded(value, carried, tracked[0].last if keeps and same else None)
+        assert record.rounding is not None
+        if record.rounding.assumes and self.dtype is not None:
+            self.assumptions[record.rounding.assumes] = None
+        fresh, limit = added_rounding(record.rounding, call, tracked, value, self.dtype)
+        self.limit = torch.minimum(self.limit, limit)
+        return Rounded(value, carried + fresh, self._last(call, tracked, value, fresh))
+
+    def _last(
+        self, call: Call, tracked: list[Rounded], value: Tensor, fresh: ErrorBound
+    ) -> LastLayer | None:
+        """The last dense layer behind the result: this one, or one that was only scaled since."""
+        if call.target is aten.linear.default and value.dim() == 2:
+            return LastLayer(tracked[0].bound, call["weight"], 1.0, fresh)
+        last = tracked[0].last if len(tracked) == 1 else None
+        other = call["other"]
+        if last is None or call.target is not aten.mul.Tensor or not isinstance(other, Real):
+            return None
+        scale = math.nextafter(abs(float(other)), math.inf)
+        older = ErrorBound(*(part.scaled(scale) for part in last.fresh.parts))
+        factor = math.nextafter(last.factor * scale, math.inf)
+        return replace(last, factor=factor, fresh=older + fresh)
+
+    def _refuse_extreme(self, call: Call) -> None:
+        """Numbers in the code that float32 would change by more than a rounding."""
+        for held in call.arguments.values():
+            if self.dtype == torch.float32 and isinstance(held, float) and held:
+                if not 2.0**-100 <= abs(held) <= 2.0**100 and math.isfinite(held):
+                    raise NoRuleError(
+                        f"the number {held} hardly fits float32. Use arithmetic='real'."
+                    )
+
+
+def with_rounded_numbers(call: Call, dtype: torch.dtype) -> Call:
+    """The call with the numbers of the code, such as limits, as an execution in `dtype` has them."""
+
+    def rounded(held: Any) -> Any:
+        return torch.tensor(held, dtype=dtype).item() if isinstance(held, float) else held
+
+    return replace(call, arguments={n: rounded(held) for n, held in call.arguments.items()})
+
+
+def _name(target: Any) -> str:
+    return getattr(target, "_opname", None) or getattr(target, "__name__", "")
+
+
+class DirectExecutor(fx.Interpreter):
+    """Runs a program on tensors; convolutions by one matrix product over unfolded windows."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program.module)
+        self.extra_traceback = False
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """One operation."""
+        name = _name(target)
+        if not name.startswith(("conv", "padded_conv")):
+            return super().call_function(target, args, kwargs)
+        names = argument_names(target)
+        order = (*names.positional, *names.named)
+        arguments = {**names.defaults, **dict(zip(order, args, strict=False)), **kwargs}
+        return direct_convolution(Call(target, arguments), args[0])

@@ -1,25 +1,25 @@
 """`certify`: inputs to proven radii."""
 
-import copy
-from dataclasses import replace
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from taut.audit import Audit, Constants, audit
-from taut.bounds import Bound, LayerTable
-from taut.certificates.execution import Execution
-from taut.certificates.frozen import Affine, freeze
+from taut.audit import Prepared, Program, audit_program, bound_of, find_program, prepare
+from taut.bounds import Bound, Hypotheses
+from taut.certificates.arithmetic import Arithmetic, dtype_of
+from taut.certificates.execution import DirectExecutor, Execution, in_double
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.result import Certificates
-from taut.certificates.run import Run
-from taut.errors import ArgumentError, DtypeError, check_choice, check_count
+from taut.certificates.rounded import Rounded
+from taut.errors import ArgumentError, DtypeError, check_count
+from taut.linalg.rounding import check_arithmetic
 from taut.norms import NormLike, as_norm
+from taut.rules import Constants
 
-__all__ = ["certify"]
+__all__ = ["certify", "direct_executor"]
 
 _SUBJECT = "certify"
-_ARITHMETICS = {"real": None, "float64": torch.float64, "float32": torch.float32}
 
 
 @torch.no_grad()
@@ -28,7 +28,7 @@ def certify(
     x: Tensor,
     norm: NormLike = "l2",
     labels: Tensor | None = None,
-    arithmetic: str = "real",
+    arithmetic: Arithmetic = "real",
     batch_size: int = 1024,
 ) -> Certificates:
     r"""Radii within which no change of the input changes the prediction: a theorem for each input.
@@ -44,8 +44,11 @@ def certify(
     - `"float32"`: the model as it stands, executed in float32. Rounding at $x'$ costs some radius:
       0.06 in L2 for three orthonormal layers of 1024 on inputs of length 16.
 
-    Executions may sum in any order and may fuse multiplications with additions; reduced-precision
-    products (TF32, bfloat16) break the promise.
+    Executions may sum in any order and may fuse multiplications with additions. What else they must
+    keep to stands in `print(certificates.hypotheses)`: full-precision products (no TF32), and for
+    convolutions direct sums or matrix products, since fast transforms (Winograd, FFT) have other
+    errors. `taut.certificates.direct_executor` runs a network that way, and gives the predictions of
+    the float32 certificates of networks with convolutions.
 
     Args:
         model: maps `(batch, ...)` to `(batch, classes)`, or to one output a sample, whose sign is
@@ -68,8 +71,9 @@ def certify(
         (0, 1.0)
     """
     p = as_norm(norm, _SUBJECT)
-    check_choice(_SUBJECT, "arithmetic", arithmetic, tuple(_ARITHMETICS))
+    dtype = dtype_of(arithmetic, _SUBJECT)
     check_count(_SUBJECT, "batch_size", batch_size)
+    check_arithmetic(_SUBJECT)
     if not x.dtype.is_floating_point:
         raise DtypeError(
             f"{_SUBJECT}: `x` must be of floating point; got {x.dtype}. Convert it with .float()."
@@ -81,26 +85,28 @@ def certify(
         )
     if arithmetic == "float32":
         _check_float32(model, x)
-    network = freeze(model)
-    found = audit(network, p, tuple(x.shape[1:]))
+    prepared = prepare(model, _SUBJECT)
+    stored = find_program(prepared, tuple(x.shape[1:]), _SUBJECT)
     held = next(model.parameters(), x)
     device = torch.device("cpu") if held.device.type == "mps" else held.device
-    reach = _triple(found.input.constants, device)
-    execution = Execution(network.to(device), reach, _ARITHMETICS[arithmetic])
-    as_it_stands = _evaluating(model) if arithmetic == "float32" else None
-    judge = _Judge(_triple(found.output.constants, device))
+    program = in_double(stored, device)
+    found = audit_program(program, p)
+    execution = Execution(program, found.input.constants, dtype, _SUBJECT)
+    run_in_float32 = _float32_executor(prepared, stored) if arithmetic == "float32" else None
+    judge = _Judge(found.output.constants)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for batch in x.detach().split(batch_size):
         run, limit = execution(batch.to(device, torch.float64))
         output = run.value
-        if as_it_stands is not None:
+        if run_in_float32 is not None:
             with torch.autocast(held.device.type, enabled=False):
-                output = as_it_stands(batch.to(held.device)).to(device)
+                output = run_in_float32(batch.to(held.device)).to(device)
         prediction, margin, radius = judge(run, output)
         known = (limit > 0) & _finite(batch.to(device)) & _finite(output) & _finite(run.value)
         parts.append((prediction, margin, torch.where(known, torch.minimum(radius, limit), 0.0)))
     home = device if x.device.type == "mps" else x.device
     prediction, margin, radius = (torch.cat(part).to(home) for part in zip(*parts, strict=True))
+    lipschitz = bound_of(found)
     return Certificates(
         prediction=prediction,
         margin=margin,
@@ -108,20 +114,66 @@ def certify(
         norm=p,
         arithmetic=arithmetic,
         method=judge.method,
-        lipschitz=_bound(found),
+        lipschitz=lipschitz,
         correct=None if labels is None else _compare(prediction, labels),
+        hypotheses=_hypotheses(lipschitz, arithmetic, execution),
     )
+
+
+def _hypotheses(lipschitz: Bound, arithmetic: str, execution: Execution) -> Hypotheses:
+    known = lipschitz.hypotheses
+    kept = [s for s in known.statements if "real arithmetic" not in s]
+    if arithmetic == "real":
+        kept.append("the prediction is that of the network computed exactly, in real arithmetic")
+    else:
+        kept.append(
+            f"the network is executed in {arithmetic}, rounding to nearest, at the input and at "
+            "every other point; sums may be taken in any order"
+        )
+        kept.extend(f"it uses {assumption}" for assumption in execution.assumptions)
+    return Hypotheses(tuple(kept), known.input_shape, known.digest, known.digest_of)
+
+
+def direct_executor(
+    model: nn.Module, input_shape: tuple[int, ...] | None = None
+) -> Callable[[Tensor], Tensor]:
+    """The network of `model` as a function that keeps what float32 certificates assume.
+
+    Convolutions are one matrix product over unfolded windows, so no fast transform (Winograd, FFT)
+    is chosen behind your back; all else runs as torch runs it, in evaluation mode.
+
+    Args:
+        model: any network that `taut.bound_lipschitz` follows; not changed.
+        input_shape: as there.
+
+    Example:
+        >>> net = torch.nn.Conv2d(1, 2, 3, padding=1)
+        >>> x = torch.randn(4, 1, 5, 5)
+        >>> torch.allclose(direct_executor(net)(x), net(x), atol=1e-6)
+        True
+    """
+    prepared = prepare(model, "direct_executor")
+    return _float32_executor(prepared, find_program(prepared, input_shape, "direct_executor"))
+
+
+def _float32_executor(prepared: Prepared, program: Program) -> Callable[[Tensor], Tensor]:
+    """What float32 certificates speak of: the model itself, or for convolutions direct sums."""
+    targets = {str(node.target) for node in program.module.graph.nodes}
+    if not any("conv" in target for target in targets):
+        return prepared.model
+    executor = DirectExecutor(program)
+    return lambda x: torch.no_grad()(executor.run)(x)
 
 
 class _Judge:
     """Predictions, margins and radii of outputs, by the best way that applies."""
 
-    def __init__(self, constants: Tensor) -> None:
+    def __init__(self, constants: Constants) -> None:
         self.constants = constants
         self.pairs = PairRadii()
         self.method = ""
 
-    def __call__(self, run: Run, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, run: Rounded, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of the tensor `output` that an execution gave, around the values of `run`."""
         if run.shape in ((), (1,)):
             self.method = "sign"
@@ -135,12 +187,12 @@ class _Judge:
             )
         prediction = output.argmax(1)
         lead = differences(run.value, prediction)
-        if run.head is None:
+        if run.last is None:
             self.method = "vector map"
             radii = vector_radii(run, self.constants, lead)
         else:
             self.method = "last-layer pairs"
-            radii = self.pairs(run.head, prediction, lead)
+            radii = self.pairs(run.last, prediction, lead)
         return prediction, lead.amin(1), radii.amin(1)
 
 
@@ -159,27 +211,8 @@ def _check_float32(model: nn.Module, x: Tensor) -> None:
         )
 
 
-def _evaluating(model: nn.Module) -> nn.Module:
-    training = any(module.training for module in model.modules())
-    return copy.deepcopy(model).eval() if training else model
-
-
-def _triple(constants: Constants, device: torch.device) -> Tensor:
-    values = [constants.l1, constants.l2, constants.linf]
-    return torch.tensor(values, dtype=torch.float64, device=device)
-
-
 def _finite(x: Tensor) -> Tensor:
     return x.flatten(1).isfinite().all(1) if x.dim() > 1 else x.isfinite()
-
-
-def _bound(found: Audit) -> Bound:
-    rows = (
-        replace(row, kind=visit.module.kind) if isinstance(visit.module, Affine) else row
-        for row, visit in zip(found.table(found.norm), found.visits, strict=True)
-    )
-    value = found.output.constants[found.norm]
-    return Bound(value, found.norm, method="composition of proven layers", layers=LayerTable(rows))
 
 
 def _compare(prediction: Tensor, labels: Tensor) -> Tensor:

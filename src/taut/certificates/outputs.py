@@ -5,18 +5,55 @@ import math
 import torch
 from torch import Tensor, nn
 
-from taut.audit import audit
-from taut.certificates.execution import Execution
-from taut.certificates.frozen import freeze
-from taut.certificates.spread import up
-from taut.norms import as_norm
+from taut.audit import audit_program, find_program, prepare
+from taut.certificates.execution import Execution, in_double
+from taut.certificates.rounded import up
+from taut.norms import L2, NormLike, as_norm
+from taut.rules import Constants
 
-__all__ = ["bound_output"]
+__all__ = ["BoundedEvaluation", "bound_output"]
+
+
+class BoundedEvaluation:
+    r"""A network that has one output, evaluated in float64 with proven error bounds.
+
+    The error bound $e(x) \ge |\hat f(x) - f(x)|$ follows from the weights and the row: the
+    magnitudes of all terms that evaluation adds up, so it is large where large terms cancel.
+
+    Args:
+        model: maps `(n, features)` to `(n, 1)`, in evaluation mode; not changed.
+        features: the length of a row.
+
+    Example:
+        >>> shift = torch.nn.Linear(1, 1).double()
+        >>> _ = shift.weight.data.fill_(1), shift.bias.data.fill_(1e8)
+        >>> values, errors = BoundedEvaluation(shift, 1)(torch.tensor([[0.1]]).double())
+        >>> values.item(), 1e-9 < errors.item() < 1e-6
+        (100000000.1, True)
+    """
+
+    def __init__(self, model: nn.Module, features: int) -> None:
+        subject = "BoundedEvaluation"
+        program = find_program(prepare(model, subject), (features,), subject)
+        device = next((value.device for value in model.parameters()), torch.device("cpu"))
+        program = in_double(program, device)
+        self._execution = Execution(program, Constants.of_input(L2, features), None, subject)
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, batch_size: int = 8192) -> tuple[Tensor, Tensor]:
+        """The values at `(n, features)` rows and the bounds of their errors, `(n,)` both."""
+        values, errors = [x.new_zeros(0)], [x.new_zeros(0)]
+        for rows in x.split(batch_size) if len(x) else ():
+            run, _ = self._execution(rows)
+            values.append(run.value.flatten())
+            # Of one number all three norms are the same, so the smallest bound counts.
+            errors.append(run.bound.error.values.amin(0))
+        return torch.cat(values), torch.cat(errors)
 
 
 @torch.no_grad()
 def bound_output(
-    model: nn.Module, x: Tensor, radius: Tensor, norm: str, batch_size: int = 1024
+    model: nn.Module, x: Tensor, radius: Tensor, norm: NormLike, batch_size: int = 1024
 ) -> tuple[Tensor, Tensor]:
     r"""The ends of $f(x) \mp K r$, widened by what float64 may lose at $x$ and at every $x'$.
 
@@ -39,17 +76,18 @@ def bound_output(
         >>> round(low.item(), 9), round(high.item(), 9)
         (2.0, 12.0)
     """
-    network = freeze(model)
-    start = audit(network, as_norm(norm), tuple(x.shape[1:])).input.constants
-    reach = torch.tensor([start.l1, start.l2, start.linf], dtype=torch.float64)
-    execution = Execution(network, reach, torch.float64)
+    program = find_program(prepare(model, "bound_output"), tuple(x.shape[1:]), "bound_output")
+    program = in_double(program, x.device)
+    start = audit_program(program, as_norm(norm)).input.constants
+    execution = Execution(program, start, torch.float64, "bound_output")
     ends: list[tuple[Tensor, Tensor]] = []
     for rows, within in zip(x.split(batch_size), radius.split(batch_size), strict=True):
         run, limit = execution(rows)
-        spread, value = run.spread, run.value.flatten()
+        bound, value = run.bound, run.value.flatten()
         # Of one number all three norms are the same, so the smallest bound counts.
-        rate = up(spread.reach.amin() + spread.slope.amin())
-        width = up(up(spread.error.amin(0) + spread.far.amin(0)) + up(rate * within))
+        rate = up(bound.reach.values.amin() + bound.slope.values.amin())
+        errors = up(bound.error.values.amin(0) + bound.far.values.amin(0))
+        width = up(errors + up(rate * within))
         width = torch.where(within < limit, width, math.inf)
         inf = torch.tensor(math.inf, dtype=torch.float64)
         ends.append((torch.nextafter(value - width, -inf), torch.nextafter(value + width, inf)))

@@ -18,8 +18,8 @@ import math
 import torch
 from torch import Tensor
 
-from taut.certificates.run import Head, Run
-from taut.certificates.spread import norms_up, up
+from taut.certificates.rounded import LastLayer, Rounded, norms_up, up
+from taut.rules import Constants
 
 __all__ = ["PairRadii", "bound_radius", "differences", "sign_radii", "vector_radii"]
 
@@ -34,20 +34,22 @@ def bound_radius(margin: Tensor, error: Tensor, rate: Tensor) -> Tensor:
     return torch.where(radius > torch.finfo(radius.dtype).tiny, radius, 0.0)
 
 
-def sign_radii(run: Run, constants: Tensor, prediction: Tensor) -> tuple[Tensor, Tensor]:
+def sign_radii(run: Rounded, constants: Constants, prediction: Tensor) -> tuple[Tensor, Tensor]:
     """Margins and radii of the sign of one output, `(batch,)` each; `prediction` is 1 or 0."""
     margin = torch.where(prediction == 1, run.value.flatten(), -run.value.flatten())
-    spread = run.spread
-    error = up(spread.error.amin(0) + spread.far.amin(0))
-    return margin, bound_radius(margin, error, up(constants.amin() + spread.slope.amin()))
+    bound = run.bound
+    error = up(bound.error.values.amin(0) + bound.far.values.amin(0))
+    rate = up(constants.values.amin().to(margin) + bound.slope.values.amin())
+    return margin, bound_radius(margin, error, rate)
 
 
-def vector_radii(run: Run, constants: Tensor, lead: Tensor) -> Tensor:
+def vector_radii(run: Rounded, constants: Constants, lead: Tensor) -> Tensor:
     """Radii for every other class, `(batch, classes)`, of a vector map with these constants."""
-    spread = run.spread
+    bound = run.bound
     pair = run.value.new_tensor(_PAIR)
-    error = up((spread.error * pair[:, None]).amin(0) + (spread.far * pair[:, None]).amin(0))
-    rate = up((constants * pair).amin() + (spread.slope * pair).amin())
+    parts = (bound.error.values, bound.far.values)
+    error = up(sum((part * pair[:, None]).amin(0) for part in parts))  # type: ignore[arg-type]
+    rate = up((constants.values.to(pair) * pair).amin() + (bound.slope.values * pair).amin())
     return bound_radius(lead, error[:, None], rate)
 
 
@@ -57,24 +59,27 @@ class PairRadii:
     def __init__(self) -> None:
         self._rows: dict[int, Tensor] = {}
 
-    def __call__(self, head: Head, prediction: Tensor, lead: Tensor) -> Tensor:
+    def __call__(self, last: LastLayer, prediction: Tensor, lead: Tensor) -> Tensor:
         """Radii for every other class, `(batch, classes)`."""
         classes, place = prediction.unique(return_inverse=True)
         if not len(classes):
             return lead
-        rows = torch.stack([self._differences_of(head.weight, int(t)) for t in classes], 1)
-        dual = rows[:, place] * head.factor
+        rows = torch.stack([self._differences_of(last.weight, int(t)) for t in classes], 1)
+        dual = rows[:, place] * last.factor
         pair = lead.new_tensor(_PAIR)
 
-        def bound(carried: Tensor, fresh: Tensor) -> Tensor:
-            routes = (dual * carried[:, :, None]).nan_to_num(nan=math.inf, posinf=math.inf)
-            return up(up(routes.amin(0)) + (fresh * pair[:, None]).amin(0)[:, None])
+        def bound(carried: Constants, fresh: Constants | None) -> Tensor:
+            moved = carried.values.reshape(3, -1, 1)
+            routes = (dual * moved).nan_to_num(nan=math.inf, posinf=math.inf)
+            total = up(routes.amin(0))
+            if fresh is None:
+                return total
+            return up(total + (fresh.values.reshape(3, -1) * pair[:, None]).amin(0)[:, None])
 
-        features, fresh = head.features, head.fresh
+        features, fresh = last.features, last.fresh
         error = up(bound(features.error, fresh.error) + bound(features.far, fresh.far))
-        reach = bound(features.reach[:, None], torch.zeros_like(fresh.slope)[:, None])
-        slope = bound(features.slope[:, None], fresh.slope[:, None])
-        return bound_radius(lead, error, up(reach + slope))
+        rate = up(bound(features.reach, None) + bound(features.slope, fresh.slope))
+        return bound_radius(lead, error, rate)
 
     def _differences_of(self, weight: Tensor, t: int) -> Tensor:
         r"""$\|w_t - w_i\|_{q^*}$ for $q = 1, 2, \infty$ and every `i`, `(3, classes)`."""

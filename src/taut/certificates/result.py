@@ -1,12 +1,13 @@
 """`Certificates`: what is known of a batch of inputs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from taut.bounds import Bound
+from taut.bounds import Bound, Hypotheses
 from taut.errors import ArgumentError
+from taut.names import Arithmetic
 from taut.norms import Norm
 
 __all__ = ["Certificates"]
@@ -30,16 +31,18 @@ class Certificates:
         method: "last-layer pairs", "vector map" or "sign".
         lipschitz: the proven constant of the whole network, layer by layer.
         correct: `(batch,)`, whether the prediction is the label; None without labels.
+        hypotheses: what the radii hold for, and what deployment must keep.
     """
 
     prediction: Tensor
     margin: Tensor
     radius: Tensor
     norm: Norm
-    arithmetic: str
+    arithmetic: Arithmetic
     method: str
     lipschitz: Bound
     correct: Tensor | None = None
+    hypotheses: Hypotheses = field(default_factory=Hypotheses, repr=False)
 
     def certified_accuracy(self, radii: float | Tensor = 0.0) -> Tensor:
         """The share of inputs that are correct at every point within `radii`; clean accuracy at 0.

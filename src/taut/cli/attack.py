@@ -1,11 +1,12 @@
-"""`taut attack`: the honest attack next to the proof."""
+"""`taut attack`: accuracy under attack beside certified accuracy."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from taut.cli.classifier_options import Chosen, choose, classifier_options
+from taut.cli.classifier_input import ClassifierInput, classifier_options, read_classifier
+from taut.cli.parameters import COUNT, FILE, seed_option
 
 __all__ = ["attack"]
 
@@ -18,71 +19,73 @@ _VIOLATED = 3
 @click.option(
     "--attack",
     "attacks",
-    type=click.Choice(["fgs", "pgd", "autoattack", "all"]),
+    type=click.Choice(["fgsm", "pgd", "autoattack", "all"]),
     multiple=True,
-    help="May be given several times; AutoAttack is the strongest and the slowest.  [default: "
-    "fgs and pgd, in L1 autoattack]",
+    help="Attack to run; may be given several times. AutoAttack is the strongest and the slowest.  "
+    "[default: fgsm and pgd, autoattack in l1]",
 )
-@click.option("--steps", type=click.IntRange(min=1), default=200, show_default=True, help="Of pgd.")
 @click.option(
-    "--restarts", type=click.IntRange(min=1), default=1, show_default=True, help="Of pgd."
+    "--num-steps", type=COUNT, default=200, show_default=True, help="Number of PGD steps."
+)
+@click.option(
+    "--num-restarts",
+    type=COUNT,
+    default=1,
+    show_default=True,
+    help="Number of random starts of PGD.",
 )
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=1000,
     show_default=True,
-    help="Attack at most so many examples, evenly spread.",
+    help="Use at most N evenly spaced examples.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides every draw.")
+@seed_option
 @click.option(
     "--report/--no-report",
     default=True,
-    help="Renew the page of the run, index.html in its folder.  [default: report]",
+    help="Update the report of the run, index.html in its folder.  [default: report]",
 )
-@click.option(
-    "--page",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="PAGE.html",
-    help="Write the page there instead.",
-)
+@click.option("--page", type=FILE, metavar="PAGE.html", help="File of the report, instead.")
 def attack(**options: Any) -> None:
-    """Attack a classifier, and hold each success against the proof.
+    """Attack a classifier, and check each success against its certificates.
 
-    PATH is the folder of a run of taut train, or a network that taut.save wrote (then --data says
-    which examples, and --radius how far). Clean, proven and attacked accuracy stand side by side;
-    the page of the run is renewed with the attacks in it.
+    PATH is the folder of a run of taut train, or a network that taut.save wrote (then give --data
+    and --radius). Prints clean, certified and attacked accuracy side by side, and adds the attacks
+    to the report of the run.
 
-    Exit status: 0 attacked; 2 a file or an option is wrong; 3 an attack succeeded inside a proven
-    radius, which would be an error of taut: please report it.
+    Exit status: 0 attacked; 2 a file or an option is wrong; 3 an attack succeeded inside a
+    certified radius, which would be an error in taut: please report it.
 
     \b
     Examples:
       taut attack runs/a
       taut attack runs/a --attack all --limit 200
-      taut attack runs/a --attack pgd --radius 0.1 --radius 0.3 --restarts 10 --json
+      taut attack runs/a --attack pgd --radius 0.1 --radius 0.3 --num-restarts 10 --json
       taut attack net.safetensors --data mnist --norm l2 --radius 1.58
     """
     from taut.cli import classifier_output as output
-    from taut.cli.wasserstein_output import print_json
-    from taut.lab.robustness import attack as assault
-    from taut.lab.robustness import spread_rows
+    from taut.cli.output import print_json, say
+    from taut.evaluation import evaluate_robustness, evenly_spaced_rows
     from taut.report import check_extras
 
     if options["page"] or (options["report"] and options["path"].is_dir()):
         check_extras()
-    chosen = choose(options)
+    chosen = read_classifier(options)
     radii = _radii(chosen, options)
     names = _attacks(chosen, options["attacks"])
-    part = chosen.subject.take(spread_rows(len(chosen.subject.examples), options["limit"]))
+    part = chosen.classifier.take(
+        evenly_spaced_rows(len(chosen.classifier.examples), options["limit"])
+    )
     total = len(names) * len(radii) + 1
     with output.attack_progress(total, quiet=options["as_json"]) as on_attack:
-        found = assault(
+        found = evaluate_robustness(
             part,
             radii,
             names,
-            num_steps=options["steps"],
-            num_restarts=options["restarts"],
+            num_steps=options["num_steps"],
+            num_restarts=options["num_restarts"],
             seed=options["seed"],
             on_attack=on_attack,
         )
@@ -90,7 +93,7 @@ def attack(**options: Any) -> None:
     if options["as_json"]:
         record = {
             "path": str(options["path"]),
-            "data": chosen.subject.name,
+            "data": chosen.classifier.name,
             "examples": len(found.certificates),
             "norm": part.norm.name,
             "lipschitz": found.certificates.lipschitz.value,
@@ -111,52 +114,49 @@ def attack(**options: Any) -> None:
     else:
         output.print_attacked(found)
         if page is not None:
-            output.say(f"The page: {page}")
+            say(f"Report: {page}")
     if found.violations:
         for sentence in found.violations:
             click.secho(f"taut: VIOLATED CERTIFICATE: {sentence}", fg="red", bold=True, err=True)
         raise SystemExit(_VIOLATED)
 
 
-def _radii(chosen: Chosen, options: dict[str, Any]) -> list[float]:
+def _radii(chosen: ClassifierInput, options: dict[str, Any]) -> list[float]:
     if options["radii"]:
         return sorted(set(options["radii"]))
     if chosen.radius is None:
         raise click.UsageError(
-            "say how far to attack: --radius is known only for the trained norm."
+            "give --radius: a default is known only for the norm that the run was trained in."
         )
     return [share * chosen.radius for share in _SHARES]
 
 
-def _attacks(chosen: Chosen, asked: tuple[str, ...]) -> list[str]:
-    from taut.lab.robustness import ATTACKS
+def _attacks(chosen: ClassifierInput, asked: tuple[str, ...]) -> list[str]:
+    from taut.evaluation import ATTACKS
 
-    flat = chosen.subject.norm.name == "l1"
-    if flat and (idle := [name for name in asked if name in ("fgs", "pgd")]):
-        raise click.UsageError(
-            f"--attack {idle[0]} follows a gradient, and L1 has none to follow: use --attack "
-            "autoattack."
-        )
+    flat = chosen.classifier.norm.name == "l1"
+    if flat and (idle := [name for name in asked if name in ("fgsm", "pgd")]):
+        raise click.UsageError(f"--attack {idle[0]} does not support L1: use --attack autoattack.")
     if not asked:
-        return ["autoattack"] if flat else ["fgs", "pgd"]
+        return ["autoattack"] if flat else ["fgsm", "pgd"]
     if "all" in asked:
         return ["autoattack"] if flat else list(ATTACKS)
     return [name for name in ATTACKS if name in asked]
 
 
-def _write_page(chosen: Chosen, found: Any, options: dict[str, Any]) -> Path | None:
+def _write_page(chosen: ClassifierInput, found: Any, options: dict[str, Any]) -> Path | None:
     path = options["page"]
     if path is None and options["report"] and chosen.run is not None and options["data"] is None:
         path = options["path"] / "index.html"
     if path is None:
         return None
-    from taut.report.classifier import classifier_page, run_facts
+    from taut.report import classifier_page, run_facts
 
     facts = [] if chosen.run is None else run_facts(chosen.run)
     told = ", ".join(f"{name.partition('_')[2] or name} {n}" for name, n in found.settings.items())
     facts.append(("Attacks", f"{', '.join(found.distances)}: {told}"))
     radius = chosen.radius or found.radii[0]
-    certificates = chosen.subject.certify()
+    certificates = chosen.classifier.certify()
     return classifier_page(
-        chosen.subject, certificates, radius, attacked=found, run=chosen.run, facts=facts
+        chosen.classifier, certificates, radius, attacked=found, run=chosen.run, facts=facts
     ).write(path)

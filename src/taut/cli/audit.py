@@ -1,72 +1,36 @@
-"""`taut audit`: what is proven of a saved network."""
+"""`taut audit`: the proven Lipschitz constant of a saved network."""
 
-import json
-from decimal import ROUND_CEILING, Context
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from taut.cli.parameters import NORM, NOT_NEGATIVE, Sizes, json_option
+from taut.names import NormName
 
-    from taut.bounds import Bound
-
-__all__ = ["ShapeType", "audit", "network_file"]
-
-
-class ShapeType(click.ParamType):
-    """Whole numbers with commas between them: the shape of one input, or another list of sizes.
-
-    Args:
-        what: what the list is, for the sentence about one that is none.
-        example: how to write one.
-    """
-
-    name = "shape"
-
-    def __init__(self, what: str = "a shape", example: str = "784 or 1,28,28") -> None:
-        self.what = what
-        self.example = example
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """From text such as `1,28,28`."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
-        if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-            self.fail(
-                f"{value!r} is not {self.what}, positive whole numbers with commas between them; "
-                f"write it like {self.example}.",
-                param,
-                ctx,
-            )
-        return tuple(int(part) for part in parts)
+__all__ = ["audit", "network_file"]
 
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--norm",
-    type=click.Choice(["l1", "l2", "linf"]),
-    help="The norm of input and output.  [default: those the file was saved with]",
+    type=NORM,
+    help="Norm of input and output.  [default: those the file was saved with]",
 )
 @click.option(
     "--input-shape",
-    type=ShapeType(),
-    help="The shape of one input, like 1,28,28.  [default: as saved, or the first layer's]",
+    type=Sizes(),
+    help="Shape of one input, like 1,28,28.  [default: as saved, or that of the first layer]",
 )
 @click.option(
     "--at-most",
-    type=click.FloatRange(min=0),
-    help="Fail unless the constant is proven to be at most this.",
+    type=NOT_NEGATIVE,
+    help="Largest admissible constant; exit with status 1 unless it is proven.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@json_option
 def audit(
     path: Path,
-    norm: str | None,
+    norm: NormName | None,
     input_shape: tuple[int, ...] | None,
     at_most: float | None,
     as_json: bool,
@@ -74,8 +38,8 @@ def audit(
     """Prove the Lipschitz constant of a saved network, layer by layer.
 
     PATH is a file written by taut.save, or the folder of a run of taut train. Its checksum, shapes
-    and numbers are verified, no code of it is run, and the constant is proven from the stored
-    weights, rounding included.
+    and numbers are verified, no code in it is run, and the constant is proven from the stored
+    weights, roundoff included.
 
     Exit status: 0 proven; 1 refused, or above --at-most; 2 the file or an option is wrong.
 
@@ -87,6 +51,7 @@ def audit(
     from rich.console import Console
 
     from taut.audit import bound_lipschitz
+    from taut.cli.output import plain_table, print_json, say
     from taut.errors import NoRuleError
     from taut.export import open_file
     from taut.norms import as_norm
@@ -99,7 +64,7 @@ def audit(
     try:
         bound = bound_lipschitz(saved.model, p, shape, q)
         if at_most is not None and bound.value > at_most:
-            reason = f"above the {at_most:g} that was asked for"
+            reason = f"above {at_most:g}, the largest admissible constant"
     except NoRuleError as error:
         reason = str(error)
     verdict = "proven" if reason is None else "refused"
@@ -116,35 +81,39 @@ def audit(
                 {"name": r.name, "kind": r.kind, "factor": r.value, "proven_by": r.method}
                 for r in (bound.layers if bound else ())
             ],
+            "hypotheses": list(bound.hypotheses.statements) if bound else [],
+            "digest": bound.hypotheses.digest if bound else None,
             "written_by": saved.versions,
         }
-        click.echo(json.dumps(record))
+        print_json(record)
     else:
-        console = Console()
         if bound is not None:
-            console.print(_table(bound))
-            value = _rounded_up(bound.value)
+            table = plain_table("layer", "kind", "factor", "proven by", left=2)
+            table.columns[3].justify = "left"
+            for row in bound.layers:
+                table.add_row(row.name, row.kind, _decimals(row.value), row.method)
+            Console().print(table)
             norms = str(p) if p == q else f"{p} to {q}"
-            console.print(f"Lipschitz constant <= {value} ({norms})", highlight=False)
-        colour = "green" if reason is None else "red"
+            say(f"Lipschitz constant <= {_decimals(bound.value)} ({norms}), where:")
+            say(str(bound.hypotheses))
         text = verdict if reason is None else f"{verdict}: {reason}"
-        console.print(text, style=colour, highlight=False, markup=False, soft_wrap=True)
+        say(text, style="green" if reason is None else "red")
     if reason is not None:
         raise SystemExit(1)
 
 
 def network_file(path: Path) -> Path:
-    """The file itself, or that of the network of a run."""
+    """The file itself, or the network file of a run."""
     if not path.is_dir():
         return path
     from taut.errors import ArgumentError
-    from taut.training.folder import RunFolder
+    from taut.training import RunFolder
 
     found = RunFolder(path).model_file
     if not found.exists():
         raise ArgumentError(
             f"taut: PATH must be a network or the folder of a finished run; {path} has no "
-            f"{found.name}. Finish the run: give the same training command again."
+            f"{found.name}. Run the same training command again to finish it."
         )
     return found
 
@@ -154,26 +123,13 @@ def _taut_file(path: Path) -> Path:
 
     if path.suffix in (".pt2", ".onnx", ".pt", ".pth"):
         raise ArgumentError(
-            f"audit: PATH must be a file written by taut.save; got {path.name}, which does not name "
-            "its layers. Audit the safetensors file it was made from, or call taut.bound_lipschitz."
+            f"audit: PATH must be a file written by taut.save; got {path.name}, which does not "
+            "list its layers. Audit the safetensors file it was made from, or call taut.bound_lipschitz."
         )
     return path
 
 
-def _rounded_up(value: float) -> str:
-    """Six digits, never below the value."""
-    return str(float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(value)))
+def _decimals(value: float) -> str:
+    from taut.report import format_bound
 
-
-def _table(bound: "Bound") -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("layer")
-    table.add_column("kind")
-    table.add_column("factor", justify="right")
-    table.add_column("proven by")
-    for row in bound.layers:
-        table.add_row(row.name, row.kind, _rounded_up(row.value), row.method)
-    return table
+    return str(float(format_bound(value, "upper", 6)))

@@ -1,11 +1,11 @@
-"""`taut certify`: how far the predictions of a classifier are proven."""
+"""`taut certify`: certified radii of the predictions of a classifier."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from taut.cli.classifier_options import choose, classifier_options
+from taut.cli.classifier_input import classifier_options, read_classifier
+from taut.cli.parameters import COUNT, FILE
 
 __all__ = ["certify"]
 
@@ -19,21 +19,16 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
     type=click.Choice(["real", "float64", "float32"]),
     default="real",
     show_default=True,
-    help="Whose predictions: those of exact numbers, or of an execution with its roundings.",
+    help="Arithmetic that the certificate covers.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many, evenly spread.")
-@click.option(
-    "--csv",
-    "table",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write prediction and radius of each example.",
-)
+@click.option("--limit", type=COUNT, help="Use at most N evenly spaced examples.")
+@click.option("--csv", "table", type=FILE, help="Write the prediction and radius of each example.")
 def certify(**options: Any) -> None:
-    """Prove how far predictions hold.
+    """Certify the predictions of a classifier.
 
-    PATH is the folder of a run of taut train, or a network that taut.save wrote (then --data says
-    which examples). Every prediction gets a radius within which no change of the input can change
-    it; the table shows the share of examples that are right and proven within each radius.
+    PATH is the folder of a run of taut train, or a network that taut.save wrote (then give --data).
+    Every prediction gets a certified radius: no smaller perturbation of the input can change it. The
+    table shows the certified accuracy at each radius.
 
     \b
     Examples:
@@ -43,24 +38,24 @@ def certify(**options: Any) -> None:
       taut certify net.safetensors --data mnist --norm l2 --json
     """
     from taut.cli import classifier_output as output
-    from taut.cli.wasserstein_output import print_json
-    from taut.lab.robustness import spread_rows
+    from taut.cli.output import print_json, say
+    from taut.evaluation import evenly_spaced_rows
 
-    chosen = choose(options)
-    subject = chosen.subject
+    chosen = read_classifier(options)
+    classifier = chosen.classifier
     if options["limit"]:
-        subject = subject.take(spread_rows(len(subject.examples), options["limit"]))
-    found = subject.certify(options["arithmetic"])
-    radius = chosen.radius or output.nice_radius(found)
+        classifier = classifier.take(evenly_spaced_rows(len(classifier.examples), options["limit"]))
+    found = classifier.certify(options["arithmetic"])
+    radius = chosen.radius or output.default_radius(found)
     radii = sorted(set(options["radii"])) or [share * radius for share in _SHARES if radius]
     if options["radii"] and radius not in radii:
         radius = radii[0]
     if options["table"]:
-        output.write_radii(options["table"], found, subject.spec)
+        output.write_radii(options["table"], found, classifier.spec)
     if options["as_json"]:
         record = {
             "path": str(options["path"]),
-            "data": subject.name,
+            "data": classifier.name,
             "examples": len(found),
             "norm": found.norm.name,
             "arithmetic": found.arithmetic,
@@ -76,6 +71,6 @@ def certify(**options: Any) -> None:
         }
         print_json(record)
         return
-    output.print_certified(found, subject.spec, radii, radius)
+    output.print_certified(found, classifier.spec, radii, radius)
     if options["table"]:
-        output.say(f"The radii: {options['table']}")
+        say(f"Radii: {options['table']}")

@@ -5,22 +5,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from taut.certificates import Certificates
-from taut.cli.wasserstein_output import say
-from taut.lab.robustness import Attacked
-from taut.report.classifier_words import ATTACK_NAMES, NORMS, guarantees, headline, percent
-from taut.report.wasserstein_words import rounded
-from taut.training import InputSpec, TrainedRun
-from taut.training import Progress as Moment
+from taut.cli.output import plain_table, progress_bars, say
+from taut.evaluation import RobustnessResult
+from taut.report import (
+    ATTACK_NAMES,
+    NORM_NAMES,
+    certified_guarantees,
+    certified_headline,
+    format_bound,
+    percent,
+)
+from taut.training import InputSpec, Progress, TrainedRun
 
 __all__ = [
     "attack_progress",
-    "nice_radius",
+    "default_radius",
     "print_attacked",
     "print_certified",
     "print_run",
@@ -31,22 +33,17 @@ __all__ = [
 
 
 @contextmanager
-def train_progress(quiet: bool) -> Iterator[Callable[[Moment], None]]:
-    """A bar on standard error, with what is proven on validation rows so far."""
-    columns = (
-        TextColumn("epoch {task.fields[epoch]}"),
-        BarColumn(),
-        TextColumn("loss {task.fields[loss]:.4g}{task.fields[proven]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bars:
+def train_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """A progress bar with the loss and the accuracy on validation rows."""
+    after = "loss {task.fields[loss]:.4g}{task.fields[proven]}"
+    with progress_bars("epoch {task.fields[epoch]}", after, quiet=quiet) as bars:
         bar = bars.add_task("", total=None, visible=False, epoch="", loss=0.0, proven="")
 
-        def on_progress(now: Moment) -> None:
+        def on_progress(now: Progress) -> None:
             proven = ""
             if now.row is not None and now.row["certified"] is not None:
                 clean, held = percent(now.row["clean"]), percent(now.row["certified"])
-                proven = f"  right {clean}  proven {held}"
+                proven = f"  clean {clean}  certified {held}"
             bars.update(
                 bar,
                 visible=True,
@@ -62,54 +59,55 @@ def train_progress(quiet: bool) -> Iterator[Callable[[Moment], None]]:
 
 @contextmanager
 def attack_progress(total: int, quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A bar on standard error that moves with each attack at each radius."""
-    columns = (TextColumn("{task.description:<22}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bars:
-        bar = bars.add_task("proving", total=total)
+    """A progress bar over attacks and radii."""
+    with progress_bars("{task.description:<22}", quiet=quiet) as bars:
+        bar = bars.add_task("certifying", total=total)
 
         def on_attack(name: str, radius: float) -> None:
-            words = f"{ATTACK_NAMES[name]} at {radius:.4g}" if radius else "closest examples"
+            words = f"{ATTACK_NAMES[name]} at {radius:.4g}" if radius else "minimal perturbations"
             bars.update(bar, advance=1, description=words)
 
         yield on_attack
 
 
-def nice_radius(certificates: Certificates) -> float:
-    """The median radius in one digit, for who did not say how far; 0 if nothing is proven."""
+def default_radius(certificates: Certificates) -> float:
+    """The median radius rounded to one digit; 0 if most are 0."""
     return float(f"{float(certificates.radius.median()):.1g}")
 
 
 def print_run(run: TrainedRun, page: Path | None) -> None:
-    """What a training gave, as people read it."""
+    """Prints the result of a training run for people."""
     result = run.result
-    norm = NORMS[result["norm"]]
-    table = _table("", "test examples")
-    table.add_row("right", percent(result["clean"]))
-    table.add_row(f"proven within {norm} {result['radius']:.4g}", percent(result["certified"]))
-    table.add_row("median radius", rounded(result["median_radius"], "lower", 3))
-    table.add_row("constant, proven", f"<= {rounded(result['lipschitz'], 'upper', 7)}")
+    norm = NORM_NAMES[result["norm"]]
+    table = plain_table("", "test examples")
+    table.add_row("clean accuracy", percent(result["clean"]))
+    table.add_row(f"certified within {norm} {result['radius']:.4g}", percent(result["certified"]))
+    table.add_row("median radius", format_bound(result["median_radius"], "lower", 3))
+    table.add_row(
+        "Lipschitz constant, proven", f"<= {format_bound(result['lipschitz'], 'upper', 7)}"
+    )
     table.add_row("examples", f"{result['test_rows']:,}")
     console = Console()
     console.print(table, highlight=False)
-    epochs = f"{result['epochs']} epochs, the network of epoch {result['best_epoch']}"
+    epochs = f"{result['epochs']} epochs, weights of epoch {result['best_epoch']}"
     say(f"{epochs}, {result['seconds']:.0f} s.")
     if result["epochs"] < (run.config.epochs or 0):
         say(
-            f"Stopped before epoch {run.config.epochs}: none of the last {run.config.patience} "
-            "proved more on validation examples."
+            f"Stopped before epoch {run.config.epochs}: no better certified validation accuracy in "
+            f"the last {run.config.patience} epochs."
         )
     if run.folder is not None:
-        say(f"The run: {run.folder}")
+        say(f"Run: {run.folder}")
     if page is not None:
-        say(f"The page: {page}")
+        say(f"Report: {page}")
     if run.folder is not None:
         if (events := run.folder / "tensorboard").exists():
-            say(f"The curves: tensorboard --logdir {events}")
+            say(f"Curves: tensorboard --logdir {events}")
         say(f"Next: taut certify {run.folder}; taut attack {run.folder}")
 
 
 def run_record(run: TrainedRun, page: Path | None) -> dict[str, Any]:
-    """What a training gave, as JSON knows it."""
+    """The result of a training run for JSON."""
     return {
         **run.result,
         "run": None if run.folder is None else str(run.folder),
@@ -121,25 +119,26 @@ def run_record(run: TrainedRun, page: Path | None) -> dict[str, Any]:
 def print_certified(
     certificates: Certificates, spec: InputSpec, radii: Sequence[float], radius: float
 ) -> None:
-    """Proven accuracy against the radius."""
-    norm = NORMS[certificates.norm.name]
-    table = _table(f"radius, {norm}", "proven")
+    """Prints certified accuracy against the radius."""
+    norm = NORM_NAMES[certificates.norm.name]
+    table = plain_table(f"radius, {norm}", "certified")
     table.add_row("0 (clean)", percent(float(certificates.certified_accuracy())))
     for each in radii:
         table.add_row(f"{each:.4g}", percent(float(certificates.certified_accuracy(each))))
-    say(f"{headline(certificates, radius)}, of {len(certificates):,} examples.", style="bold")
+    say(
+        f"{certified_headline(certificates, radius)}, of {len(certificates):,} examples.",
+        style="bold",
+    )
     Console().print(table, highlight=False)
-    say(f"Median radius {rounded(float(certificates.radius.median()), 'lower', 4)}.")
-    for name, sentence in guarantees(certificates, spec).items():
+    say(f"Median radius {format_bound(float(certificates.radius.median()), 'lower', 4)}.")
+    for name, sentence in certified_guarantees(certificates, spec).items():
         say(f"{name}: {sentence}")
 
 
-def print_attacked(attacked: Attacked) -> None:
-    """Proven and attacked accuracy side by side."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(f"radius, {NORMS[attacked.subject.norm.name]}")
-    for name in ("proven", *(f"left by {ATTACK_NAMES[name]}" for name in attacked.distances)):
-        table.add_column(name, justify="right")
+def print_attacked(attacked: RobustnessResult) -> None:
+    """Prints certified and attacked accuracy side by side."""
+    names = [f"under {ATTACK_NAMES[name]}" for name in attacked.distances]
+    table = plain_table(f"radius, {NORM_NAMES[attacked.classifier.norm.name]}", "certified", *names)
     clean = percent(attacked.clean)
     table.add_row("0 (clean)", *[clean] * (1 + len(attacked.distances)))
     for radius in attacked.radii:
@@ -148,11 +147,11 @@ def print_attacked(attacked: Attacked) -> None:
     Console().print(table, highlight=False)
     count = f"{len(attacked.certificates):,} examples"
     if not attacked.violations:
-        say(f"{count}; no attack changed a prediction inside its proven radius.", style="green")
+        say(f"{count}; no attack changed a prediction inside its certified radius.", style="green")
 
 
 def write_radii(path: Path, certificates: Certificates, spec: InputSpec) -> None:
-    """One line for each example, in the order of the rows."""
+    """Writes one line for each example, in the order of the rows."""
     assert certificates.correct is not None
     import csv
 
@@ -165,10 +164,3 @@ def write_radii(path: Path, certificates: Certificates, spec: InputSpec) -> None
             zip(*(p.tolist() for p in parts), strict=True)
         ):
             writer.writerow([row, spec.classes[number], int(right), repr(radius)])
-
-
-def _table(first: str, second: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(first)
-    table.add_column(second, justify="right")
-    return table

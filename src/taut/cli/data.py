@@ -1,4 +1,4 @@
-"""`taut data`: which data sets there are, how to get them, what is in them."""
+"""`taut data`: list, fetch and show data sets."""
 
 import json
 from pathlib import Path
@@ -6,25 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from taut.cli.parameters import data_dir_option, json_option
 
-    from taut.data import LabelledData
-    from taut.data.known import KnownSet
+if TYPE_CHECKING:
+    from taut.data import LabelledData, OfficialSet
 
 __all__ = ["data"]
-
-_data_dir = click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where data sets are kept.  [default: TAUT_DATA, else the cache of the user]",
-)
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
 @click.group()
 def data() -> None:
-    """List, fetch and look at data sets.
+    """List, fetch and show data sets.
 
     \b
     Example:
@@ -36,13 +28,14 @@ def data() -> None:
 
 
 @data.command("list")
-@_data_dir
-@_as_json
-def list_sets(data_dir: Path | None, as_json: bool) -> None:
-    """List the data sets that are known by name, and where they are."""
+@data_dir_option
+@json_option
+def list_sets(data_dir: str | None, as_json: bool) -> None:
+    """List the official data sets, and where they are."""
     from rich.console import Console
 
-    from taut.data.known import KNOWN, data_folder
+    from taut.cli.output import plain_table, say
+    from taut.data import OFFICIAL_SETS, data_folder
 
     folder = data_folder(data_dir)
     rows: list[dict[str, Any]] = [
@@ -54,54 +47,48 @@ def list_sets(data_dir: Path | None, as_json: bool) -> None:
             "missing": [],
         }
     ]
-    rows += [_describe(known, folder) for known in KNOWN.values()]
+    rows += [_describe(known, folder) for known in OFFICIAL_SETS.values()]
     if as_json:
         click.echo(json.dumps({"data_dir": str(folder), "sets": rows}))
         return
-    table = _plain_table()
-    for title in ("name", "title", "to fetch", "found in"):
-        table.add_column(title, overflow="fold", justify="right" if title == "to fetch" else "left")
+    table = plain_table("name", "title", "download", "found in", left=2)
+    table.columns[3].justify = "left"
     for row in rows:
         size = "-" if row["bytes"] is None else f"{row['bytes'] / 1e6:.1f} MB"
         found = row["found"] or f"not found: taut data fetch {row['name']}"
         if row["found"] and row["missing"]:
             found += f", without {', '.join(row['missing'])}"
         table.add_row(row["name"], row["title"], size, found)
-    console = Console()
-    console.print(table)
-    console.print(f"Looked in {folder}", highlight=False, markup=False, soft_wrap=True)
+    Console().print(table)
+    say(f"Data folder: {folder}")
 
 
 @data.command()
 @click.argument("name")
-@_data_dir
-@_as_json
-def fetch(name: str, data_dir: Path | None, as_json: bool) -> None:
-    """Fetch a known data set, with checksums.
+@data_dir_option
+@json_option
+def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
+    """Download an official data set and verify its checksums.
 
-    What broke off is resumed by the same command. A file gets its name only when its SHA-256 is
-    the official one; one that is there already is only checked.
+    The same command resumes an interrupted download. A file gets its name only when its SHA-256 is
+    the official one; an existing file is only verified.
 
     \b
     Example:
       taut data fetch mnist --data-dir data
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import DownloadColumn
 
-    from taut.data.fetch import fetch
-    from taut.data.known import KNOWN, data_folder
+    from taut.cli.output import progress_bars
+    from taut.data import OFFICIAL_SETS, data_folder, fetch
     from taut.errors import check_choice
 
     if name.lower() == "digits":
-        click.echo("digits comes with taut; nothing is to be fetched.")
+        click.echo("digits is part of taut; there is nothing to download.")
         return
-    check_choice("data fetch", "NAME", name.lower(), list(KNOWN))
-    known = KNOWN[name.lower()]
-    columns = (TextColumn("{task.description:<26}"), BarColumn(), DownloadColumn())
-    # Progress is for people: it must not mix with what a program reads.
-    console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+    check_choice("data fetch", "NAME", name.lower(), list(OFFICIAL_SETS))
+    known = OFFICIAL_SETS[name.lower()]
+    with progress_bars("{task.description:<26}", DownloadColumn()) as progress:
         bars = {file.name: progress.add_task(file.name, total=file.size) for file in known.files}
 
         def on_progress(file: str, done: int, total: int) -> None:
@@ -116,17 +103,17 @@ def fetch(name: str, data_dir: Path | None, as_json: bool) -> None:
 
 @data.command()
 @click.argument("name_or_path")
-@_data_dir
-@click.option("--label", help="The column of the classes, by name or position from 0.")
-@click.option("--test", type=click.Path(exists=True), help="A second file, of what to test on.")
-@_as_json
+@data_dir_option
+@click.option("--label", help="Label column, by name or position from 0.")
+@click.option("--test", type=click.Path(exists=True), help="Second file, with the test data.")
+@json_option
 def show(
-    name_or_path: str, data_dir: Path | None, label: str | None, test: str | None, as_json: bool
+    name_or_path: str, data_dir: str | None, label: str | None, test: str | None, as_json: bool
 ) -> None:
-    """Show what a data set holds: rows, classes, range.
+    """Show the rows, classes and range of a data set.
 
     NAME_OR_PATH is a name of `taut data list`, a table, a .npz file, idx files or a folder of
-    images. Without labels it is shown as a plain sample.
+    images. Data without labels is shown as a plain sample.
 
     \b
     Example:
@@ -134,8 +121,7 @@ def show(
       taut data show mnist --data-dir data
       taut data show wine.csv --label quality
     """
-    from taut.data import load_labelled
-    from taut.data.label_column import NoLabelError
+    from taut.data import NoLabelError, load_labelled
 
     try:
         found = load_labelled(name_or_path, data_dir=data_dir, label=label, test=test)
@@ -150,20 +136,18 @@ def show(
         return
     from rich.console import Console
 
-    table = _plain_table()
-    table.add_column("class")
-    table.add_column("train", justify="right")
-    table.add_column("test", justify="right")
+    from taut.cli.output import plain_table, say
+
+    table = plain_table("class", "train", "test")
     for name, train, rest in zip(found.classes, found.train.counts, found.test.counts, strict=True):
         table.add_row(name, str(train), str(rest))
     table.add_section()
     table.add_row("all", str(len(found.train)), str(len(found.test)))
-    console = Console()
-    console.print(_sentence(record), highlight=False, markup=False, soft_wrap=True)
-    console.print(table)
+    say(_sentence(record))
+    Console().print(table)
 
 
-def _describe(known: "KnownSet", folder: Path) -> dict[str, Any]:
+def _describe(known: "OfficialSet", folder: Path) -> dict[str, Any]:
     places = {file.name: known.find(file, folder) for file in known.files}
     found = sorted({str(path.parent) for path in places.values() if path})
     return {
@@ -181,8 +165,8 @@ def _record(found: "LabelledData") -> dict[str, Any]:
         "name": found.name,
         "shape": list(train.inputs.shape[1:]),
         "columns": list(train.columns),
-        "least": float(min(train.inputs.min(), found.test.inputs.min())),
-        "greatest": float(max(train.inputs.max(), found.test.inputs.max())),
+        "min": float(min(train.inputs.min(), found.test.inputs.min())),
+        "max": float(max(train.inputs.max(), found.test.inputs.max())),
         "range": None if train.low is None else [train.low, train.high],
         "classes": list(found.classes),
         "train": {"rows": len(train), "counts": list(train.counts)},
@@ -193,13 +177,14 @@ def _record(found: "LabelledData") -> dict[str, Any]:
 def _sentence(record: dict[str, Any]) -> str:
     shape = " x ".join(map(str, record["shape"]))
     kind = f"images of {shape}" if len(record["shape"]) == 3 else f"rows of {shape} numbers"
-    span = f"from {record['least']:g} to {record['greatest']:g}"
+    span = f"from {record['min']:g} to {record['max']:g}"
     return f"{record['name']}: {kind}, {span}, {len(record['classes'])} classes"
 
 
 def _show_sample(path: str, as_json: bool) -> None:
     from rich.console import Console
 
+    from taut.cli.output import plain_table, say
     from taut.data import read_table
 
     sample = read_table(path)
@@ -208,30 +193,19 @@ def _show_sample(path: str, as_json: bool) -> None:
         "rows": len(sample),
         "shape": list(sample.image_shape or (sample.dim,)),
         "columns": list(sample.columns),
-        "least": float(sample.values.min()),
-        "greatest": float(sample.values.max()),
+        "min": float(sample.values.min()),
+        "max": float(sample.values.max()),
         "classes": None,
     }
     if as_json:
         click.echo(json.dumps(record))
         return
-    table = _plain_table()
-    for title in ("column", "least", "mean", "greatest"):
-        table.add_column(title, justify="left" if title == "column" else "right")
+    table = plain_table("column", "min", "mean", "max")
     named = sample.columns or [str(i) for i in range(min(sample.dim, 20))]
     for name, column in zip(named, sample.values.T, strict=False):
         table.add_row(
             name, *(f"{value:g}" for value in (column.min(), column.mean(), column.max()))
         )
-    console = Console()
-    text = f"{sample.source}: {len(sample)} rows of {sample.dim} numbers, no labels"
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(f"{sample.source}: {len(sample)} rows of {sample.dim} numbers, no labels")
     if sample.image_shape is None:
-        console.print(table)
-
-
-def _plain_table() -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    return Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        Console().print(table)

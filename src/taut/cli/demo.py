@@ -1,4 +1,4 @@
-"""`taut demo`: a page of pictures in a minute or two."""
+"""`taut demo`: an HTML report in a minute or two."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from taut.lab.demo import DemoRun
+    from taut.report.demo_run import DemoRun
     from taut.training import Progress as Moment
 
 __all__ = ["demo"]
@@ -20,32 +20,32 @@ __all__ = ["demo"]
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("demo"),
     show_default=True,
-    help="The folder to write index.html to.",
+    help="Folder of the HTML report.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides every draw.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="CPU threads. The networks are small: more threads rarely help.",
+    help="Number of CPU threads. The networks are small, so more threads rarely help.",
 )
-@click.option("--quick", is_flag=True, hidden=True, help="Tiny networks, to try the page.")
+@click.option("--quick", is_flag=True, hidden=True, help="Use tiny networks, for tests.")
 def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
-    """See what an activation does to a Lipschitz network.
+    """Run a demonstration and write an HTML report.
 
-    Trains ReLU, MaxMin and FullSort critics to measure a Wasserstein distance that is known to be
-    1; then trains a classifier of digits, proves how far its predictions hold, and attacks it.
-    Prints what was found, and writes one page that shows why. Takes a minute or two.
+    Trains ReLU, MaxMin and FullSort critics on problems whose Wasserstein distance is 1, to show
+    the effect of the activation; then trains a classifier of digits with certified radii, and
+    attacks it. Takes a minute or two.
     """
     import torch
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from taut.cli.classifier_output import print_attacked
-    from taut.lab.demo import ACTIVATIONS, demo_tasks, run_demo
     from taut.report import check_extras
     from taut.report.demo import LABELS, demo_page
+    from taut.report.demo_run import ACTIVATIONS, demo_tasks, run_demo
 
     check_extras()
     torch.set_num_threads(threads)
@@ -73,7 +73,7 @@ def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
             progress.start_task(bars[problem, activation])
             progress.update(bars[problem, activation], advance=1, found=f"W1 {dual:.3f}")
 
-        digits = progress.add_task("digits, proven", total=None, start=False, found="")
+        digits = progress.add_task("digits, certified", total=None, start=False, found="")
 
         def on_progress(now: "Moment") -> None:
             proven = now.row["certified"] if now.row else 0.0
@@ -88,7 +88,7 @@ def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
     page = demo_page(run).write(out / "index.html")
     console.print(_table(run))
     print_attacked(run.digits.attacked)
-    console.print(f"{run.seconds:.0f} s. The page: {page}", soft_wrap=True)
+    console.print(f"{run.seconds:.0f} s. Report: {page}", soft_wrap=True)
 
 
 def _table(run: "DemoRun") -> "Table":
@@ -96,7 +96,9 @@ def _table(run: "DemoRun") -> "Table":
 
     from taut.report.demo import LABELS
 
-    table = Table(title="W1 found, and the mean slope where mass travels", title_justify="left")
+    table = Table(
+        title="Estimated W1, and mean slope where mass is transported", title_justify="left"
+    )
     table.add_column("activation")
     for record in run.tasks:
         table.add_column(f"{record.task.problem.name}: W1", justify="right")

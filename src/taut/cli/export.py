@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.audit import ShapeType, network_file
+from taut.cli.audit import network_file
+from taut.cli.parameters import FILE, Sizes
 
 if TYPE_CHECKING:
     from taut.training import InputSpec
@@ -20,31 +21,26 @@ __all__ = ["export"]
     "target",
     type=click.Choice(["onnx", "pt2", "relu-onnx", "safetensors"]),
     required=True,
-    help="ONNX; a torch.export program; ONNX with ReLU as its only activation, for verifiers; or "
-    "a taut file of plain layers.",
+    help="Format: ONNX; a torch.export program; ONNX with ReLU as its only activation, for "
+    "verifiers; or a taut file of plain layers.",
 )
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    help="The file to write.",
-)
+@click.option("--out", type=FILE, required=True, help="Output file.")
 @click.option(
     "--input-shape",
-    type=ShapeType(),
-    help="The shape of one input, like 1,28,28.  [default: as saved, or the first layer's]",
+    type=Sizes(),
+    help="Shape of one input, like 1,28,28.  [default: as saved, or that of the first layer]",
 )
 def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | None) -> None:
     """Write a saved network for another runtime.
 
     PATH is a file written by taut.save, or the folder of a run of taut train. Constrained layers
-    become plain ones of the same weights, batches may be of any size, and the result is run and
-    compared with the network before it gets its name.
+    become plain layers with the same weights, the batch size is free, and the outputs of the result
+    are compared with those of the network before the file is written.
 
-    A run on a table was trained on standardised columns. Its network leaves with that inside: it
-    takes columns as the table has them, in their order, and its constant and radii are in their
-    units, no longer in standard deviations. In float64 where float32 would lose a column. Names of
-    columns and classes go along.
+    A run on a table was trained on standardised columns. The exported network standardises its
+    inputs itself: it takes the columns of the table in their order, and its constant and radii are
+    in their units instead of standard deviations. It is in float64 where float32 would be too
+    coarse. Names of columns and classes are stored with it.
 
     \b
     Example:
@@ -59,20 +55,18 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
     model, said = saved.model, None
     more: dict[str, Any] = {}
     if (spec := _spec_of(path)) is not None:
-        more = {"facts": {"classes": spec.classes, "columns": spec.columns}}
+        more = {"metadata": {"classes": spec.classes, "columns": spec.columns}}
         if spec.shift and path.is_dir():
             model, shape = standardise(model, spec.shift, spec.spread), spec.shape
             dtype = str(model[0].weight.dtype).removeprefix("torch.")
             said = (
-                f"It standardises by itself: give it the {len(spec.shift)} columns as the table "
-                f"has them, {dtype}. Its constant and radii are in their units, not in standard "
-                "deviations."
+                f"It standardises its inputs: give it the {len(spec.shift)} columns of the table, as "
+                f"{dtype}. Its constant and radii are in their units, not in standard deviations."
             )
         elif spec.shift:
             said = (
-                "WARNING: it expects columns that are standardised as in the run, by shift and "
-                f"spread of {path.parent / 'inputs.json'}. Give the folder {path.parent} to have "
-                "that inside."
+                "WARNING: it expects columns standardised by the shift and spread in "
+                f"{path.parent / 'inputs.json'}. Export the folder {path.parent} to include that."
             )
     if target == "pt2":
         export_pt2(model, out, shape, **more)
@@ -88,8 +82,8 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
 
 
 def _spec_of(path: Path) -> "InputSpec | None":
-    """What the network of a run expects, for its folder or its file; None for other networks."""
-    from taut.training.folder import RunFolder
+    """The inputs of the network of a run, for its folder or its file; None for other networks."""
+    from taut.training import RunFolder
 
     folder = RunFolder(path if path.is_dir() else path.parent)
     own = path.is_dir() or path.name == folder.model_file.name

@@ -1,5 +1,6 @@
-"""The command `taut`: one table of subcommands, each imported only when it is run."""
+"""The command `taut`: a table of subcommands and plugins, each imported only when it is run."""
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import IO, Any, NamedTuple
 
@@ -7,18 +8,31 @@ import click
 
 from taut.errors import TautError
 
-__all__ = ["LazyGroup", "Subcommand", "main"]
+__all__ = ["LazyGroup", "Subcommand", "main", "plugins"]
 
 
 class Subcommand(NamedTuple):
-    """Where a subcommand lives, and the line of help that is shown without importing it."""
+    """The place of a subcommand, "module:name", and its line of help, shown without importing it."""
 
     target: str
     help: str
 
 
+def plugins() -> dict[str, Subcommand]:
+    """Subcommands of other installed packages.
+
+    A package adds one by an entry point of the group `taut.commands`. Its name is that of the
+    subcommand; its value names a pair of strings, "module:name" and a line of help, in a module
+    that is quick to import.
+    """
+    from importlib.metadata import entry_points
+
+    found = sorted(entry_points(group="taut.commands"), key=lambda point: point.name)
+    return {point.name: Subcommand(*point.load()) for point in found}
+
+
 class Failure(click.ClickException):
-    """A mistake of the caller, told in one line."""
+    """An error of the caller, reported in one line."""
 
     exit_code = 2
 
@@ -28,30 +42,45 @@ class Failure(click.ClickException):
 
 
 class LazyGroup(click.Group):
-    """A group that knows its subcommands by name and imports one only to run it."""
+    """A group that knows its subcommands by name and imports one only to run it.
 
-    def __init__(self, *args: Any, table: dict[str, Subcommand], **kwargs: Any) -> None:
+    Args:
+        table: subcommands by name.
+        plugins: finds more of them; called only for the list and for a name that `table` lacks.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        table: Mapping[str, Subcommand],
+        plugins: Callable[[], Mapping[str, Subcommand]] = dict,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.table = table
+        self.plugins = plugins
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table: the first thing to try comes first."""
-        return list(self.table)
+        """The names, in the order of the table; plugins come last."""
+        return list({**self.table, **self.plugins()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports the subcommand, or returns None when there is none of that name."""
-        if cmd_name not in self.table:
+        found = self.table.get(cmd_name) or self.plugins().get(cmd_name)
+        if found is None:
             return None
-        module, _, name = self.table[cmd_name].target.partition(":")
+        module, _, name = found.target.partition(":")
         return getattr(import_module(module), name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the list of subcommands from the table alone."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
+        """Writes the list of subcommands from their lines of help alone."""
+        for heading, table in (("Commands", self.table), ("Plugins", self.plugins())):
+            if table:
+                with formatter.section(heading):
+                    formatter.write_dl([(name, entry.help) for name, entry in table.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the subcommand; an error that taut raised on purpose needs no traceback."""
+        """Runs the subcommand; errors of taut are shown without a traceback."""
         try:
             return super().invoke(ctx)
         except TautError as error:
@@ -61,42 +90,44 @@ class LazyGroup(click.Group):
 
 
 SUBCOMMANDS = {
-    "demo": Subcommand("taut.cli.demo:demo", "See what taut does: train critics, write one page."),
+    "demo": Subcommand("taut.cli.demo:demo", "Run a demonstration and write an HTML report."),
     "wasserstein": Subcommand(
-        "taut.cli.wasserstein:wasserstein", "Measure how far apart two data sets are."
+        "taut.cli.wasserstein:wasserstein", "Measure the distance between two datasets."
     ),
-    "train": Subcommand("taut.cli.train:train", "Train a classifier with proven radii."),
-    "gan": Subcommand("taut.cli.gan:gan", "Train a generator against a 1-Lipschitz critic."),
-    "certify": Subcommand("taut.cli.certify:certify", "Prove how far predictions hold."),
-    "attack": Subcommand("taut.cli.attack:attack", "Attack a classifier, next to its proof."),
-    "audit": Subcommand("taut.cli.audit:audit", "Prove the constant of a saved network."),
-    "export": Subcommand("taut.cli.export:export", "Write a saved network for other runtimes."),
-    "data": Subcommand("taut.cli.data:data", "List, fetch and look at data sets."),
-    "reproduce": Subcommand(
-        "taut.cli.reproduce:reproduce", "Compute the tables and figures of the paper."
+    "train": Subcommand("taut.cli.train:train", "Train a classifier with certified radii."),
+    "gan": Subcommand("taut.cli.gan:gan", "Train a GAN with a 1-Lipschitz critic."),
+    "certify": Subcommand("taut.cli.certify:certify", "Compute certified radii of predictions."),
+    "attack": Subcommand(
+        "taut.cli.attack:attack", "Attack a classifier and check its certificates."
     ),
-    "bench": Subcommand("taut.cli.bench:bench", "Measure speed against peers on this machine."),
+    "audit": Subcommand("taut.cli.audit:audit", "Bound the Lipschitz constant of a saved network."),
+    "verify": Subcommand(
+        "taut.cli.verify:verify", "Check a saved network's constant independently."
+    ),
+    "export": Subcommand("taut.cli.export:export", "Convert a saved network for other runtimes."),
+    "data": Subcommand("taut.cli.data:data", "List, download and inspect datasets."),
 }
 
 
 @click.group(
     cls=LazyGroup,
     table=SUBCOMMANDS,
+    plugins=plugins,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`taut COMMAND --help` tells what a command takes.",
+    epilog="`taut COMMAND --help` describes the arguments and options of a command.",
 )
 @click.version_option(package_name="taut", prog_name="taut")
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
 def main(debug: bool) -> None:
     """Lipschitz networks that use all of their slope, with numbers you can prove.
 
-    A network with Lipschitz constant 1 moves its output no further than its input was moved.
-    taut builds such networks from layers that hold the constant at every step of training, and
-    proves the number it states.
+    The output of a network with Lipschitz constant 1 never changes by more than its input does.
+    taut builds such networks from layers that satisfy the constraint at every training step, and
+    proves every constant that it reports.
 
     \b
     Example:
-      taut demo --out demo     write a page of pictures to demo/
+      taut demo --out demo     write an HTML report to demo/
     """
 
 

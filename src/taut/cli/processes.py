@@ -1,4 +1,4 @@
-"""A command under `torchrun`: all processes of it begin together, fail together, end together."""
+"""Commands under `torchrun`: all processes start, fail and end together."""
 
 import time
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from taut.errors import TautError
 
 __all__ = ["processes"]
 
-_LAST_WORDS = 2.0  # seconds
+_REPORT_SECONDS = 2.0  # seconds
 
 
 @contextmanager
 def processes() -> Iterator[bool]:
-    """The process group for the time of a `with` block; says whether this process is the first.
+    """The process group for the duration of a `with` block; yields whether this is rank 0.
 
-    What is wrong is told by the first process alone, and none leaves before the first has written.
+    Only rank 0 reports errors, and no process exits before rank 0 has written its output.
     """
     import torch
 
@@ -27,7 +27,7 @@ def processes() -> Iterator[bool]:
         except TautError as error:
             if is_first():
                 raise
-            # torchrun ends all processes when one fails: the first must have told why.
-            time.sleep(_LAST_WORDS)
+            # torchrun ends all processes when one fails: rank 0 must report the reason first.
+            time.sleep(_REPORT_SECONDS)
             raise SystemExit(2) from error
         gather(torch.zeros(1))

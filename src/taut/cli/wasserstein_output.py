@@ -1,6 +1,5 @@
 """What `taut wasserstein` prints and writes."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,26 +7,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import TaskProgressColumn
 from torch import Tensor
 
 from taut.bounds import Bound
-from taut.report.wasserstein_words import UNITS, headline, promises, rounded
-from taut.wasserstein import SavedCritic, WassersteinResult
+from taut.cli.output import plain_table, progress_bars, say
+from taut.report import UNITS, distance_guarantees, distance_headline, format_bound
+from taut.transport import SavedCritic, WassersteinResult
 
 __all__ = [
     "comparison_record",
     "facts",
     "print_comparison",
-    "print_json",
     "print_score",
     "progress",
-    "say",
     "score_record",
     "write_scores",
 ]
@@ -42,17 +38,11 @@ _STAGES = {
 @contextmanager
 def progress(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     """Bars on standard error, one for each stage that reports."""
-    columns = (
-        TextColumn("{task.description:<16}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bars:
+    with progress_bars("{task.description:<16}", TaskProgressColumn(), quiet=quiet) as bars:
         tasks: dict[str, Any] = {}
 
         def finish() -> None:
-            """Stages follow each other; one that stopped early has nothing left to do."""
+            """Stages follow each other; one that stopped early is complete."""
             for task in bars.tasks:
                 bars.update(task.id, total=task.completed)
 
@@ -66,16 +56,6 @@ def progress(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
         finish()
 
 
-def say(sentence: str, style: str | None = None) -> None:
-    """One line on standard output, broken where the terminal ends and nowhere else."""
-    Console().print(sentence, style=style, highlight=False, markup=False, soft_wrap=True)
-
-
-def print_json(record: dict[str, Any]) -> None:
-    """One object on standard output."""
-    click.echo(json.dumps(record, allow_nan=False))
-
-
 def comparison_record(
     result: WassersteinResult,
     paths: tuple[str, str],
@@ -84,7 +64,7 @@ def comparison_record(
     alarm: bool,
     seconds: float,
 ) -> dict[str, Any]:
-    """The answer as JSON knows it; what is infinite is null."""
+    """The result for JSON; infinite numbers are null."""
     x, y = ({"path": path, "rows": rows} for path, rows in zip(paths, result.rows, strict=True))
     return {
         "a": x,
@@ -96,7 +76,7 @@ def comparison_record(
         "upper": _bound(result.upper),
         "gap": _number(result.gap),
         "confidence": result.confidence,
-        "population": result.population,
+        "finite": result.finite,
         "p_value": result.p_value,
         "critic": {
             "kind": result.kind,
@@ -105,10 +85,10 @@ def comparison_record(
         },
         "scaling": result.scaling.method,
         "method": options["method"],
-        "steps": options["steps"],
+        "num_steps": options["num_steps"],
         "seed": options["seed"],
         "notes": list(notes),
-        "guarantees": promises(result, options["method"]),
+        "guarantees": distance_guarantees(result, options["method"]),
         "fail_above": options["fail_above"],
         "alarm": alarm,
         "report": _text(options["report"]),
@@ -126,31 +106,34 @@ def print_comparison(
     alarm: bool,
     seconds: float,
 ) -> None:
-    """The answer as people read it."""
-    table = _table("value", "how")
+    """Prints the result for people."""
+    table = plain_table("", "value", "method")
+    table.columns[2].justify = "left"
     table.add_row("estimate", f"{result.estimate.value:.4g}", result.estimate.method)
-    table.add_row("at least", rounded(result.lower.value, "lower"), result.lower.method)
-    table.add_row("at most", rounded(result.upper.value, "upper"), result.upper.method)
-    table.add_row("gap", rounded(result.gap, "upper"), "between the bounds")
+    table.add_row("at least", format_bound(result.lower.value, "lower"), result.lower.method)
+    table.add_row("at most", format_bound(result.upper.value, "upper"), result.upper.method)
+    table.add_row("gap", format_bound(result.gap, "upper"), "between the bounds")
     if result.p_value is not None:
-        table.add_row("p-value", f"{result.p_value:.3g}", "both are one population: permutation")
-    constant = rounded(result.lipschitz.value, "upper", 7)
-    table.add_row("critic", f"<= {constant}", f"{result.kind}; its constant is proven")
+        table.add_row(
+            "p-value", f"{result.p_value:.3g}", "that both are one population, by permutation"
+        )
+    constant = format_bound(result.lipschitz.value, "upper", 7)
+    table.add_row("critic", f"<= {constant}", f"{result.kind}; constant proven")
     for name, rows in zip(names, result.rows, strict=True):
         table.add_row("rows", f"{rows:,}", name)
     table.add_row("features", str(len(result.scaling.shift)), UNITS[result.scaling.method])
     console = Console()
-    say(f"{headline(result, names)}.", style="bold")
+    say(f"{distance_headline(result, names)}.", style="bold")
     console.print(table, highlight=False)
-    for name, sentence in promises(result, options["method"]).items():
-        line = Padding(f"[bold]{name}.[/bold] {_plain(sentence)}", (0, 0, 0, 2))
+    for name, sentence in distance_guarantees(result, options["method"]).items():
+        line = Padding(f"[bold]{name}.[/bold] {escape(sentence)}", (0, 0, 0, 2))
         console.print(line, highlight=False)
     for note in notes:
-        console.print(Padding(f"[bold]Note.[/bold] {_plain(note)}", (0, 0, 0, 2)), highlight=False)
+        console.print(Padding(f"[bold]Note.[/bold] {escape(note)}", (0, 0, 0, 2)), highlight=False)
     if options["save"]:
-        say(f"The critic: {options['save']}")
+        say(f"Critic: {options['save']}")
     if options["report"]:
-        say(f"The page: {options['report']}")
+        say(f"Report: {options['report']}")
     say(f"{seconds:.0f} s.")
     _print_alarm(result.lower, "lower bound", options["fail_above"], alarm)
 
@@ -163,7 +146,7 @@ def facts(
     command: str,
     seconds: float,
 ) -> list[tuple[str, str]]:
-    """How it was run, for the foot of the page."""
+    """Metadata of the run, for the end of the report."""
     found = [("Command", command)]
     found += [
         (side, f"{path}, {rows:,} rows")
@@ -172,7 +155,7 @@ def facts(
     found.append(("Features", f"{len(result.scaling.shift)}, {UNITS[result.scaling.method]}"))
     found += [("Note", note) for note in notes]
     if result.history:
-        found.append(("Training", f"at most {options['steps']} steps of each critic"))
+        found.append(("Training", f"at most {options['num_steps']} steps of each critic"))
     found.append(("Seed", str(options["seed"])))
     threads = options["threads"]
     found.append(("Time", f"{seconds:.0f} s, {threads} thread{'s' if threads > 1 else ''}"))
@@ -187,7 +170,7 @@ def score_record(
     options: dict[str, Any],
     alarm: bool,
 ) -> dict[str, Any]:
-    """The judgement of new rows as JSON knows it."""
+    """The scores of new rows for JSON."""
     return {
         "critic": {
             "path": str(options["critic"]),
@@ -197,11 +180,11 @@ def score_record(
         },
         "new": {"path": options["score"], "rows": len(scores)},
         "mean_score": scores.mean().item(),
-        "mean_scores_known": {"a": critic.means[0], "b": critic.means[1]},
+        "mean_scores_known": dict(zip("ab", _middles(critic), strict=True)),
         "lower_from_a": _bound(bounds[0]),
         "lower_from_b": _bound(bounds[1]),
         "scaling": critic.scaling.method,
-        "population": critic.population,
+        "finite": critic.finite,
         "method": options["method"],
         "seed": options["seed"],
         "fail_above": options["fail_above"],
@@ -211,6 +194,11 @@ def score_record(
     }
 
 
+def _middles(critic: SavedCritic) -> list[float]:
+    """The mean scores of both sides, each the middle of the interval that is known of it."""
+    return [sum(ends) / 2 for ends in critic.means]
+
+
 def print_score(
     critic: SavedCritic,
     scores: Tensor,
@@ -218,31 +206,31 @@ def print_score(
     options: dict[str, Any],
     alarm: bool,
 ) -> None:
-    """The judgement of new rows as people read it."""
+    """Prints the scores of new rows for people."""
     name = Path(options["score"]).name
-    table = _table("mean score", f"{name} is at least this far away")
+    table = plain_table("", "mean score", f"lower bound of the distance to {name}")
     table.add_row(name, f"{scores.mean().item():.4g}", "")
-    for side, mean, bound in zip("AB", critic.means, bounds, strict=True):
-        table.add_row(side, f"{mean:.4g}", rounded(bound.value, "lower"))
+    for side, mean, bound in zip("AB", _middles(critic), bounds, strict=True):
+        table.add_row(side, f"{mean:.4g}", format_bound(bound.value, "lower"))
     Console().print(table, highlight=False)
     sure = f"{100 * options['confidence']:.4g} %"
-    whose = "the population of" if critic.population else "the rows of"
+    whose = "the rows of" if critic.finite else "the population of"
     console = Console()
     console.print(
-        f"Each bound holds with probability {sure}: the distance of what {_plain(name)} was drawn "
-        f"from, from {whose} A and of B, {UNITS[critic.scaling.method]}. The {critic.kind} critic "
-        f"is older than the {len(scores):,} new rows, and its constant is proven anew to be at most "
-        f"{rounded(critic.lipschitz.value, 'upper', 7)}. Assumed: the new rows are independent "
-        "draws of one population.",
+        f"Each bound holds with probability {sure}: it bounds the distance of the population of "
+        f"{escape(name)} from {whose} A, and of B, {UNITS[critic.scaling.method]}. The {critic.kind} "
+        f"critic was trained before the {len(scores):,} new rows came, and its constant is proven "
+        f"again to be at most {format_bound(critic.lipschitz.value, 'upper', 7)}. Assumption: the "
+        "new rows are i.i.d. samples of one population.",
         highlight=False,
     )
     if options["scores_out"]:
-        say(f"The scores: {options['scores_out']}")
+        say(f"Scores: {options['scores_out']}")
     _print_alarm(bounds[0], "lower bound from A", options["fail_above"], alarm)
 
 
 def write_scores(path: Path, scores: Tensor) -> None:
-    """One number a line below the word `score`, in the order of the rows."""
+    """Writes one score per line below the header `score`, in the order of the rows."""
     lines = "".join(f"{score!r}\n" for score in scores.tolist())
     path.write_text(f"score\n{lines}", encoding="utf-8")
 
@@ -251,16 +239,8 @@ def _print_alarm(bound: Bound, name: str, limit: float | None, alarm: bool) -> N
     if limit is None:
         return
     relation = "above" if alarm else "not above"
-    value = rounded(bound.value, "lower", 6)
+    value = format_bound(bound.value, "lower", 6)
     say(f"The {name}, {value}, is {relation} {limit:g}.", style="red" if alarm else "green")
-
-
-def _table(*headers: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("")
-    table.add_column(headers[0], justify="right", no_wrap=True)
-    table.add_column(headers[1])
-    return table
 
 
 def _bound(bound: Bound) -> dict[str, Any]:
@@ -277,12 +257,6 @@ def _number(value: float) -> float | None:
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _versions() -> dict[str, str]:

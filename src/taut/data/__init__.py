@@ -1,31 +1,54 @@
-"""Samples, from files and from what Python programs hold.
+"""Samples and labelled data, from files and from what Python programs hold.
 
-`read_table` reads a file or a folder of images whole, `TableStream` some rows at a time;
-`in_memory` takes arrays, tensors, frames and lists. What comes out is finite numbers, one row a
-point; what cannot be that is refused with a sentence that says where and what to do.
-`load_labelled` adds the class of each row, for what is learnt from labels, and `read_labelled` reads
-one file for what has been learnt.
+`read_table` reads a file or a folder of images whole, `TableStream` batch by batch; `as_table`
+takes arrays, tensors, frames and lists. The result is finite numbers, one row per point; anything
+else is refused with an error that says where and what to do. `load_labelled` reads training and
+test data with the class of each row, `read_labelled` one file for a network that is trained already.
 """
 
+from taut.data.columns import (
+    Columns,
+    column_label,
+    describe_columns,
+    list_some,
+    select_positions,
+)
+from taut.data.conversion import as_table
+from taut.data.download import FetchError, fetch
+from taut.data.formats import detect_format
+from taut.data.label_column import NoLabelError
 from taut.data.labelled import LabelledData, LabelledSet
-from taut.data.load import load_labelled, read_labelled
-from taut.data.memory import in_memory
+from taut.data.load import load_labelled, read_labelled, read_matching
+from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.data.pairs import Pair, check_pair
 from taut.data.read import read_table
 from taut.data.stream import TableStream, count_rows, stream_table
 from taut.data.table import Table
 
 __all__ = [
+    "OFFICIAL_SETS",
+    "Columns",
+    "FetchError",
     "LabelledData",
     "LabelledSet",
+    "NoLabelError",
+    "OfficialSet",
     "Pair",
     "Table",
     "TableStream",
+    "as_table",
     "check_pair",
+    "column_label",
     "count_rows",
-    "in_memory",
+    "data_folder",
+    "describe_columns",
+    "detect_format",
+    "fetch",
+    "list_some",
     "load_labelled",
     "read_labelled",
+    "read_matching",
     "read_table",
+    "select_positions",
     "stream_table",
 ]

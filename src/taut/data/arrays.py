@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.data.columns import ColumnChoice, choose, list_some
+from taut.data.columns import Columns, list_some, select_positions
 from taut.data.numbers import to_floats
 from taut.data.source import Block, subject_of
 from taut.errors import ArgumentError, DamagedFileError, DataError
@@ -28,17 +28,19 @@ class ArraySource:
 
     columns = ()
 
-    def __init__(self, subject: str, array: np.ndarray, columns: ColumnChoice = None):
+    def __init__(self, subject: str, array: np.ndarray, columns: Columns = None):
         if array.ndim == 0 or 0 in array.shape:
             raise DataError(
-                f"{subject}: an array must have rows and columns; got shape {array.shape}."
+                subject=subject,
+                rule="an array must have rows and columns",
+                got=f"shape {array.shape}",
             )
         to_floats(subject, array[:0])
         self._subject = subject
         self._array = array
         self.rows = len(array)
         width = math.prod(array.shape[1:])
-        self._chosen = choose(subject, (), width, columns)
+        self._chosen = select_positions(subject, (), width, columns)
         self.dim = len(self._chosen)
         whole = self._chosen == list(range(width))
         self._picks = slice(None) if whole else self._chosen
@@ -56,7 +58,7 @@ class ArraySource:
         return self.rows
 
 
-def open_npy(path: Path, columns: ColumnChoice = None) -> ArraySource:
+def open_npy(path: Path, columns: Columns = None) -> ArraySource:
     """The array of a .npy file, which stays on disk."""
     subject = subject_of(path)
     with open(path, "rb") as file:
@@ -69,7 +71,7 @@ def open_npy(path: Path, columns: ColumnChoice = None) -> ArraySource:
     return ArraySource(subject, array, columns)
 
 
-def open_npz(path: Path, key: str | None = None, columns: ColumnChoice = None) -> ArraySource:
+def open_npz(path: Path, key: str | None = None, columns: Columns = None) -> ArraySource:
     """One array of a .npz file, unpacked into memory.
 
     Args:
@@ -131,20 +133,26 @@ def _member(subject: str, path: Path, members: list[str], key: str | None) -> st
             f"Use {path.name}:{keys[0]} for the first."
         )
     if key is not None and key not in keys:
-        raise ArgumentError(f"{subject}: the key must be among {list_some(keys)}; got {key!r}.")
+        raise ArgumentError(
+            subject=subject, rule=f"the key must be among {list_some(keys)}", got=repr(key)
+        )
     return f"{keys[0] if key is None else key}.npy"
 
 
 def _check_head(subject: str, head: bytes) -> None:
     if not head.startswith(NPY):
         raise DamagedFileError(
-            f"{subject}: an array must start with the mark of numpy's format; "
-            f"got {head[:6]!r}. Write it with numpy.save."
+            subject=subject,
+            rule="an array must start with the mark of numpy's format",
+            got=repr(head[:6]),
+            remedy="Write it with numpy.save.",
         )
     if _OBJECTS.search(head.partition(b"\n")[0]):
         raise DataError(
-            f"{subject}: an array must hold numbers; got Python objects, which could run code when "
-            "they are read, so they never are. Save numbers: numpy.save(path, array.astype(float))."
+            subject=subject,
+            rule="an array must hold numbers",
+            got="Python objects, which could run code when they are read, so they never are",
+            remedy="Save numbers: numpy.save(path, array.astype(float)).",
         )
 
 

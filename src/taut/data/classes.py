@@ -1,4 +1,4 @@
-"""Labels as files hold them - whole numbers, words - become numbers of classes."""
+"""Class indices from the labels of files: whole numbers or words."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ _WORDS = {"true", "false", "none", "-", "?"}
 def name_classes(subject: str, labels: Sequence[Any]) -> list[str]:
     """The name of the class of each row: whole numbers are written without a point.
 
-    Where all labels that are there are numbers they must be whole, and NA, ? and the like are
-    missing ones; else they are words.
+    If all labels are numbers they must be whole, and NA, ? and similar cells are missing; otherwise
+    labels are words.
 
     Example:
         >>> name_classes("data", [" 3", "8.0", 5.0]), name_classes("data", ["cat", "none"])
@@ -38,7 +38,7 @@ def name_classes(subject: str, labels: Sequence[Any]) -> list[str]:
         if not float(value).is_integer():
             raise DataError(
                 f"{subject}: a label must name a class, by a whole number or a word; row {row} "
-                f"(counted from 0) has {texts[row]}. A column of measures is for regression."
+                f"(counted from 0) has {texts[row]}. A column of measurements is for regression."
             )
     return [str(int(value)) for value in values if value is not None]
 
@@ -49,7 +49,7 @@ def number_classes(
     """The number of the class of each row, and what the classes are called.
 
     Args:
-        subject: who speaks in an error.
+        subject: subject of an error.
         names: of the class of each row.
         classes: those known already, as to a network; else all that occur, numbers by size and
             words by the alphabet.

@@ -1,4 +1,4 @@
-"""Columns: how they are called, and which of them are chosen."""
+"""Columns: their names in sentences, and selections of them."""
 
 import operator
 from collections import Counter
@@ -6,10 +6,18 @@ from collections.abc import Iterable, Sequence
 
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["ColumnChoice", "check_names", "choose", "label", "list_some"]
+__all__ = [
+    "Columns",
+    "check_names",
+    "column_label",
+    "describe_columns",
+    "list_some",
+    "select_positions",
+]
 
-# Names, or positions counted from 0.
-ColumnChoice = Sequence[str | int] | None
+# A selection by names, or by positions counted from 0; None for all.
+Columns = Sequence[str | int] | None
+SELECT = "columns=[...]"
 
 
 def list_some(items: Iterable[object], most: int = 8) -> str:
@@ -26,11 +34,11 @@ def list_some(items: Iterable[object], most: int = 8) -> str:
     return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def label(names: Sequence[str], position: int) -> str:
-    """What a sentence calls a column.
+def column_label(names: Sequence[str], position: int) -> str:
+    """The name of a column in a sentence.
 
     Example:
-        >>> label(("age", ""), 0), label(("age", ""), 1), label((), 4)
+        >>> column_label(("age", ""), 0), column_label(("age", ""), 1), column_label((), 4)
         ("'age'", '1 (counted from 0)', '4 (counted from 0)')
     """
     if names and names[position]:
@@ -38,76 +46,85 @@ def label(names: Sequence[str], position: int) -> str:
     return f"{position} (counted from 0)"
 
 
-def choose(subject: str, names: Sequence[str], dim: int, columns: ColumnChoice) -> list[int]:
-    """The positions of the chosen columns among `dim`, in the order of the choice.
-
-    Args:
-        subject: who speaks in an error.
-        names: `dim` names, or none where the columns have no names.
-        dim: how many columns there are.
-        columns: names or positions; `None` chooses all.
+def describe_columns(names: Sequence[str], positions: Sequence[int]) -> str:
+    """The names of at least one column in a note.
 
     Example:
-        >>> choose("data", ("a", "b", "c"), 3, ["c", 0])
+        >>> describe_columns(("a", "b"), [1]), describe_columns((), [0, 1])
+        ("column 'b'", 'columns 0, 1 (counted from 0)')
+    """
+    if len(positions) == 1:
+        return f"column {column_label(names, positions[0])}"
+    some = list_some([names[i] for i in positions] if names else positions)
+    return f"columns {some}" if names else f"columns {some} (counted from 0)"
+
+
+def select_positions(
+    subject: str, names: Sequence[str], dim: int, columns: Columns, argument: str = "columns"
+) -> list[int]:
+    """The positions of the selected columns among `dim`, in the order of the selection.
+
+    Args:
+        subject: subject of an error.
+        names: `dim` names, or none where the columns have no names.
+        dim: number of columns.
+        columns: names or positions; `None` selects all.
+        argument: name of the argument in an error.
+
+    Example:
+        >>> select_positions("data", ("a", "b", "c"), 3, ["c", 0])
         [2, 0]
     """
     if columns is None:
         return list(range(dim))
+
+    def refuse(rule: str, got: str, remedy: str = "") -> ArgumentError:
+        return ArgumentError(subject=subject, argument=argument, rule=rule, got=got, remedy=remedy)
+
+    def position_of(column: str | int) -> int:
+        last = dim - 1
+        if isinstance(column, str):
+            if not names:
+                rule = "must be positions, because the columns have no names"
+                raise refuse(rule, repr(column), f"Use numbers from 0 to {last}.")
+            if (count := names.count(column)) != 1:
+                rule = f"must be among {list_some(names, 20)}"
+                if count:
+                    rule = "must name one column; use positions where names repeat"
+                raise refuse(rule, f"{column!r}, the name of {count}" if count else repr(column))
+            return names.index(column)
+        try:
+            position = operator.index(column)
+        except TypeError:
+            position = -1
+        if isinstance(column, bool) or not 0 <= position < dim:
+            raise refuse(f"must be names, or positions from 0 to {last}", repr(column))
+        return position
+
     if isinstance(columns, str) or not columns:
-        raise ArgumentError(
-            f"{subject}: `columns` must be a list of names or positions, at least one; "
-            f"got columns={columns!r}."
-        )
-    found = [_position(subject, names, dim, column) for column in columns]
-    if twice := [
-        column for column, position in zip(columns, found, strict=True) if found.count(position) > 1
-    ]:
-        raise ArgumentError(
-            f"{subject}: `columns` must name a column once; got {list_some(twice)} for the same one."
-        )
+        raise refuse("must be a list of names or positions, at least one", f"columns={columns!r}")
+    found = [position_of(column) for column in columns]
+    if twice := [c for c, at in zip(columns, found, strict=True) if found.count(at) > 1]:
+        raise refuse("must name each column once", f"{list_some(twice)} for the same one")
     return found
-
-
-def _position(subject: str, names: Sequence[str], dim: int, column: str | int) -> int:
-    if isinstance(column, str):
-        if not names:
-            raise ArgumentError(
-                f"{subject}: `columns` must be positions, since the columns have no names; "
-                f"got {column!r}. Use numbers from 0 to {dim - 1}."
-            )
-        if column not in names:
-            raise ArgumentError(
-                f"{subject}: `columns` must be among {list_some(names, 20)}; got {column!r}."
-            )
-        if names.count(column) > 1:
-            raise ArgumentError(
-                f"{subject}: `columns` must say which column is meant; {column!r} is the name of "
-                f"{names.count(column)}. Use positions from 0 to {dim - 1}."
-            )
-        return names.index(column)
-    try:
-        position = operator.index(column)
-    except TypeError:
-        position = -1
-    if isinstance(column, bool) or not 0 <= position < dim:
-        raise ArgumentError(
-            f"{subject}: `columns` must be names, or positions from 0 to {dim - 1}; got {column!r}."
-        )
-    return position
 
 
 def check_names(subject: str, names: Sequence[str]) -> None:
     """Raises unless every name is there and differs from the others."""
-    if not names:
-        return
     if "" in names:
         raise DataError(
-            f"{subject}: every column must have a name; column {names.index('')} (counted from 0) "
-            "has none. A column without a name is often an index saved by mistake: choose the "
-            "others with columns=[...], or name it."
+            subject=subject,
+            rule="every column must have a name",
+            got=f"none for column {names.index('')} (counted from 0), which is often an index "
+            "saved by mistake",
+            remedy="Drop it or name it.",
+            option=SELECT,
         )
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(
-            f"{subject}: columns must have different names; got {list_some(twice)} more than once. "
-            "Rename them, or choose one of each by position with columns=[...]."
+            subject=subject,
+            rule="columns must have different names",
+            got=f"{list_some(twice)} more than once",
+            remedy="Rename them.",
+            option=SELECT,
         )

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from taut.data.arrays import NPY, open_npy, open_npz
-from taut.data.columns import ColumnChoice
+from taut.data.columns import Columns
 from taut.data.idx import IdxSource, looks_like_idx
 from taut.data.idx_classes import open_idx_class
 from taut.data.images import ENDINGS, FolderSource
@@ -15,7 +15,7 @@ from taut.data.source import Source, open_bytes, reading, subject_of
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["PathLike", "kind_of", "open_source"]
+__all__ = ["PathLike", "detect_format", "open_source"]
 
 PathLike = str | os.PathLike[str]
 
@@ -45,7 +45,7 @@ _SHEETS = (".xlsx", ".xls", ".ods")
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib")
 
 
-def open_source(path: PathLike, columns: ColumnChoice = None) -> Source:
+def open_source(path: PathLike, columns: Columns = None) -> Source:
     """The reader of a file or folder.
 
     `archive.npz:key` names one array of several, `train-images-idx3-ubyte.gz:3` the images whose
@@ -60,7 +60,7 @@ def open_source(path: PathLike, columns: ColumnChoice = None) -> Source:
     elif match := _IDX_CLASS.fullmatch(name):
         name, key = match.groups()
     place = Path(name)
-    match kind_of(place):
+    match detect_format(place):
         case "folder":
             return FolderSource(place, columns)
         case "text":
@@ -80,7 +80,7 @@ def open_source(path: PathLike, columns: ColumnChoice = None) -> Source:
             )
 
 
-def kind_of(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """`"folder"`, or the format of a file: by its ending, checked against its first bytes."""
     if path.is_dir():
         return "folder"
@@ -105,10 +105,12 @@ def _check_there(path: Path) -> None:
         close = difflib.get_close_matches(path.name, nearby, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ArgumentError(
-            f"data: `path` must be a file or folder that is there; got {str(path)!r}.{hint}"
+            f"data: `path` must be an existing file or folder; got {str(path)!r}.{hint}"
         )
     if not path.is_file():
-        raise ArgumentError(f"data: `path` must be a file or folder; got {str(path)!r}.")
+        raise ArgumentError(
+            subject="data", argument="path", rule="must be a file or folder", got=repr(str(path))
+        )
     if not path.stat().st_size:
         raise DataError(f"{subject_of(path)}: a table must have rows; the file is empty.")
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from taut.data.columns import ColumnChoice
+from taut.data.columns import Columns
 from taut.data.numbers import to_floats
 from taut.data.source import Block, open_bytes, reading, subject_of
 from taut.errors import ArgumentError, DamagedFileError, DataError
@@ -30,7 +30,7 @@ def looks_like_idx(head: bytes) -> bool:
 
 
 def parse_idx(subject: str, content: bytes) -> np.ndarray:
-    """The array that the bytes of an idx file hold, as it is, of any rank.
+    """The array in the bytes of an idx file, of any rank.
 
     Example:
         >>> parse_idx("data", bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))
@@ -52,7 +52,7 @@ class IdxSource:
 
     columns = ()
 
-    def __init__(self, path: Path, columns: ColumnChoice = None):
+    def __init__(self, path: Path, columns: Columns = None):
         self._path = path
         self._subject = subject_of(path)
         with reading(path), open_bytes(path) as file:
@@ -64,10 +64,15 @@ class IdxSource:
                 "images, whose name has idx3."
             )
         if 0 in shape:
-            raise DataError(f"{self._subject}: a sample must have rows; got shape {shape}.")
+            raise DataError(
+                subject=str(self._subject), rule="a sample must have rows", got=f"shape {shape}"
+            )
         if columns is not None:
             raise ArgumentError(
-                f"{self._subject}: `columns` must be left out for images; got columns={columns!r}."
+                subject=str(self._subject),
+                argument="columns",
+                rule="must be left out for images",
+                got=f"columns={columns!r}",
             )
         self.rows = shape[0]
         self.dim = math.prod(shape[1:])
@@ -89,8 +94,8 @@ class IdxSource:
                 yield Block(self._convert(np.frombuffer(data, self._dtype).reshape(wanted, -1)))
             if file.read(1):
                 raise DamagedFileError(
-                    f"{self._subject}: the header promises {self.rows} rows; the file goes on "
-                    "after them. Fetch it again."
+                    f"{self._subject}: the header promises {self.rows} rows; the file has more. "
+                    "Fetch it again."
                 )
 
     def count(self) -> int:
@@ -107,8 +112,9 @@ def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...
     head = file.read(4)
     if not looks_like_idx(head):
         raise DamagedFileError(
-            f"{subject}: an idx file must start with 00 00, a type and a rank; "
-            f"got {head.hex(' ') or 'nothing'}."
+            subject=subject,
+            rule="an idx file must start with 00 00, a type and a rank",
+            got=str(head.hex(" ") or "nothing"),
         )
     sizes = file.read(4 * head[3])
     if len(sizes) < 4 * head[3]:
@@ -117,7 +123,7 @@ def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...
 
 
 def _read_up_to(file: BinaryIO, size: int, step: int = 2**22) -> bytearray:
-    """As many bytes as there are: a header that lies about its size costs no memory."""
+    """At most `size` bytes: a header with a wrong size costs no memory."""
     data = bytearray()
     while len(data) < size and (piece := file.read(min(step, size - len(data)))):
         data += piece

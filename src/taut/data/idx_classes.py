@@ -1,11 +1,11 @@
-"""The images of one class: a file of images, with the file of labels beside it."""
+"""The images of one class, from a file of images and the file of labels beside it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from taut.data.columns import ColumnChoice, list_some
+from taut.data.columns import Columns, list_some
 from taut.data.idx import IdxSource
 from taut.data.idx_pairs import read_idx_labels
 from taut.data.source import Block, subject_of
@@ -15,7 +15,7 @@ __all__ = ["labels_beside", "open_idx_class"]
 
 
 class _SomeRows:
-    """The rows of a source that are wanted, in batches as large as asked for."""
+    """Some rows of a source, in batches of the requested size."""
 
     columns = ()
 
@@ -44,7 +44,7 @@ class _SomeRows:
         return self.rows
 
 
-def open_idx_class(path: Path, key: str, columns: ColumnChoice = None) -> _SomeRows:
+def open_idx_class(path: Path, key: str, columns: Columns = None) -> _SomeRows:
     """The rows of a file of images whose label is `key`.
 
     Args:
@@ -55,7 +55,9 @@ def open_idx_class(path: Path, key: str, columns: ColumnChoice = None) -> _SomeR
     subject = subject_of(path)
     if not key.strip().isdecimal():
         raise ArgumentError(
-            f"{subject}: what follows the colon must be a label, a whole number; got {key!r}."
+            subject=subject,
+            rule="what follows the colon must be a label, a whole number",
+            got=repr(key),
         )
     source = IdxSource(path, columns)
     labels = read_idx_labels(labels_beside(path), source.rows)

@@ -1,4 +1,4 @@
-"""Images and labels in two idx files each, as MNIST and its likes come."""
+"""Images and labels in two idx files, as in MNIST-style datasets."""
 
 import hashlib
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from taut.data.idx import parse_idx
-from taut.data.known import KNOWN, KnownFile, KnownSet
 from taut.data.labelled import LabelledSet
+from taut.data.official_sets import OFFICIAL_SETS, OfficialFile, OfficialSet
 from taut.data.source import open_bytes, reading, subject_of
 from taut.errors import DamagedFileError, DataError
 
@@ -24,10 +24,10 @@ def read_idx_pair(images: Path, labels: Path, classes: tuple[str, ...] | None) -
     return _pair(images.name, _content(images), subject_of(labels), _content(labels), classes)
 
 
-def read_known_idx(known: KnownSet, found: dict[str, Path]) -> tuple[LabelledSet, LabelledSet]:
+def read_known_idx(known: OfficialSet, found: dict[str, Path]) -> tuple[LabelledSet, LabelledSet]:
     """Training and test part of MNIST or Fashion-MNIST, each file after its checksum."""
 
-    def content(file: KnownFile) -> bytes:
+    def content(file: OfficialFile) -> bytes:
         return _official(known, file, found[file.name])
 
     files = known.files
@@ -49,7 +49,7 @@ def _content(path: Path) -> bytes:
         return file.read()
 
 
-def _official(known: KnownSet, file: KnownFile, path: Path) -> bytes:
+def _official(known: OfficialSet, file: OfficialFile, path: Path) -> bytes:
     """What the file unpacks to, if it is what the world knows under that name."""
     content = _content(path)
     digest = hashlib.sha256(content).hexdigest()
@@ -58,7 +58,7 @@ def _official(known: KnownSet, file: KnownFile, path: Path) -> bytes:
     owner = next(
         (
             f"{other.title}'s {twin.name.removesuffix('.gz')}"
-            for other in KNOWN.values()
+            for other in OFFICIAL_SETS.values()
             for twin in other.files
             if twin.content_sha256 == digest
         ),
@@ -91,8 +91,9 @@ def _pair(
         )
     if pixels.ndim not in (3, 4) or pixels.dtype != np.uint8:
         raise DataError(
-            f"data: {source}: images must be bytes of shape (n, height, width) or (n, channels, "
-            f"height, width); got {pixels.dtype} of shape {pixels.shape}."
+            subject=f"data: {source}",
+            rule="images must be bytes of shape (n, height, width) or (n, channels, height, width)",
+            got=f"{pixels.dtype} of shape {pixels.shape}",
         )
     numbers = _labels(labels_subject, labels, len(pixels))
     names = classes or tuple(str(number) for number in range(int(numbers.max(initial=0)) + 1))
@@ -113,12 +114,16 @@ def _labels(subject: str, content: bytes, count: int | None) -> np.ndarray:
     numbers = parse_idx(subject, content)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise DataError(
-            f"{subject}: a file of labels must hold one whole number a row; got {numbers.dtype} of "
-            f"shape {numbers.shape}, as files of images do. The two files may be swapped."
+            subject=subject,
+            rule="a file of labels must hold one whole number a row",
+            got=f"{numbers.dtype} of shape {numbers.shape}, as files of images do",
+            remedy="The two files may be swapped.",
         )
     if count is not None and len(numbers) != count:
         raise DataError(
-            f"{subject}: there must be a label for every image; got {len(numbers)} labels and "
-            f"{count} images. Give the two files that belong together."
+            subject=subject,
+            rule="there must be a label for every image",
+            got=f"{len(numbers)} labels and {count} images",
+            remedy="Give the two files that belong together.",
         )
     return numbers.astype(np.int64)

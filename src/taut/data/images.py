@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.columns import ColumnChoice
+from taut.data.columns import Columns
 from taut.data.source import Block, subject_of
 from taut.errors import ArgumentError, DamagedFileError, DataError, require
 
@@ -25,7 +25,7 @@ class FolderSource:
 
     columns = ()
 
-    def __init__(self, path: Path, columns: ColumnChoice = None):
+    def __init__(self, path: Path, columns: Columns = None):
         self._subject = subject_of(path)
         self._files = sorted(
             file
@@ -40,7 +40,10 @@ class FolderSource:
             )
         if columns is not None:
             raise ArgumentError(
-                f"{self._subject}: `columns` must be left out for images; got columns={columns!r}."
+                subject=str(self._subject),
+                argument="columns",
+                rule="must be left out for images",
+                got=f"columns={columns!r}",
             )
         self._pillow = require("PIL.Image", "data", "data: a folder of images")
         self.rows = len(self._files)

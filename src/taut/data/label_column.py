@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from taut.data.columns import choose, list_some
+from taut.data.columns import list_some, select_positions
 from taut.data.numbers import parse
 from taut.errors import ArgumentError
 
@@ -28,9 +28,9 @@ def has_header(
     `label` asks for. Other lines of numbers are rows.
 
     Args:
-        subject: who speaks in an error.
+        subject: subject of an error.
         first: the cells of the first line.
-        label: the column as it was asked for; text may be a name or a position.
+        label: the requested column; text may be a name or a position.
         cells_of: the cells of one column, the first line's too.
 
     Raises:
@@ -71,7 +71,7 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
     """The position of the label among `width` columns.
 
     Args:
-        subject: who speaks in an error.
+        subject: subject of an error.
         names: of the columns, or none.
         width: how many there are.
         label: a name or a position, from the end if negative; text may be either. By default the
@@ -103,10 +103,7 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
                 f"{label}. Count from the end: {named - width} or {at - width}."
             )
         at = None
-    try:
-        return choose(subject, names, width, [label if at is None else at])[0]
-    except ArgumentError as error:
-        raise ArgumentError(str(error).replace("`columns`", "`label`")) from error
+    return select_positions(subject, names, width, [label if at is None else at], "label")[0]
 
 
 def _as_position(label: str | int | None) -> int | None:

@@ -16,7 +16,7 @@ __all__ = ["LabelledData", "LabelledSet"]
 class LabelledSet:
     """Finite inputs, and for each the number of its class.
 
-    What is kept: `inputs` has `n` rows, `labels` as many, each from 0 to `len(classes) - 1`, and
+    Invariant: `inputs` has `n` rows, `labels` as many, each from 0 to `len(classes) - 1`, and
     where there is a range every input lies in it.
 
     Attributes:
@@ -25,9 +25,9 @@ class LabelledSet:
         labels: int64, `(n,)`.
         classes: the names of the classes, in the order of their numbers.
         columns: `d` names, or none where the source gives no names or rows are images.
-        low: the least value that an input can have, 0 for images, `None` where nothing says so.
-        high: the greatest, 1 for images.
-        source: where it came from, for sentences and captions.
+        low: smallest possible value of an input, 0 for images, `None` where unknown.
+        high: largest possible value, 1 for images.
+        source: name of the source.
 
     Example:
         >>> pictures = np.zeros((4, 1, 8, 8), np.float32)
@@ -46,11 +46,14 @@ class LabelledSet:
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.labels):
             raise DataError(
-                f"data: {self.source}: every input must have a label; got {len(self.inputs)} "
-                f"inputs and {len(self.labels)} labels."
+                subject=f"data: {self.source}",
+                rule="every input must have a label",
+                got=f"{len(self.inputs)} inputs and {len(self.labels)} labels",
             )
         if not len(self.labels):
-            raise DataError(f"data: {self.source}: a labelled set must have rows; got none.")
+            raise DataError(
+                subject=f"data: {self.source}", rule="a labelled set must have rows", got="none"
+            )
         wrong = (self.labels < 0) | (self.labels >= len(self.classes))
         if wrong.any():
             row = int(np.argmax(wrong))
@@ -81,7 +84,7 @@ class LabelledSet:
         return len(self.labels)
 
     def take(self, rows: "Sequence[int] | np.ndarray | slice") -> "LabelledSet":
-        """Some of the rows, in the order they are asked for; the classes stay."""
+        """Some of the rows, in the given order; the classes stay."""
         return replace(self, inputs=self.inputs[rows], labels=self.labels[rows])
 
     def with_classes(self, classes: Sequence[str]) -> "LabelledSet":
@@ -109,8 +112,8 @@ class LabelledSet:
         Rows keep their order.
 
         Args:
-            fraction: the share of the second part, between 0 and 1.
-            seed: decides which rows.
+            fraction: share of the second part, between 0 and 1.
+            seed: random seed.
 
         Returns:
             The rest, and the part of that fraction.
@@ -123,8 +126,10 @@ class LabelledSet:
         """
         if not 0 < fraction < 1:
             raise ArgumentError(
-                f"LabelledSet.split: `fraction` must be between 0 and 1, both left out; "
-                f"got fraction={fraction!r}."
+                subject="LabelledSet.split",
+                argument="fraction",
+                rule="must be between 0 and 1, both left out",
+                got=f"fraction={fraction!r}",
             )
         generator = np.random.default_rng(seed)
         in_part = np.zeros(len(self), bool)
@@ -146,12 +151,12 @@ class LabelledSet:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledData:
-    """What to learn from and what to test on; both have the same classes and shape.
+    """Training and test data with the same classes and shape.
 
     Attributes:
-        train: what to learn from.
-        test: what to test on.
-        name: the name it is known by, or the file it came from.
+        train: training data.
+        test: test data.
+        name: name of the data set, or of its file.
     """
 
     train: LabelledSet
@@ -161,27 +166,31 @@ class LabelledData:
     def __post_init__(self) -> None:
         if self.train.classes != self.test.classes:
             raise DataError(
-                f"data: {self.name}: training and test must have the same classes; got "
-                f"{self.train.classes} and {self.test.classes}."
+                subject=f"data: {self.name}",
+                rule="training and test must have the same classes",
+                got=f"{self.train.classes} and {self.test.classes}",
             )
         if self.train.inputs.shape[1:] != self.test.inputs.shape[1:]:
             raise DataError(
-                f"data: {self.name}: training and test inputs must have one shape; got "
-                f"{self.train.inputs.shape[1:]} in {self.train.source} and "
-                f"{self.test.inputs.shape[1:]} in {self.test.source}."
+                subject=f"data: {self.name}",
+                rule="training and test inputs must have one shape",
+                got=f"{self.train.inputs.shape[1:]} in {self.train.source} and "
+                f"{self.test.inputs.shape[1:]} in {self.test.source}",
             )
         if self.train.columns != self.test.columns:
             raise DataError(
-                f"data: {self.name}: training and test must have the same columns in the "
-                f"same order; got {list_some(self.train.columns)} in {self.train.source} and "
-                f"{list_some(self.test.columns)} in {self.test.source}."
+                subject=f"data: {self.name}",
+                rule="training and test must have the same columns in the same order",
+                got=f"{list_some(self.train.columns)} in {self.train.source} and "
+                f"{list_some(self.test.columns)} in {self.test.source}",
             )
         ranges = [(part.low, part.high) for part in (self.train, self.test)]
         if ranges[0] != ranges[1]:
             raise DataError(
-                f"data: {self.name}: training and test inputs must have one range, such as "
-                f"[0, 1]; got {ranges[0]} in {self.train.source} and {ranges[1]} in "
-                f"{self.test.source}. Scale both in the same way."
+                subject=f"data: {self.name}",
+                rule="training and test inputs must have one range, such as [0, 1]",
+                got=f"{ranges[0]} in {self.train.source} and {ranges[1]} in {self.test.source}",
+                remedy="Scale both in the same way.",
             )
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 
 from taut.data.arrays import npz_arrays
 from taut.data.classes import name_classes
-from taut.data.columns import ColumnChoice, choose, list_some
+from taut.data.columns import Columns, list_some, select_positions
 from taut.data.label_column import NoLabelError, find_label, has_header
 from taut.data.numbers import check_finite, to_floats
 from taut.data.parquet import ParquetSource
@@ -34,7 +34,7 @@ class Named(NamedTuple):
 
 
 def read_labelled_table(
-    path: Path, kind: str, label: str | int | None = None, columns: ColumnChoice = None
+    path: Path, kind: str, label: str | int | None = None, columns: Columns = None
 ) -> Named:
     """The rows of a text or parquet file, one column of which is the label.
 
@@ -60,7 +60,7 @@ def read_labelled_table(
         header, width = True, len(names)
         at = find_label(subject, names, width, label)
         raw = ParquetSource(path, [at], text=True).cells()
-    chosen = choose(subject, names, width, columns)
+    chosen = select_positions(subject, names, width, columns)
     if at in chosen and columns is not None:
         raise ArgumentError(f"{subject}: `columns` must leave out the label; it is among them.")
     inputs = [i for i in chosen if i != at]
@@ -98,15 +98,19 @@ def _two_arrays(subject: str, arrays: dict[str, np.ndarray], ending: str) -> Nam
         return None
     if len(inputs) > 1 or len(labels) > 1:
         raise DataError(
-            f"{subject}: inputs and labels must be there once; got {list_some(inputs + labels)}."
+            subject=subject,
+            rule="inputs and labels must be there once",
+            got=str(list_some(inputs + labels)),
         )
     x, y = arrays[inputs[0]], arrays[labels[0]]
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1 or y.dtype.kind not in "biufU":
         raise DataError(
-            f"{subject}: {labels[0]} must be one label a row; got {y.dtype} of shape {y.shape}. "
-            "Of one-hot rows take .argmax(1)."
+            subject=subject,
+            rule=f"{labels[0]} must be one label a row",
+            got=f"{y.dtype} of shape {y.shape}",
+            remedy="Of one-hot rows take .argmax(1).",
         )
     if len(x) != len(y):
         raise DataError(
@@ -121,8 +125,10 @@ def _as_images(subject: str, values: np.ndarray) -> tuple[np.ndarray, float | No
     """Rows of numbers as they are; images with their channels first and bytes scaled to [0, 1]."""
     if values.ndim not in (2, 3, 4) or 0 in values.shape:
         raise DataError(
-            f"{subject}: inputs must be rows of numbers, or images of shape (n, height, width), "
-            f"(n, channels, height, width) or (n, height, width, channels); got {values.shape}."
+            subject=subject,
+            rule="inputs must be rows of numbers, or images of shape (n, height, width), (n, "
+            "channels, height, width) or (n, height, width, channels)",
+            got=str(values.shape),
         )
     floats = to_floats(subject, values)
     _check_range(subject, floats.reshape(len(values), -1))

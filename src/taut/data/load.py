@@ -7,13 +7,12 @@ from pathlib import Path
 
 from taut.data.cifar import read_cifar
 from taut.data.classes import number_classes
-from taut.data.columns import ColumnChoice, list_some
+from taut.data.columns import Columns, list_some
 from taut.data.digits import read_digits
-from taut.data.fetch import Progress, fetch_file
-from taut.data.formats import PathLike, kind_of
+from taut.data.download import Progress, fetch_file
+from taut.data.formats import PathLike, detect_format
 from taut.data.idx_classes import labels_beside
 from taut.data.idx_pairs import read_idx_pair, read_known_idx
-from taut.data.known import KNOWN, KnownSet, data_folder
 from taut.data.label_column import NoLabelError
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_files import (
@@ -22,9 +21,10 @@ from taut.data.labelled_files import (
     read_labelled_table,
 )
 from taut.data.labelled_folders import read_idx_folder, read_image_classes
+from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["load_labelled", "read_alike", "read_labelled"]
+__all__ = ["load_labelled", "read_labelled", "read_matching"]
 
 
 def load_labelled(
@@ -32,7 +32,7 @@ def load_labelled(
     *,
     data_dir: PathLike | None = None,
     label: str | int | None = None,
-    columns: ColumnChoice = None,
+    columns: Columns = None,
     test: PathLike | None = None,
     download: bool = False,
     test_fraction: float = 0.2,
@@ -43,7 +43,7 @@ def load_labelled(
 
     A name is one of
 
-    - `digits`, 1797 small images that come with taut;
+    - `digits`, 1797 small images that are part of taut;
     - `mnist`, `fashion-mnist`, `cifar10`, in their official files, read only after their checksum.
 
     A path is one of
@@ -59,21 +59,20 @@ def load_labelled(
 
     Args:
         name_or_path: the name or path.
-        data_dir: where the named sets are looked for, also in a folder of the set's name in it;
-            without it the variable `TAUT_DATA` says where, or else the user's cache.
-        label: the column of the classes, by name, or by position, from the end if negative; by
-            default the one called label, target, class or y. A table without a header has positions
-            alone.
-        columns: the columns of the inputs; by default all but the label.
-        test: a second file or folder, of what to test on; read as `read_labelled` does.
-        download: fetches what is not there yet, to a folder of the set's name in `data_dir`.
-        test_fraction: the share of the test part where the data has none of its own.
-        seed: decides which rows that part has.
-        on_progress: see `taut.data.fetch.fetch_file`.
+        data_dir: folder of the named sets, which may have a folder of their own in it; by default
+            the variable `TAUT_DATA`, or else the user's cache.
+        label: label column, by name, or by position, from the end if negative; by default the one
+            called label, target, class or y. A table without a header has positions alone.
+        columns: columns of the inputs; by default all but the label.
+        test: second file or folder, with the test data; read as `read_labelled` does.
+        download: whether to fetch missing files into the folder of the set in `data_dir`.
+        test_fraction: share of the test part where the data has none.
+        seed: random seed of the test part.
+        on_progress: see `taut.data.download.fetch_file`.
 
     Raises:
         ArgumentError: no such name, file or column.
-        DataError: the content cannot be learnt from; says where and why.
+        DataError: the content is no labelled data; says where and why.
         DamagedFileError: a file is cut short, altered or not what its name says.
         FetchError: no mirror gave a file.
 
@@ -83,7 +82,7 @@ def load_labelled(
         ((1438, 1, 8, 8), (359, 1, 8, 8), 1.0)
     """
     name = os.fspath(name_or_path)
-    known = KNOWN.get(name.lower())
+    known = OFFICIAL_SETS.get(name.lower())
     if known or name.lower() == "digits":
         if label is not None or columns is not None or test is not None:
             raise ArgumentError(
@@ -98,10 +97,13 @@ def load_labelled(
     if test is not None:
         if rest is not None:
             raise ArgumentError(
-                f"load_labelled: `test` must be left out where the data has a test part of its "
-                f"own, as {path.name} has; got test={os.fspath(test)!r}."
+                subject="load_labelled",
+                argument="test",
+                rule=f"must be left out where the data has a test part of its own, as "
+                f"{path.name} has",
+                got=f"test={os.fspath(test)!r}",
             )
-        rest = read_alike(
+        rest = read_matching(
             test,
             data_dir=data_dir,
             label=label,
@@ -118,19 +120,19 @@ def read_labelled(
     *,
     data_dir: PathLike | None = None,
     label: str | int | None = None,
-    columns: ColumnChoice = None,
+    columns: Columns = None,
     classes: Sequence[str] | None = None,
 ) -> LabelledSet:
     r"""All rows of a labelled file in their order; of data in two parts, the test part.
 
-    For a network that is there already: with its `classes` every row gets the number that its class
-    has in the network's outputs, whatever classes the file has and in whatever order.
+    For a trained network: with its `classes` every label is the index of its class among the
+    network's outputs, whatever classes the file has and in whatever order.
 
     Args:
         name_or_path: as for `load_labelled`; of `digits` too the part to test on.
         data_dir: as for `load_labelled`.
         label: as for `load_labelled`.
-        columns: as for `load_labelled`; they come in the order in which they are asked for.
+        columns: as for `load_labelled`; they come in the given order.
         classes: the names of the classes in the order of their numbers; by default those that
             occur, of which there must be two.
 
@@ -145,7 +147,7 @@ def read_labelled(
         array([1, 2, 1])
     """
     name = os.fspath(name_or_path)
-    if name.lower() in ("digits", *KNOWN):
+    if name.lower() in ("digits", *OFFICIAL_SETS):
         part = load_labelled(name, data_dir=data_dir, label=label, columns=columns).test
     else:
         known = None if classes is None else tuple(classes)
@@ -154,23 +156,23 @@ def read_labelled(
     return part if classes is None else part.with_classes(classes)
 
 
-def read_alike(
+def read_matching(
     name_or_path: PathLike,
     *,
-    columns: ColumnChoice,
+    columns: Columns,
     classes: Sequence[str],
     data_dir: PathLike | None = None,
     label: str | int | None = None,
 ) -> LabelledSet:
-    """All rows of a labelled file that is like another one.
+    """All rows of a labelled file with the columns and classes of another one.
 
-    Where both are tables, columns go by their names: they may come in any order, and there may be
+    Where both are tables, columns are matched by name: they may come in any order, and there may be
     more of them.
 
     Args:
         name_or_path: as for `read_labelled`.
-        columns: of the rows that are known; of no concern where this is no table.
-        classes: of those rows.
+        columns: columns of the other file; ignored unless this is a table.
+        classes: classes of the other file.
         data_dir: as for `load_labelled`.
         label: as for `load_labelled`.
 
@@ -178,18 +180,20 @@ def read_alike(
         DataError: as for `read_labelled`, and if a column is not there.
     """
     path = Path(os.path.expanduser(name_or_path))
-    is_table = path.is_file() and kind_of(path) in ("text", "parquet")
+    is_table = path.is_file() and detect_format(path) in ("text", "parquet")
     chosen = list(columns) if columns and is_table else None
     try:
         return read_labelled(
             name_or_path, data_dir=data_dir, label=label, columns=chosen, classes=classes
         )
     except ArgumentError as error:
-        if chosen is None or "`columns`" not in str(error):
+        if chosen is None or error.argument != "columns":
             raise
         raise DataError(
-            f"data: {path.name}: the table must have the columns that the network is trained on, "
-            f"{list_some(chosen, 20)}, in any order. {error}"
+            subject=f"data: {path.name}",
+            rule="the table must have the columns that the network is trained on, "
+            f"{list_some(chosen, 20)}, in any order",
+            got=error.got,
         ) from error
 
 
@@ -202,15 +206,15 @@ def _path_of(subject: str, name: str) -> Path:
             f"{subject}: `name_or_path` must be a whole file or folder; {path.name!r} "
             "names a part of one, which has no labels."
         )
-    near = difflib.get_close_matches(name.lower(), ["digits", *KNOWN], n=1)
+    near = difflib.get_close_matches(name.lower(), ["digits", *OFFICIAL_SETS], n=1)
     raise ArgumentError(
-        f"{subject}: `name_or_path` must be digits, {', '.join(KNOWN)}, or a file or folder "
-        f"that is there; got {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
+        f"{subject}: `name_or_path` must be digits, {', '.join(OFFICIAL_SETS)}, or a file or folder "
+        f"that exists; got {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
     )
 
 
 def _load_known(
-    known: KnownSet, folder: Path, download: bool, on_progress: Progress | None
+    known: OfficialSet, folder: Path, download: bool, on_progress: Progress | None
 ) -> LabelledData:
     found = {file.name: known.find(file, folder) for file in known.files}
     if missing := [file for file in known.files if found[file.name] is None]:
@@ -225,19 +229,19 @@ def _load_known(
             found[file.name] = fetch_file(file, known.mirrors, target, on_progress=on_progress)
     there = {name: path for name, path in found.items() if path is not None}
     if known.name == "cifar10":
-        return LabelledData(*read_cifar(there[known.files[0].name]), known.name)
+        return LabelledData(*read_cifar(there[known.files[0].name], official=True), known.name)
     return LabelledData(*read_known_idx(known, there), known.name)
 
 
 def _read_path(
     path: Path,
     label: str | int | None,
-    columns: ColumnChoice,
+    columns: Columns,
     classes: tuple[str, ...] | None,
 ) -> tuple[LabelledSet, LabelledSet | None]:
     if path.name.lower().endswith((".tar.gz", ".tar")):
         return read_cifar(path)
-    kind = kind_of(path)
+    kind = detect_format(path)
     if kind in ("text", "parquet"):
         return _number(path, read_labelled_table(path, kind, label, columns), None, classes)
     if label is not None or columns is not None:

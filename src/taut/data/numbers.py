@@ -1,4 +1,4 @@
-"""What counts as a number, and what is said about the rest."""
+"""What counts as a number, and the errors about the rest."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from taut.data.columns import label
+from taut.data.columns import SELECT, column_label
 from taut.errors import DataError
 
 __all__ = [
@@ -90,8 +90,10 @@ def check_whole(subject: str, value: int, where: str = "") -> None:
     """Raises where float64 may not hold a whole number exactly."""
     if abs(value) > LARGEST_WHOLE:
         raise DataError(
-            f"{subject}: whole numbers must be at most 2**53 in size, or they lose digits; "
-            f"got {value}{where}. Drop the column if it is an identifier, or store it as float."
+            subject=subject,
+            rule="whole numbers must be at most 2**53 in size, or they lose digits",
+            got=f"{value}{where}",
+            remedy="Drop the column if it is an identifier, or store it as float.",
         )
 
 
@@ -116,7 +118,7 @@ def check_finite(
     cells = "1 value is" if count == 1 else f"{count} values are"
     raise DataError(
         f"{subject}: every value must be a finite number; {cells} missing or not finite, the first "
-        f"in {where}, column {label(names, column)}. Drop those rows or fill them in."
+        f"in {where}, column {column_label(names, column)}. Drop those rows or fill them in."
     )
 
 
@@ -124,7 +126,9 @@ def check_rows(subject: str, count: int) -> None:
     """Raises for a sample of fewer than two rows."""
     if count < 2:
         raise DataError(
-            f"{subject}: a sample must have at least two rows; got {('none', 'one')[count]}."
+            subject=subject,
+            rule="a sample must have at least two rows",
+            got=str(("none", "one")[count]),
         )
 
 
@@ -133,32 +137,36 @@ def refuse_text(
     columns: Sequence[str],
     cells: Iterable[object],
     where: str = "",
-    selection: str = "; columns=[...] selects",
+    option: str = SELECT,
 ) -> NoReturn:
     """Raises for columns that hold something other than numbers.
 
     Args:
-        subject: who speaks.
-        columns: what those columns are called, as `label` gives it.
+        subject: subject of the error.
+        columns: names of those columns, as `column_label` gives them.
         cells: one offending cell of each.
-        where: the place of the first, such as `" on line 3"`.
-        selection: how the caller can leave columns out, where it can.
+        where: position of the first, such as `" on line 3"`.
+        option: argument by which the caller can leave columns out, if there is one.
     """
     examples = [str(cell).strip() for cell in cells]
     kinds = {_kind_of(example) for example in examples}
     kind = kinds.pop() if len(kinds) == 1 else "text"
     many = len(columns) > 1
     it = "them" if many else "it"
-    remedy = {
-        "dates": f"Drop {it} or encode {it} as numbers, such as days since the first{selection}.",
+    remedies = {
+        "dates": f"Drop {it} or encode {it} as numbers, such as days since the first.",
         "decimal commas": "Write decimals with a point.",
         "several numbers in a cell": "Separate columns by comma, semicolon or tab.",
-    }.get(kind, f"Drop {it} or encode {it} as numbers{selection}.")
+    }
+    advice = kind not in ("decimal commas", "several numbers in a cell")
     some = ", ".join(columns[:8]) + (f" and {len(columns) - 8} more" if len(columns) > 8 else "")
     first = examples[0] if len(examples[0]) <= 40 else examples[0][:40] + "..."
     raise DataError(
-        f"{subject}: every column must hold numbers; {'columns' if many else 'column'} {some} "
-        f"{'hold' if many else 'holds'} {kind}, such as {first!r}{where}. {remedy}"
+        subject=subject,
+        rule="every column must hold numbers",
+        got=f"{kind} in {'columns' if many else 'column'} {some}, such as {first!r}{where}",
+        remedy=remedies.get(kind, f"Drop {it} or encode {it} as numbers."),
+        option=option if advice else "",
     )
 
 

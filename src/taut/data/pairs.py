@@ -2,7 +2,7 @@
 
 from typing import Generic, NamedTuple, TypeVar
 
-from taut.data.columns import list_some
+from taut.data.columns import SELECT, list_some
 from taut.data.stream import TableStream
 from taut.data.table import Table
 from taut.errors import DataError
@@ -41,42 +41,48 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
         >>> b = Table(np.array([[5.0, 6.0], [7.0, 8.0]]), ("y", "x"), None, "b.csv")
         >>> pair = check_pair(a, b)
         >>> pair.second.values.tolist(), pair.notes
-        ([[6.0, 5.0], [8.0, 7.0]], ('columns of b.csv were put in the order of a.csv',))
+        ([[6.0, 5.0], [8.0, 7.0]], ('columns of b.csv were put into the order of a.csv',))
     """
     notes: list[str] = []
     names = f"{first.source} and {second.source}"
     if first.columns and second.columns:
         if set(first.columns) != set(second.columns):
-            raise DataError(_difference(first, second))
+            raise _difference(first, second)
         if first.columns != second.columns:
             second = second.select(first.columns)
-            notes.append(f"columns of {second.source} were put in the order of {first.source}")
+            notes.append(f"columns of {second.source} were put into the order of {first.source}")
     if first.dim != second.dim:
         raise DataError(
-            f"check_pair: {names} must have equally many columns; got {first.dim} and {second.dim}."
+            subject="check_pair",
+            rule=f"{names} must have equally many columns",
+            got=f"{first.dim} and {second.dim}",
         )
     if bool(first.columns) != bool(second.columns):
         bare = second if first.columns else first
-        notes.append(f"{bare.source} has no names of columns: they were matched by position")
+        notes.append(f"{bare.source} has no column names: columns were matched by position")
     if first.image_shape and second.image_shape:
         shapes = [tuple(n for n in s.image_shape or () if n != 1) for s in (first, second)]
         if shapes[0] != shapes[1]:
             raise DataError(
-                f"check_pair: {names} must hold images of one shape; got {first.image_shape} and "
-                f"{second.image_shape}."
+                subject="check_pair",
+                rule=f"{names} must hold images of one shape",
+                got=f"{first.image_shape} and {second.image_shape}",
             )
     return Pair(first, second, tuple(notes))
 
 
-def _difference(first: Table | TableStream, second: Table | TableStream) -> str:
+def _difference(first: Table | TableStream, second: Table | TableStream) -> DataError:
     only_first = [name for name in first.columns if name not in second.columns]
     only_second = [name for name in second.columns if name not in first.columns]
     parts = []
     if only_first:
-        parts.append(f"{second.source} lacks {list_some(only_first)}")
+        parts.append(f"no {list_some(only_first)} in {second.source}")
     if only_second:
-        parts.append(f"{second.source} has also {list_some(only_second)}")
-    return (
-        f"check_pair: {first.source} and {second.source} must have the same columns; "
-        f"{'; '.join(parts)}. Use columns=[...] to select those they share."
+        parts.append(f"also {list_some(only_second)} in {second.source}")
+    return DataError(
+        subject="check_pair",
+        rule=f"{first.source} and {second.source} must have the same columns",
+        got=", ".join(parts),
+        remedy="Give files with the same columns.",
+        option=SELECT,
     )

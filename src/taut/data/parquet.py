@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.columns import ColumnChoice, check_names, choose
+from taut.data.columns import SELECT, Columns, check_names, select_positions
 from taut.data.numbers import float_type, to_floats
 from taut.data.source import Block, subject_of
 from taut.errors import DamagedFileError, DataError, require
@@ -25,7 +25,7 @@ class ParquetSource:
 
     image_shape = None
 
-    def __init__(self, path: Path, columns: ColumnChoice = None, text: bool = False):
+    def __init__(self, path: Path, columns: Columns = None, text: bool = False):
         self._path = path
         self._subject = subject_of(path)
         self._arrow = require("pyarrow", "data", "data: a parquet file")
@@ -38,11 +38,12 @@ class ParquetSource:
         names = [schema.names[i] for i in positions]
         if not names or not self.rows:
             raise DataError(
-                f"{self._subject}: a table must have rows and columns; "
-                f"got {self.rows} rows, {len(names)} columns."
+                subject=str(self._subject),
+                rule="a table must have rows and columns",
+                got=f"{self.rows} rows, {len(names)} columns",
             )
         self.all_columns = names
-        chosen = choose(self._subject, names, len(names), columns)
+        chosen = select_positions(self._subject, names, len(names), columns)
         self.columns = tuple(names[i] for i in chosen)
         self.dim = len(chosen)
         if text:
@@ -110,9 +111,11 @@ class ParquetSource:
             kind = field.type
             if types.is_temporal(kind):
                 raise DataError(
-                    f"{self._subject}: every column must hold numbers; column {field.name!r} holds "
-                    f"dates or times ({kind}). Drop it or encode it as numbers, such as days since "
-                    "the first; columns=[...] selects."
+                    subject=self._subject,
+                    rule="every column must hold numbers",
+                    got=f"dates or times in column {field.name!r} ({kind})",
+                    remedy="Drop it or encode it as numbers, such as days since the first.",
+                    option=SELECT,
                 )
             if types.is_decimal(kind):
                 widths.append(np.dtype(np.float64))
@@ -122,9 +125,11 @@ class ParquetSource:
                 text.append(f"{field.name!r} of type {kind}")
         if text:
             raise DataError(
-                f"{self._subject}: every column must hold numbers; got {', '.join(text[:8])}"
-                f"{' and others' if len(text) > 8 else ''}. Drop text or encode it as numbers; "
-                "columns=[...] selects."
+                subject=self._subject,
+                rule="every column must hold numbers",
+                got=", ".join(text[:8]) + (" and others" if len(text) > 8 else ""),
+                remedy="Drop text or encode it as numbers.",
+                option=SELECT,
             )
         return np.result_type(*widths)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.data.columns import ColumnChoice
+from taut.data.columns import Columns
 from taut.data.formats import PathLike, open_source
 from taut.data.numbers import check_finite, check_rows
 from taut.data.source import Block, Source
@@ -16,7 +16,7 @@ __all__ = ["read_source", "read_table"]
 _CELLS_AT_ONCE = 2**20
 
 
-def read_table(path: PathLike, *, columns: ColumnChoice = None, limit: int | None = None) -> Table:
+def read_table(path: PathLike, *, columns: Columns = None, limit: int | None = None) -> Table:
     r"""The sample that a file holds: finite numbers, at least two rows.
 
     Reads .csv and .tsv (with or without header; comma, semicolon or tab; also .csv.gz), .parquet,

@@ -1,11 +1,11 @@
-"""`TableStream`: a table of any length, some rows at a time, in constant memory."""
+"""`TableStream`: a table of any length, batch by batch, in constant memory."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from taut.data.columns import ColumnChoice, choose
+from taut.data.columns import Columns, select_positions
 from taut.data.formats import PathLike, open_source
 from taut.data.numbers import check_finite, check_rows
 from taut.errors import check_count
@@ -14,9 +14,9 @@ __all__ = ["TableStream", "count_rows", "stream_table"]
 
 
 class TableStream:
-    """The rows of a file or folder in batches, as often as they are asked for.
+    """The rows of a file or folder in batches; can be iterated again and again.
 
-    Every pass reads the file anew and gives the same rows in the same order: `batch_rows` at a
+    Every pass reads the file again and gives the same rows in the same order: `batch_rows` at a
     time, fewer at the end. Memory does not grow with the file, except for .npz, which numpy
     unpacks whole. Every value given is finite; a batch with one that is not raises.
 
@@ -42,7 +42,7 @@ class TableStream:
         (5, 2, [2, 2, 1])
     """
 
-    def __init__(self, path: PathLike, *, columns: ColumnChoice = None, batch_rows: int = 4096):
+    def __init__(self, path: PathLike, *, columns: Columns = None, batch_rows: int = 4096):
         check_count("TableStream", "batch_rows", batch_rows)
         self._path = path
         self._choice = columns
@@ -72,7 +72,7 @@ class TableStream:
 
     def select(self, columns: Sequence[str | int]) -> "TableStream":
         """A stream of the chosen columns, by name or position among those of this stream."""
-        among = choose(f"data: {self.source}", self.columns, self.dim, columns)
+        among = select_positions(f"data: {self.source}", self.columns, self.dim, columns)
         known = range(self.dim) if self._choice is None else self._choice
         choice = [known[i] for i in among]
         return TableStream(self._path, columns=choice, batch_rows=self._batch_rows)
@@ -85,18 +85,18 @@ class TableStream:
         return f"TableStream({rows} x {self.dim}, from {self.source})"
 
 
-def _reopen(path: PathLike, columns: ColumnChoice, batch_rows: int) -> TableStream:
+def _reopen(path: PathLike, columns: Columns, batch_rows: int) -> TableStream:
     return TableStream(path, columns=columns, batch_rows=batch_rows)
 
 
 def stream_table(
-    path: PathLike, *, columns: ColumnChoice = None, batch_rows: int = 4096
+    path: PathLike, *, columns: Columns = None, batch_rows: int = 4096
 ) -> Iterator[np.ndarray]:
     """One pass over the rows of a file, `(batch_rows, d)` at a time; see `TableStream`."""
     return iter(TableStream(path, columns=columns, batch_rows=batch_rows))
 
 
-def count_rows(path: PathLike, *, columns: ColumnChoice = None) -> int:
+def count_rows(path: PathLike, *, columns: Columns = None) -> int:
     """How many rows a file has: from its header where there is one, else by reading it once.
 
     `columns` chooses as in `read_table`, for files that can only be read in part.

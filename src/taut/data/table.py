@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taut.data.columns import choose
+from taut.data.columns import select_positions
 
 __all__ = ["Table"]
 
@@ -41,7 +41,7 @@ class Table:
 
     def select(self, columns: Sequence[str | int]) -> "Table":
         """The chosen columns, by name or position, in the order of the choice."""
-        chosen = choose(f"data: {self.source}", self.columns, self.dim, columns)
+        chosen = select_positions(f"data: {self.source}", self.columns, self.dim, columns)
         names = tuple(self.columns[i] for i in chosen) if self.columns else ()
         shape = self.image_shape if chosen == list(range(self.dim)) else None
         return replace(self, values=self.values[:, chosen], columns=names, image_shape=shape)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.data.columns import ColumnChoice, check_names, choose, label
+from taut.data.columns import Columns, check_names, column_label, select_positions
 from taut.data.numbers import LARGEST_WHOLE, check_whole, parse, refuse_text
 from taut.data.source import Block, open_bytes, reading, subject_of
 from taut.errors import DamagedFileError, DataError
@@ -24,18 +24,18 @@ class TextSource:
 
     The delimiter is the first of tab, semicolon and comma that the first two lines hold equally
     often. The first row is a header if any of its cells is neither a number nor missing. Numbers
-    may stand in quotes, true and false are 1 and 0, empty lines are passed over.
+    may be quoted, true and false are 1 and 0, empty lines are skipped.
 
     Args:
         path: the file.
         columns: the columns to keep.
-        header: whether the first row is one, where the caller knows better.
+        header: whether the first row is a header; None to detect it.
     """
 
     image_shape = None
     rows = None
 
-    def __init__(self, path: Path, columns: ColumnChoice = None, header: bool | None = None):
+    def __init__(self, path: Path, columns: Columns = None, header: bool | None = None):
         self._path = path
         self._subject = subject_of(path)
         with reading(path), self._open() as file:
@@ -54,7 +54,7 @@ class TextSource:
             raise DataError(
                 f"{self._subject}: a table must have rows; the file has a header and nothing else."
             )
-        self._chosen = choose(self._subject, names, self._width, columns)
+        self._chosen = select_positions(self._subject, names, self._width, columns)
         self.columns = tuple(names[i] for i in self._chosen) if names else ()
         check_names(self._subject, self.columns)
         self.dim = len(self._chosen)
@@ -93,9 +93,10 @@ class TextSource:
                             continue
                         if width is not None:
                             raise DataError(
-                                f"{self._subject}: every row must have as many cells as the first, "
-                                f"{width}; line {reader.line_num} has {len(row)}. Mend it; if "
-                                "it is the last, the file may be cut short."
+                                subject=self._subject,
+                                rule=f"every row must have as many cells as the first, {width}",
+                                got=f"{len(row)} on line {reader.line_num}",
+                                remedy="Fix it; if it is the last, the file may be cut short.",
                             )
                         width = len(row)
                     yield reader.line_num, row
@@ -114,7 +115,7 @@ class TextSource:
             values = self._convert_slowly(cells, lines)
         for row, column in np.argwhere(np.abs(values) >= LARGEST_WHOLE):
             if _WHOLE.fullmatch(cell := cells[row][column]):
-                place = f" on line {lines[row]}, column {label(self.columns, int(column))}"
+                place = f" on line {lines[row]}, column {column_label(self.columns, int(column))}"
                 check_whole(self._subject, int(cell), place)
         return values
 
@@ -129,7 +130,7 @@ class TextSource:
             columns = sorted(text)
             refuse_text(
                 self._subject,
-                [label(self.columns, column) for column in columns],
+                [column_label(self.columns, column) for column in columns],
                 [cells[text[column]][column] for column in columns],
                 f" on line {lines[text[columns[0]]]}",
             )

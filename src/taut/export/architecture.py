@@ -6,115 +6,22 @@ it.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
 from taut import nn as taut_nn
 from taut.errors import ArgumentError, NonFiniteError
+from taut.rules import FileSchema, find_schema
+from taut.rules.schema import Arguments
 
-__all__ = ["Kind", "build", "describe", "register"]
+__all__ = ["build", "describe"]
 
 _DEEPEST = 32
 _MOST_LAYERS = 1000
 _MARK = "same as"
-
-Arguments = dict[str, Any]
-Shapes = dict[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One type of layer that a file may name.
-
-    Attributes:
-        module: the exact type.
-        arguments: what its constructor is given: name -> type.
-        sizes: those arguments that tensors must agree with, each with the least value it can have.
-        shapes: the tensors it must hold, from its arguments.
-        read: how to find an argument that is not an attribute of the same name.
-        make: builds the module from its arguments, where the type itself does not.
-    """
-
-    module: type[nn.Module]
-    arguments: Mapping[str, type] = field(default_factory=dict)
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    shapes: Callable[[Arguments], Shapes] = lambda arguments: {}
-    read: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    make: Callable[..., nn.Module] | None = None
-
-
-def _dense_shapes(a: Arguments) -> Shapes:
-    shapes: Shapes = {"weight": (a["out_features"], a["in_features"])}
-    return {**shapes, "bias": (a["out_features"],)} if a["bias"] else shapes
-
-
-def _dense(module: type[nn.Module], **more: type) -> Kind:
-    return Kind(
-        module,
-        {"in_features": int, "out_features": int, "bias": bool, **more},
-        {"in_features": 1, "out_features": 1},
-        _dense_shapes,
-        {"bias": lambda m: m.bias is not None, "p": lambda m: str(m.input_norm)},
-    )
-
-
-_KINDS = {
-    kind.module.__name__: kind
-    for kind in (
-        _dense(nn.Linear),
-        _dense(taut_nn.OrthonormalLinear, method=str, order=int, num_steps=int, scaling=str),
-        _dense(taut_nn.SpectralLinear),
-        _dense(taut_nn.ParsevalLinear, beta=float),
-        _dense(taut_nn.LinfLinear, method=str),
-        _dense(taut_nn.L1Linear, method=str),
-        _dense(taut_nn.MixedLinear, method=str, p=str),
-        Kind(taut_nn.MaxMin, {"dim": int}),
-        Kind(taut_nn.GroupSort, {"group_size": int, "dim": int}),
-        Kind(taut_nn.FullSort, {"dim": int}),
-        Kind(taut_nn.Maxout, {"group_size": int, "dim": int}),
-        Kind(taut_nn.Abs),
-        Kind(taut_nn.Scale, {"factor": float}),
-        Kind(
-            taut_nn.Householder,
-            {"num_channels": int, "learnable": bool, "dim": int},
-            {"num_channels": 2},
-            lambda a: {"angle": (a["num_channels"] // 2,)},
-            {"learnable": lambda m: isinstance(m.angle, nn.Parameter)},
-        ),
-        Kind(nn.Identity),
-        Kind(nn.Flatten, {"start_dim": int, "end_dim": int}),
-        Kind(nn.Dropout, {"p": float}),
-        Kind(nn.ReLU),
-        Kind(nn.LeakyReLU, {"negative_slope": float}),
-        Kind(nn.ELU, {"alpha": float}),
-        Kind(nn.Softplus, {"beta": float, "threshold": float}),
-        Kind(nn.Hardtanh, {"min_val": float, "max_val": float}),
-        Kind(nn.GELU, {"approximate": str}),
-        Kind(nn.SiLU),
-        Kind(nn.Tanh),
-        Kind(nn.Sigmoid),
-    )
-}
-
-# Layers that stand in rooms after this one are added by their rooms, named here so that `load`
-# finds them in a program that has not imported those yet.
-_ROOMS = {"ConeCritic": "taut.wasserstein"}
-
-
-def register(kind: Kind) -> None:
-    """Adds a type of layer to those that a file may name."""
-    _KINDS[kind.module.__name__] = kind
-
-
-def _find(name: str) -> Kind | None:
-    if name in _ROOMS and name not in _KINDS:
-        import_module(_ROOMS[name])
-    return _KINDS.get(name)
 
 
 def describe(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -172,12 +79,13 @@ def _describe(
             around = f"{path}.shortcut" if path else "shortcut"
             ways["shortcut"] = _describe(module.shortcut, around, seen, depth + 1)
         return {"kind": "Residual", "mode": module.mode, "scale": module.scale, **ways}
-    kind = _find(type(module).__name__)
+    kind = find_schema(type(module).__name__)
     if kind is None or type(module) is not kind.module:
         raise ArgumentError(
-            f"{subject} must be one of the layers that a file can name: Sequential, "
-            f"{', '.join(_KINDS)}. Save model.state_dict() beside your code, write the whole "
-            "program with taut.export.export_pt2, or, for parametrised layers, use fold=True."
+            f"{subject} must be a Sequential or a layer that a file can name. Register how a file "
+            "names it with taut.rules.register(..., file=...), save model.state_dict() beside your "
+            "code, write the whole program with taut.export.export_pt2, or, for parametrised "
+            "layers, use fold=True."
         )
     arguments = {
         name: kind.read.get(name, lambda m, name=name: getattr(m, name))(module)
@@ -285,7 +193,7 @@ class _Builder:
         return model
 
     def _layer(self, name: str, arguments: Arguments, path: str) -> nn.Module:
-        kind = _find(name)
+        kind = find_schema(name)
         if kind is None:
             raise ArgumentError(f"`{path or 'model'}` is of the unknown kind {name[:80]!r}.")
         try:
@@ -321,20 +229,20 @@ def _short(value: object) -> str:
     return text if len(text) <= 120 else f"{text[:120]}..."
 
 
-def _check_arguments(kind: Kind, arguments: Arguments) -> None:
+def _check_arguments(kind: FileSchema, arguments: Arguments) -> None:
     if arguments.keys() != kind.arguments.keys():
         raise ArgumentError(
             f"the arguments must be {sorted(kind.arguments)}; got {_short(sorted(arguments))}."
         )
     for name, value in arguments.items():
         wanted = kind.arguments[name]
-        usual = type(value) is wanted
+        kinds = get_args(wanted) or (wanted,)
+        usual = type(value) in kinds
         if isinstance(value, (int, float)):
-            usual &= math.isfinite(value) if wanted is float else abs(value) < 2**31
-        if not usual:
-            raise ArgumentError(
-                f"`{name}` must be a usual {wanted.__name__}; got {name}={_short(value)}."
-            )
+            usual &= math.isfinite(value) if float in kinds else abs(value) < 2**31
+        if not usual or (name in kind.limits and value > kind.limits[name]):
+            told = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+            raise ArgumentError(f"`{name}` must be a usual {told}; got {name}={_short(value)}.")
     for name, least in kind.sizes.items():
         if arguments[name] < least:
             raise ArgumentError(f"`{name}` must be at least {least}; got {arguments[name]}.")

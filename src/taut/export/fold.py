@@ -6,8 +6,8 @@ from typing import overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
+from taut.audit import prepare
 from taut.errors import ArgumentError, NoRuleError, NotConvergedError
 from taut.linalg import bound_autocorrelation, bound_convolution, bound_operator_norm
 from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear
@@ -53,18 +53,22 @@ def fold(model: nn.Module) -> nn.Module:
           (2): Linear(in_features=8, out_features=1, bias=True)
         )
     """
-    twin = copy_for_evaluation(model, "fold")
-    made: dict[nn.Module, nn.Module] = {}
-    for name, module in twin.named_modules():
-        plain = _plain(name, module)
-        if plain is not module:
-            made[module] = plain
-    for parent in [*twin.modules(), *made.values()]:
-        # A layer used in several places is one entry here, so it stays shared.
-        for name, child in parent._modules.items():
-            if child in made:
-                parent._modules[name] = made[child]
-    return made.get(twin, twin).eval().requires_grad_(False)
+    prepared = prepare(model, "fold")
+    with torch.no_grad():
+        for plain, original in prepared.originals.items():
+            subject = f"fold: {type(original).__name__}"
+            if isinstance(original, (ConstrainedLinear, ConstrainedConv)):
+                held = plain.get_parameter("weight").detach()
+                weight = _proven(subject, held, _bound_of(original))
+                plain.weight = nn.Parameter(weight, requires_grad=False)
+    for name, module in prepared.model.named_modules():
+        if isinstance(module, ConstrainedLayer):
+            raise NoRuleError(
+                f"fold: `{name or 'model'}` ({type(module).__name__}) has a forward of its own, "
+                "which a plain layer cannot follow. Put what it adds into a module before or "
+                "after the layer."
+            )
+    return prepared.model
 
 
 def copy_for_evaluation(model: nn.Module, subject: str) -> nn.Module:
@@ -80,35 +84,12 @@ def copy_for_evaluation(model: nn.Module, subject: str) -> nn.Module:
         ) from error
 
 
-@torch.no_grad()
-def _plain(name: str, module: nn.Module) -> nn.Module:
-    if isinstance(module, (ConstrainedLinear, ConstrainedConv)):
-        return _plain_layer(name, module)
-    if parametrize.is_parametrized(module):
-        return _without_parametrizations(module)
-    return module
-
-
-def _plain_layer(name: str, layer: ConstrainedLinear | ConstrainedConv) -> nn.Module:
-    subject = f"fold: `{name or 'model'}` ({type(layer).__name__})"
-    if layer._forward_hooks or layer._forward_pre_hooks:
-        raise NoRuleError(
-            f"{subject} has forward hooks, which a plain layer would lose. Remove them first."
-        )
-    if type(layer).forward is not ConstrainedLayer.forward or "forward" in vars(layer):
-        raise NoRuleError(
-            f"{subject} has a forward of its own, which a plain layer cannot follow. Put what it "
-            "adds into a module before or after the layer."
-        )
-    weight = layer.evaluation_weight()
+def _bound_of(layer: ConstrainedLinear | ConstrainedConv) -> Callable[[Tensor], float]:
+    """From a weight to its proven norm, between the norms of the layer, for every size of input."""
     if isinstance(layer, ConstrainedConv):
-        return layer.as_plain(_proven(subject, weight, lambda kernel: _bound_kernel(layer, kernel)))
-    plain = nn.Linear(layer.in_features, layer.out_features, bias=False, device="meta")
+        return lambda kernel: _bound_kernel(layer, kernel)
     norms = layer.input_norm, layer.output_norm
-    proven = _proven(subject, weight, lambda matrix: bound_operator_norm(matrix, *norms).value)
-    plain.weight = nn.Parameter(proven)
-    plain.register_parameter("bias", layer.bias)
-    return plain
+    return lambda matrix: bound_operator_norm(matrix, *norms).value
 
 
 def _bound_kernel(layer: ConstrainedConv, kernel: Tensor) -> float:
@@ -133,20 +114,3 @@ def _proven(subject: str, weight: Tensor, bound_of: Callable[[Tensor], float]) -
         f"{subject}: the norm of the weight must be provable; got {bound} and no proof of 1 after "
         "scaling. Report the weight: this should not happen."
     )
-
-
-def _without_parametrizations(module: nn.Module) -> nn.Module:
-    """The module with its present tensors in place of what makes them.
-
-    Built beside it: `remove_parametrizations` on a copy would reach, through the class that the two
-    share, into the original.
-    """
-    kind = parametrize.type_before_parametrizations(module)
-    plain: nn.Module = object.__new__(kind)
-    plain.__dict__.update(module.__dict__)
-    plain._parameters = dict(module._parameters)
-    plain._buffers = dict(module._buffers)
-    plain._modules = {k: v for k, v in module._modules.items() if k != "parametrizations"}
-    for name in module.parametrizations:  # type: ignore[union-attr]
-        plain._parameters[name] = nn.Parameter(getattr(module, name).detach().clone())
-    return plain

@@ -16,15 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from taut.audit import audit
+from taut.audit import find_input_shape
 from taut.errors import ArgumentError, MissingExtraError, NotConvergedError
-from taut.export.files import write_atomically
+from taut.export.container import write_atomically
 from taut.export.fold import fold
 from taut.export.relu import rewrite_relu
 from taut.nn import Scale
-from taut.norms import L2
 
-__all__ = ["export_onnx", "export_pt2", "find_input_shape"]
+__all__ = ["export_onnx", "export_pt2"]
 
 _BATCHES = (1, 2, 5, 32)
 # Of the largest output: what another order of summation may change.
@@ -36,7 +35,7 @@ def export_pt2(
     path: str | os.PathLike[str],
     input_shape: Sequence[int] | None = None,
     *,
-    facts: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the folded network as a `.pt2` program that `torch.export.load` reads without taut.
 
@@ -48,7 +47,7 @@ def export_pt2(
         path: the file.
         input_shape: the shape of one input, without the batch; found by itself when the first layer
             is dense.
-        facts: what to say about the network, in what JSON knows: each becomes a file of its name
+        metadata: what to say about the network, in what JSON knows: each becomes a file of its name
             in the archive, which `torch.export.load` reads with `extra_files`.
 
     Raises:
@@ -61,7 +60,7 @@ def export_pt2(
         program = torch.export.export(
             _with_tensor_factors(folded), (example,), dynamic_shapes=({0: batch},)
         )
-        torch.export.save(program, file, extra_files=_as_texts(facts))
+        torch.export.save(program, file, extra_files=_as_texts(metadata))
         _compare("export_pt2", folded, torch.export.load(file).module(), example)
         write_atomically(Path(path), file.read_bytes())
 
@@ -72,7 +71,7 @@ def export_onnx(
     input_shape: Sequence[int] | None = None,
     *,
     relu: bool = False,
-    facts: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the folded network as one ONNX file, input `input`, output `output`.
 
@@ -87,7 +86,7 @@ def export_onnx(
             is dense.
         relu: write every activation with ReLU and linear maps alone (see `rewrite_relu`). The
             additional roundings are allowed for: the comparison is ten times more lenient.
-        facts: what to say about the network, in what JSON knows: the metadata of the file.
+        metadata: what to say about the network, in what JSON knows: the metadata of the file.
 
     Raises:
         NotConvergedError: onnxruntime does not compute what the network computes.
@@ -111,22 +110,17 @@ def export_onnx(
             verbose=False,
         )
         data = file.read_bytes()
-    if facts:
+    if metadata:
         onnx = _require("onnx")
         held = onnx.load_model_from_string(data)
-        onnx.helper.set_model_props(held, _as_texts(facts))
+        onnx.helper.set_model_props(held, _as_texts(metadata))
         data = held.SerializeToString()
     _compare("export_onnx", folded, _onnx_function(data), example, 10.0 if relu else 1.0)
     write_atomically(Path(path), data)
 
 
-def find_input_shape(model: nn.Module) -> tuple[int, ...] | None:
-    """The shape of one input, when the first layer tells."""
-    return audit(model, L2).input.shape
-
-
-def _as_texts(facts: Mapping[str, Any] | None) -> dict[str, str]:
-    return {name: json.dumps(value, ensure_ascii=False) for name, value in (facts or {}).items()}
+def _as_texts(metadata: Mapping[str, Any] | None) -> dict[str, str]:
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in (metadata or {}).items()}
 
 
 def _onnx_function(data: bytes) -> Callable[[Tensor], Tensor]:

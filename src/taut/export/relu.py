@@ -5,21 +5,16 @@ $\min(a, b) = b - \mathrm{relu}(b - a)$. What passes a ReLU unchanged is carried
 $x = \mathrm{relu}(x) - \mathrm{relu}(-x)$.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from taut import nn as taut_nn
 from taut.errors import ArgumentError
 from taut.export.fold import fold
+from taut.rules import find_record
 
 __all__ = ["rewrite_relu"]
-
-# Beyond this a group takes more layers than verifiers can follow.
-_LARGEST_GROUP = 64
-
-Pair = tuple[int, int]
 
 
 def rewrite_relu(model: nn.Module) -> nn.Sequential:
@@ -84,19 +79,19 @@ class _Rewriter:
 
     def _activation(self, path: str, module: nn.Module) -> Iterator[nn.Module]:
         subject = f"rewrite_relu: `{path or 'model'}` ({type(module).__name__})"
-        form = _FORMS.get(type(module))
-        if form is None:
+        record = find_record(module)
+        if record is None or record.relu is None:
             raise ArgumentError(
                 f"{subject} must be a layer with an exact form in ReLU. Use Linear, MaxMin, "
                 "GroupSort, FullSort, Maxout, Abs, Householder, Scale or ReLU in a Sequential."
             )
         if self.width is None:
             raise ArgumentError(f"{subject} must come after a dense layer, which tells its width.")
-        if getattr(module, "dim", -1) != -1:
+        if getattr(module, "dim", -1) not in (-1, None):
             raise ArgumentError(
                 f"{subject} must work over the last dimension; got dim={module.dim}. Use dim=-1."
             )
-        for matrix in form(module, self.width, subject):
+        for matrix in record.relu(module, self.width, subject):
             if matrix is None:
                 yield nn.ReLU()
                 continue
@@ -104,110 +99,3 @@ class _Rewriter:
             layer = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False, device="meta")
             layer.weight = nn.Parameter(matrix.to(self.like))
             yield layer
-
-
-def _max_min(module: nn.Module, width: int, subject: str) -> Iterator[Tensor | None]:
-    half = _group_width(subject, width, 2)
-    yield from _comparators(width, [(half + i, i) for i in range(half)])
-
-
-def _group_sort(module: nn.Module, width: int, subject: str) -> Iterator[Tensor | None]:
-    size = width if isinstance(module, taut_nn.FullSort) else int(module.group_size)  # type: ignore
-    lane = _group_width(subject, width, size)
-    for stage in _stages(size):
-        pairs = [(low * lane + i, high * lane + i) for low, high in stage for i in range(lane)]
-        yield from _comparators(width, pairs)
-
-
-def _maxout(module: nn.Module, width: int, subject: str) -> Iterator[Tensor | None]:
-    size = int(module.group_size)  # type: ignore[arg-type]
-    lane = _group_width(subject, width, size)
-    for low in range(size - 1):
-        start = low * lane
-        yield from _comparators(width, [(start + i, start + lane + i) for i in range(lane)])
-    yield torch.eye(width)[width - lane :]
-
-
-def _abs(module: nn.Module, width: int, subject: str) -> Iterator[Tensor | None]:
-    eye = torch.eye(width)
-    yield from (torch.cat([eye, -eye]), None, torch.cat([eye, eye], 1))
-
-
-def _scale(module: nn.Module, width: int, subject: str) -> Iterator[Tensor | None]:
-    yield torch.eye(width, dtype=torch.float64) * float(module.factor)  # type: ignore[arg-type]
-
-
-def _householder(module: nn.Module, width: int, subject: str) -> Iterator[Tensor | None]:
-    # Beyond the line with normal n, where n.x < 0, the reflection is x - 2 n (n.x).
-    half = _group_width(subject, width, 2)
-    turn = module.angle.detach().cpu().double() / 2  # type: ignore[union-attr]
-    normals = torch.cat([torch.diag(turn.sin()), torch.diag(-turn.cos())])
-    eye = torch.eye(width, dtype=torch.float64)
-    if normals.shape != (width, half):
-        raise ArgumentError(f"{subject} must have one angle for each pair of {width} channels.")
-    yield from (torch.cat([eye, -eye, -normals.T]), None, torch.cat([eye, -eye, 2 * normals], 1))
-
-
-_FORMS: dict[type[nn.Module], Callable[[nn.Module, int, str], Iterable[Tensor | None]]] = {
-    taut_nn.MaxMin: _max_min,
-    taut_nn.GroupSort: _group_sort,
-    taut_nn.FullSort: _group_sort,
-    taut_nn.Maxout: _maxout,
-    taut_nn.Abs: _abs,
-    taut_nn.Scale: _scale,
-    taut_nn.Householder: _householder,
-}
-
-
-def _comparators(width: int, pairs: list[Pair]) -> Iterator[Tensor | None]:
-    """The matrices before and after a ReLU that put each pair `(low, high)` of channels in order."""
-    eye = torch.eye(width)
-    lows = {low: high for low, high in pairs}
-    # Every channel but the low ones is carried by its two parts; a pair adds its two differences.
-    carried = [i for i in range(width) if i not in lows]
-    place = {channel: index for index, channel in enumerate(carried)}
-    kept = eye[carried]
-    differences = torch.stack([eye[low] - eye[high] for low, high in pairs])
-    yield torch.cat([kept, -kept, differences, -differences])
-    yield None
-    n, m = len(carried), len(pairs)
-    after = torch.zeros(width, 2 * n + 2 * m)
-    for channel in range(width):
-        column = place[lows.get(channel, channel)]
-        after[channel, column], after[channel, n + column] = 1, -1
-    for index, (low, high) in enumerate(pairs):
-        after[high, 2 * n + index] = 1
-        after[low, 2 * n + m + index] = -1
-    yield after
-
-
-def _stages(size: int) -> Iterator[list[Pair]]:
-    """A sorting network for `size` lanes: lists of disjoint pairs `(low, high)`.
-
-    Odd-even merges: sorted runs of `span` lanes, side by side, are merged in steps of halving gaps.
-    """
-    span = 1
-    while span < size:
-        gap = span
-        while gap:
-            stage = [
-                (lane, lane + gap)
-                for start in range(gap % span, size - gap, 2 * gap)
-                for lane in range(start, min(start + gap, size - gap))
-                if lane // (2 * span) == (lane + gap) // (2 * span)
-            ]
-            if stage:
-                yield stage
-            gap //= 2
-        span *= 2
-
-
-def _group_width(subject: str, width: int, size: int) -> int:
-    if width % size:
-        raise ArgumentError(f"{subject} must divide {width} channels into groups of {size}.")
-    if size > _LARGEST_GROUP:
-        raise ArgumentError(
-            f"{subject} must have groups of at most {_LARGEST_GROUP} to be rewritten; got {size}. "
-            "Use MaxMin or a smaller group."
-        )
-    return width // size

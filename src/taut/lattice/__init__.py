@@ -14,9 +14,9 @@ from taut.lattice.activations import (
     maxout_from_group_sort,
     relu_from_max_min,
 )
-from taut.lattice.combine import maximum, maximum_of, minimum, minimum_of
-from taut.lattice.interpolate import interpolate
-from taut.lattice.singular import unit_singular_values
+from taut.lattice.extrema import maximum, maximum_of, minimum, minimum_of
+from taut.lattice.interpolation import interpolate
+from taut.lattice.singular_values import unit_singular_values
 
 __all__ = [
     "abs_from_max_min",

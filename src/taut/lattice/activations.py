@@ -63,12 +63,17 @@ def leaky_relu_from_max_min(
     check_count("leaky_relu_from_max_min", "num_channels", num_channels)
     if not -1 <= negative_slope <= 1:
         raise ArgumentError(
-            "leaky_relu_from_max_min: `negative_slope` must lie in [-1, 1], for the layer to be "
-            f"1-Lipschitz; got negative_slope={negative_slope}. Use 0.01, as torch does."
+            subject="leaky_relu_from_max_min",
+            argument="negative_slope",
+            rule="must lie in [-1, 1], for the layer to be 1-Lipschitz",
+            got=f"negative_slope={negative_slope}",
+            remedy="Use 0.01, as torch does.",
         )
     eye = torch.eye(num_channels, dtype=dtype)
     return nn.Sequential(
-        as_linear(torch.cat([eye, negative_slope * eye])), MaxMin(), as_linear(beside_zeros(eye))
+        as_linear(torch.cat([eye, negative_slope * eye])),
+        MaxMin(dim=-1),
+        as_linear(beside_zeros(eye)),
     )
 
 
@@ -92,7 +97,7 @@ def concatenated_relu_from_max_min(
     eye = torch.eye(num_channels, dtype=dtype)
     return nn.Sequential(
         as_linear(torch.cat([eye, torch.zeros_like(eye)])),
-        MaxMin(),
+        MaxMin(dim=-1),
         as_linear(torch.block_diag(eye, -eye)),
     )
 
@@ -118,11 +123,13 @@ def maxout_from_group_sort(
     check_count("maxout_from_group_sort", "group_size", group_size)
     if num_channels % group_size:
         raise ArgumentError(
-            "maxout_from_group_sort: `group_size` must divide `num_channels`; "
-            f"got group_size={group_size}, num_channels={num_channels}."
+            subject="maxout_from_group_sort",
+            argument="group_size",
+            rule="must divide `num_channels`",
+            got=f"group_size={group_size}, num_channels={num_channels}",
         )
     kept = range(num_channels - num_channels // group_size, num_channels)
-    return nn.Sequential(GroupSort(group_size), as_linear(_pick(kept, num_channels, dtype)))
+    return nn.Sequential(GroupSort(group_size, dim=-1), as_linear(_pick(kept, num_channels, dtype)))
 
 
 def abs_from_max_min(
@@ -149,7 +156,7 @@ def abs_from_max_min(
     check_count("abs_from_max_min", "num_channels", num_channels)
     eye = torch.eye(num_channels, dtype=dtype) * math.sqrt(0.5)
     both = torch.cat([eye, -eye])
-    return nn.Sequential(as_linear(both), MaxMin(), as_linear(both.T))
+    return nn.Sequential(as_linear(both), MaxMin(dim=-1), as_linear(both.T))
 
 
 def max_min_from_abs(
@@ -222,7 +229,7 @@ def max_min_from_full_sort(
     offset = (2 * bound * steps).to(dtype or torch.get_default_dtype()).repeat_interleave(2)
     return nn.Sequential(
         as_linear(_pick(beside, num_channels, dtype), offset),
-        FullSort(),
+        FullSort(dim=-1),
         as_linear(_pick(apart, num_channels, dtype), -offset[apart]),
     )
 
@@ -256,7 +263,10 @@ def full_sort_from_max_min(num_channels: int, dtype: torch.dtype | None = None) 
     width = num_channels
     for turn in range(num_channels):
         low, high = _partners(num_channels, turn % 2)
-        modules += [as_linear(_pick([place[at] for at in low + high], width, dtype)), MaxMin()]
+        modules += [
+            as_linear(_pick([place[at] for at in low + high], width, dtype)),
+            MaxMin(dim=-1),
+        ]
         width = len(low + high)
         for position, (smaller, larger) in enumerate(zip(low, high, strict=True)):
             place[larger] = position
@@ -281,7 +291,10 @@ def _half(subject: str, num_channels: int) -> int:
     check_count(subject, "num_channels", num_channels, least=2)
     if num_channels % 2:
         raise ArgumentError(
-            f"{subject}: `num_channels` must be even; got num_channels={num_channels}. "
-            f"Use {num_channels + 1}."
+            subject=subject,
+            argument="num_channels",
+            rule="must be even",
+            got=f"num_channels={num_channels}",
+            remedy=f"Use {num_channels + 1}.",
         )
     return num_channels // 2

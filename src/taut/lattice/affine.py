@@ -35,8 +35,10 @@ def take_apart(subject: str, network: nn.Module) -> list[Affine | nn.Module]:
         elif isinstance(module, Scale):
             if not parts or not isinstance(parts[-1], Affine):
                 raise ArgumentError(
-                    f"{subject}: a Scale must stand right behind a linear layer; got {module} "
-                    f"as part {len(parts)}. Move it there: sorting does not see a positive factor."
+                    subject=subject,
+                    rule="a Scale must stand right behind a linear layer",
+                    got=f"{module} as part {len(parts)}",
+                    remedy="Move it there: sorting does not see a positive factor.",
                 )
             weight, bias = parts[-1]
             parts[-1] = Affine(weight * module.factor, bias * module.factor)
@@ -44,8 +46,10 @@ def take_apart(subject: str, network: nn.Module) -> list[Affine | nn.Module]:
             parts.append(module)
     if not any(isinstance(part, Affine) for part in parts):
         raise ArgumentError(
-            f"{subject}: a network must have a linear layer; got {type(network).__name__} without "
-            "one. Put torch.nn.Linear or a constrained layer of taut.nn into it."
+            subject=subject,
+            rule="a network must have a linear layer",
+            got=f"{type(network).__name__} without one",
+            remedy="Put torch.nn.Linear or a constrained layer of taut.nn into it.",
         )
     return parts
 

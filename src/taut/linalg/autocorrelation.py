@@ -8,7 +8,8 @@ padding of any size. Two facts about the positive matrix $A$ follow.
 - **Rescaling** (Prach and Lampert 2022). With $d_i = (A 1)_i^{-1/2}$ the matrix
   $\mathrm{diag}(A1) - T^*T$ is diagonally dominant, so $\|T\,\mathrm{diag}(d)\|_2 \le 1$.
 - **Norm**. $\|T\|_2^2 \le \rho(A) \le \max_i (Aq)_i / q_i$ for every positive $q$
-  (Collatz and Wielandt).
+  (Collatz and Wielandt). The two agree: rescaling turns $A$ into $DAD$, of which $q = d^{-1}$ is
+  the Perron vector with ratio 1, so the norm of a rescaled kernel is proven to be at most 1.
 
 A stride makes channels of phases, as in `walk`. Both hold for $TT^*$, too, with the sum over output
 channels; that side is the better one where it is the shorter.
@@ -31,7 +32,7 @@ __all__ = ["TapPairs", "bound_autocorrelation", "rescale_channels"]
 
 # Rows of products that are formed at once.
 _LONGEST = 1024
-_STEPS = 200
+_MOST_ROUNDS = 30
 
 
 @dataclass(frozen=True)
@@ -100,20 +101,35 @@ class TapPairs:
         groups, taps, channels, _ = rows.shape
         rows = rows.reshape(groups, taps * channels, -1)
         lagged = kernel.new_zeros(len(self.first), groups, channels, channels)
-        pairs, lags = self.pairs.to(kernel.device), self.lags.to(kernel.device)
         # All products at once are quicker, and all of them at once would not fit where they are many.
         for part in (range(taps),) if taps * channels <= _LONGEST else ([t] for t in range(taps)):
             some = rows[:, part[0] * channels : (part[-1] + 1) * channels]
             gram = (some @ rows.mT).view(groups, len(part), channels, taps, channels)
             paired = gram.permute(1, 3, 0, 2, 4).flatten(0, 1)
-            inside = (pairs >= part[0] * taps) & (pairs < (part[-1] + 1) * taps)
-            lagged = lagged.index_add(0, lags[inside], paired[pairs[inside] - part[0] * taps])
+            first, last = part[0] * taps, (part[-1] + 1) * taps
+            # The choice is made on the CPU, so that no other device is waited for.
+            inside = (self.pairs >= first) & (self.pairs < last)
+            lags, places = self.lags[inside], self.pairs[inside] - first
+            lagged = lagged.index_add(0, lags.to(kernel.device), paired[places.to(kernel.device)])
         return lagged
 
-    def terms(self, kernel: Tensor) -> int:
-        """At most how many products each entry of the autocorrelation adds up."""
+    def roundings(self, kernel: Tensor) -> int:
+        """At most how many roundings a number sees on its way from the kernel to a row sum of `A`."""
         _, out, inside, taps = kernel.shape
-        return taps * (inside if self.outputs else out)
+        products, channels = (
+            taps * (inside if self.outputs else out),
+            out if self.outputs else inside,
+        )
+        return products + len(self.first) + channels * self.num_phases + 8
+
+    def margin(self, kernel: Tensor) -> float:
+        """What a proof in float64 may add to a norm of 1, by rounding alone.
+
+        A channel of length 1 or less has products of magnitudes that sum up to at most 1 per channel
+        and lag, and the norm is a root.
+        """
+        channels = kernel.shape[1] if self.outputs else kernel.shape[2]
+        return gamma(self.roundings(kernel)) * (1 + channels * len(self.first))
 
 
 def rescale_channels(kernel: Tensor, pairs: TapPairs) -> Tensor:
@@ -183,16 +199,40 @@ def bound_autocorrelation(
     sums = _sum_lags(pairs, pairs.correlate(scaled).abs())
     # Sums of magnitudes bound the rounding of all products and, in the end, of all sums.
     reach = _sum_lags(pairs, pairs.correlate(scaled.abs()))
-    terms = pairs.terms(scaled) + len(pairs.first) + sums.shape[-1] + 8
+    terms = pairs.roundings(scaled)
     majorant = sums + gamma(terms) * (1 + 2.0**-20) * reach + 2.0**-500
-    q = torch.ones_like(majorant[..., :1])
-    ratio = math.inf
-    for _ in range(_STEPS):
-        image = majorant @ q
-        ratio = min(ratio, float((image / q).amax()))
-        q = (image / image.amax(-2, keepdim=True)).clamp_min(1e-30)
+    ratio = float(_bound_perron_root(majorant).amax())
     root = Fraction(sqrt_up(Fraction(ratio) * (1 + Fraction(gamma(terms))) ** 2))
     return float_up(root * Fraction(2) ** exponent)
+
+
+def _bound_perron_root(positive: Tensor) -> Tensor:
+    r"""$\min_q \max_i (Aq)_i / q_i$ for each of a stack of positive matrices, up to rounding.
+
+    By Noda's iteration: with the present ratio $\lambda \ge \rho(A)$,
+    $q \leftarrow (\lambda I - A)^{-1} q$ stays positive, lowers the ratio and converges
+    quadratically, also where power iteration hardly moves (channels that are nearly independent).
+    Matrices are rescaled by the present $q$, so that entries of all sizes keep their digits. Each
+    ratio is a bound, whatever the solver did.
+    """
+    n = positive.shape[-1]
+    eye = torch.eye(n, dtype=positive.dtype)
+    q = torch.ones_like(positive[..., :1])
+    best = torch.full_like(positive[..., :1, :1], math.inf)
+    for _ in range(_MOST_ROUNDS):
+        ratios = (positive @ q) / q
+        ratio, before = ratios.amax(-2, keepdim=True), best
+        best = torch.fmin(best, ratio)
+        if not bool((best < before * (1 - 2.0**-50)).any()):
+            break
+        # One power step in between smooths what the solver has rounded.
+        q = q * ratios / ratio
+        scaled = positive * q.mT / q
+        shifted = best * (1 + n * 2.0**-52) * eye - scaled
+        step = torch.linalg.solve_ex(shifted, torch.ones_like(q)).result.abs()
+        q = (q * step / (q * step).amax(-2, keepdim=True)).clamp_min(1e-30)
+        q = torch.where(q.isfinite(), q, 1.0)
+    return best
 
 
 def _sum_lags(pairs: TapPairs, lagged: Tensor) -> Tensor:

@@ -5,14 +5,13 @@ dtype of its argument. Entries of rows that are already inside come back bit for
 comes back is inside: projecting twice is projecting once, to the last bit.
 """
 
-import math
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_positive
-from taut.linalg.rounding import gamma, sum_up, unit_roundoff
+from taut.linalg.rounding import gamma, unit_roundoff
+from taut.linalg.threshold import project_by_threshold
+from taut.linalg.transforms import numbers_of
 
 __all__ = [
     "project_l1_ball",
@@ -21,10 +20,6 @@ __all__ = [
     "project_linf_ball",
     "project_simplex",
 ]
-
-# Entries per block of rows: a block with its working copies stays in the processor's cache, which
-# makes the passes over it several times faster than passes over a whole large matrix.
-_BLOCK = 2**18
 
 
 def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
@@ -57,7 +52,7 @@ def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
         tensor([1., 0.])
     """
     _check("project_l1_ball", w, radius)
-    return _Threshold.apply(w.movedim(dim, -1), radius, True)[0].movedim(-1, dim)  # type: ignore[index]
+    return project_by_threshold(w.movedim(dim, -1), radius, signed=True).movedim(-1, dim)
 
 
 def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
@@ -91,7 +86,7 @@ def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
             f"project_simplex: `radius` must be a number of the dtype of `w`; got radius={radius} "
             f"in {w.dtype}. Use a wider dtype."
         )
-    return _Threshold.apply(w.movedim(dim, -1), radius, False)[0].movedim(-1, dim)  # type: ignore[index]
+    return project_by_threshold(w.movedim(dim, -1), radius, signed=False).movedim(-1, dim)
 
 
 def project_l1_ball_by_sorting(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
@@ -175,113 +170,6 @@ def project_linf_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
     return w.clamp(-float(limit), float(limit))
 
 
-class _Threshold(torch.autograd.Function):
-    """Projection of rows by a threshold, onto the l1 ball (`signed`) or the simplex."""
-
-    @staticmethod
-    def forward(w: Tensor, radius: float, signed: bool) -> tuple[Tensor, Tensor]:
-        rows = w.reshape(math.prod(w.shape[:-1]), w.shape[-1])
-        projected = rows.clone(memory_format=torch.contiguous_format)
-        moved = torch.zeros(len(rows), dtype=torch.bool, device=w.device)
-        if rows.numel():
-            size = max(1, _BLOCK // rows.shape[-1])
-            for block, outside in zip(projected.split(size), moved.split(size), strict=True):
-                outside.copy_(_project_block(block, radius, signed))
-        return projected.view(w.shape), moved.nonzero().squeeze(-1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        projected, moved = output
-        ctx.mark_non_differentiable(moved)
-        ctx.save_for_backward(projected, moved)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        projected, moved = ctx.saved_tensors
-        projected = projected.reshape(math.prod(projected.shape[:-1]), projected.shape[-1])
-        grad = grads[0].reshape(projected.shape)
-        face = projected[moved].sign()
-        count = face.abs().sum(-1, keepdim=True).clamp(min=1)
-        on_face = grad[moved]
-        shared = (face * on_face).sum(-1, keepdim=True) / count
-        tangent = face * (face * on_face - shared)
-        return grad.index_copy(0, moved, tangent).view(grads[0].shape), None, None
-
-
-def _project_block(block: Tensor, radius: float, signed: bool) -> Tensor:
-    """Projects the rows of `block` in place and says which have moved."""
-    exact = block.double() if block.dtype != torch.float64 else block.clone()
-    if signed:
-        exact.abs_()
-        outside = _l1_norm_up(exact, radius) > radius
-    else:
-        tol = radius * (2 * unit_roundoff(block.dtype) + 2 * gamma(block.shape[-1] + 4))
-        outside = ((exact.sum(-1) - radius).abs() > tol) | (exact < 0).any(-1)
-    if outside.all():
-        moved = slice(None)
-    elif outside.any():
-        moved = outside.nonzero().squeeze(-1)
-        exact = exact[moved]
-    else:
-        return outside
-    shrunk = _shrink(exact, radius)
-    if signed:
-        inside = _round_inside(shrunk, block.dtype, radius).copysign_(block[moved])
-        block[moved] = inside.add_(0.0)  # turns -0 into 0
-    else:
-        block[moved] = shrunk.to(block.dtype)
-    return outside
-
-
-def _shrink(a: Tensor, radius: float) -> Tensor:
-    """`max(a - tau, 0)` with sum `radius` in each row, up to rounding; overwrites `a`.
-
-    Entries are taken relative to the largest of the row. Only those within `radius` of it can be
-    active, so the numbers at work are of the size of `radius` even if the entries are huge.
-    """
-    below = a.sub_(a.amax(-1, keepdim=True))
-    tau = ((below.sum(-1, keepdim=True) - radius) / below.shape[-1]).clamp(min=-radius)
-    count = torch.full_like(tau, below.shape[-1] + 1)
-    work = torch.empty_like(below)
-    tol = radius * gamma(below.shape[-1])
-    while True:
-        torch.sub(below, tau, out=work).relu_()
-        excess = work.sum(-1, keepdim=True).sub_(radius)
-        if bool((excess.abs() <= tol).all()):
-            return work
-        active = work.sign_().sum(-1, keepdim=True)
-        # Each pass drops an entry in some row or is the last, whatever rounding does.
-        if bool((active >= count).all()):
-            return torch.sub(below, tau, out=work).relu_()
-        count = torch.minimum(active, count)
-        tau.add_(excess.div_(active.clamp_(min=1)))
-
-
-def _l1_norm_up(magnitude: Tensor, radius: float) -> Tensor:
-    """Row sums that are never below the truth, and as sharp as can be where `radius` is near."""
-    slack = 2 * gamma(magnitude.shape[-1] + 2)
-    total = magnitude.sum(-1)
-    near = ((total - radius).abs() <= slack * radius).nonzero().squeeze(-1)
-    total *= 1 + slack
-    if len(near):
-        total[near] = sum_up(magnitude[near])
-    return total
-
-
-def _round_inside(v: Tensor, dtype: torch.dtype, radius: float) -> Tensor:
-    """The rows `v >= 0` in `dtype`, a few roundings smaller where the sum is over `radius`."""
-    slack = 2 * unit_roundoff(dtype)
-    rounded = v.to(dtype, copy=True)
-    while True:
-        norm = _l1_norm_up(v.copy_(rounded), radius)
-        outside = norm > radius
-        if not outside.any():
-            return rounded
-        factor = torch.where(outside, radius / norm * (1 - slack), 1.0).clamp_(min=0)
-        rounded.copy_(v.mul_(factor.unsqueeze(-1)))
-        slack *= 2
-
-
 def _check(subject: str, w: Tensor, radius: float) -> None:
     check_positive(subject, "radius", radius)
     if not w.dtype.is_floating_point:
@@ -291,7 +179,7 @@ def _check(subject: str, w: Tensor, radius: float) -> None:
         )
     if torch.compiler.is_exporting():  # there are no numbers to look at
         return
-    if w.numel() and not all(bool(end.isfinite()) for end in torch.aminmax(w.detach())):
+    if w.numel() and not all(bool(end.isfinite()) for end in torch.aminmax(numbers_of(w))):
         raise NonFiniteError(
             f"{subject}: `w` must be finite; got NaN or infinity. "
             "Lower the learning rate, or look for the step that broke the weight."

@@ -69,21 +69,39 @@ class _Polar(torch.autograd.Function):
         _, u, s, vh = output
         ctx.mark_non_differentiable(u, s, vh)
         ctx.save_for_backward(u, s, vh)
+        ctx.save_for_forward(u, s, vh)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int], weight: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        return _Polar.apply(weight.movedim(in_dims[0], 0)), (0, 0, 0, 0)  # type: ignore[return-value]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> Tensor:
         u, s, vh = ctx.saved_tensors
-        wide = grad.shape[-2] < grad.shape[-1]
-        g = (grad.mT if wide else grad).double()
-        core = u.mT @ g @ vh.mT
-        sums = s.unsqueeze(-1) + s.unsqueeze(-2)
-        least = torch.finfo(s.dtype).eps * s.amax(-1, keepdim=True).unsqueeze(-1)
-        inside = torch.where(sums > least, (core - core.mT) / sums, 0.0) @ vh
-        outside = g @ vh.mT - u @ core
-        inverse = torch.where(s > least.squeeze(-1), 1 / s, 0.0).unsqueeze(-2)
-        result = (u @ inside + (outside * inverse) @ vh).to(grad.dtype)
-        return result.mT if wide else result
+        return _derive_polar(u, s, vh, grad)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> tuple[Tensor, None, None, None]:
+        # The polar factor is the gradient of the nuclear norm: its derivative is symmetric.
+        u, s, vh = ctx.saved_tensors
+        return _derive_polar(u, s, vh, tangent), None, None, None
+
+
+def _derive_polar(u: Tensor, s: Tensor, vh: Tensor, direction: Tensor) -> Tensor:
+    """The derivative of `polar` at `u diag(s) vh` (tall) in a direction, and its own adjoint."""
+    wide = direction.shape[-2] < direction.shape[-1]
+    g = (direction.mT if wide else direction).double()
+    core = u.mT @ g @ vh.mT
+    sums = s.unsqueeze(-1) + s.unsqueeze(-2)
+    least = torch.finfo(s.dtype).eps * s.amax(-1, keepdim=True).unsqueeze(-1)
+    inside = torch.where(sums > least, (core - core.mT) / sums, 0.0) @ vh
+    outside = g @ vh.mT - u @ core
+    inverse = torch.where(s > least.squeeze(-1), 1 / s, 0.0).unsqueeze(-2)
+    result = (u @ inside + (outside * inverse) @ vh).to(direction.dtype)
+    return result.mT if wide else result
 
 
 def project_tangent(point: Tensor, direction: Tensor) -> Tensor:

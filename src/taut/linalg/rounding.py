@@ -18,6 +18,7 @@ from torch import Tensor
 from taut.errors import ArgumentError, DtypeError, NonFiniteError
 
 __all__ = [
+    "check_arithmetic",
     "exact_double",
     "float_up",
     "gamma",
@@ -29,6 +30,29 @@ __all__ = [
     "sum_up",
     "unit_roundoff",
 ]
+
+
+def check_arithmetic(subject: str) -> None:
+    """Raises unless this thread rounds to nearest and keeps numbers below the normal range.
+
+    Every proof here is a computation in float64 that assumes both.
+
+    Raises:
+        ArgumentError: after `torch.set_flush_denormal(True)`, or in another rounding mode.
+    """
+    for dtype, least in ((torch.float64, 2.0**-1074), (torch.float32, 2.0**-149)):
+        one = torch.ones(4, dtype=dtype)
+        half = torch.finfo(dtype).eps / 4
+        if not bool(((one + half == 1) & (-one - half == -1) & (one - half / 4 == 1)).all()):
+            raise ArgumentError(
+                f"{subject}: this thread must round to nearest; another rounding mode is set. "
+                "Restore the usual one before proving anything."
+            )
+        if not bool((torch.full((4,), least, dtype=dtype) * one > 0).all()):
+            raise ArgumentError(
+                f"{subject}: numbers below the normal range must be kept; they are flushed to "
+                "zero. Call torch.set_flush_denormal(False) before proving anything."
+            )
 
 
 def unit_roundoff(dtype: torch.dtype = torch.float64) -> float:

@@ -69,10 +69,10 @@ def power_iteration(
         )
     v = vector.detach()
     u = weight.new_zeros(weight.shape[0])
-    with torch.no_grad():
-        for _ in range(num_steps):
-            u = _normalize(weight @ v)
-            v = _normalize(u @ weight)
+    constant = weight.detach()  # torch.no_grad would not keep forward-mode derivatives out
+    for _ in range(num_steps):
+        u = _normalize(constant @ v)
+        v = _normalize(u @ constant)
     return torch.dot(u, weight @ v), u, v
 
 

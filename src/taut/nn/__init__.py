@@ -3,6 +3,7 @@
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.builders import mlp
 from taut.nn.centering import Centering
+from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
 from taut.nn.conv_linf import LinfConv1d, LinfConv2d
@@ -31,6 +32,7 @@ from taut.nn.spectral import ParsevalLinear, SpectralLinear
 __all__ = [
     "Abs",
     "Centering",
+    "ConeCritic",
     "ConstrainedConv",
     "ConstrainedLayer",
     "ConstrainedLinear",

@@ -31,12 +31,12 @@ _CONSTRAINTS: dict[str, LayerFactory] = {
     "none": nn.Linear,
 }
 _ACTIVATIONS: dict[str, ActivationFactory] = {
-    "maxmin": lambda width: MaxMin(),
-    "fullsort": lambda width: FullSort(),
-    "maxout": lambda width: Maxout(2),
+    "maxmin": lambda width: MaxMin(dim=-1),
+    "fullsort": lambda width: FullSort(dim=-1),
+    "maxout": lambda width: Maxout(2, dim=-1),
     "abs": lambda width: Abs(),
     "relu": lambda width: nn.ReLU(),
-    "householder": Householder,
+    "householder": lambda width: Householder(width, dim=-1),
     "identity": lambda width: nn.Identity(),
 }
 
@@ -112,7 +112,7 @@ def _activation_factory(activation: str | ActivationFactory) -> ActivationFactor
     if not isinstance(activation, str):
         return activation
     if grouped := re.fullmatch(r"groupsort(\d+)", activation):
-        return lambda width: GroupSort(int(grouped[1]))
+        return lambda width: GroupSort(int(grouped[1]), dim=-1)
     check_choice("mlp", "activation", activation, (*_ACTIVATIONS, "groupsort4"))
     return _ACTIVATIONS[activation]
 

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, check_count
+from taut.linalg.transforms import in_transform
+from taut.rules import FileSchema, register
+from taut.rules.normalisation import subtract_mean
 
 __all__ = ["Centering"]
 
@@ -17,6 +20,7 @@ class Centering(nn.Module):
     Batch normalisation divides by deviations, which may make a network arbitrarily steep; this
     keeps its other half. In training $\mu$ is the mean of the batch, taken as a constant, and a
     running mean follows it; in evaluation $\mu$ is the running mean, so samples pass on their own.
+    Under `torch.func`, whose functions must not write, the running mean stays as it is.
 
     Args:
         num_features: channels, dimension 1 of the input.
@@ -69,8 +73,8 @@ class Centering(nn.Module):
         column = (1, -1, *(1,) * (x.dim() - 2))
         mean = self.running_mean
         if self.training and x.numel() > 0:  # an empty batch has no mean
-            with torch.no_grad():
-                mean = x.transpose(0, 1).flatten(1).mean(1)
+            mean = x.detach().transpose(0, 1).flatten(1).mean(1)
+            if not in_transform():
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
         y = x - mean.view(column)
         return y if self.bias is None else y + self.bias.view(column)
@@ -78,3 +82,19 @@ class Centering(nn.Module):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"{self.num_features}, momentum={self.momentum}, bias={self.bias is not None}"
+
+
+register(
+    Centering,
+    call=lambda m: (subtract_mean, {"mean": m.running_mean, "bias": m.bias}),
+    file=FileSchema(
+        Centering,
+        {"num_features": int, "momentum": float, "bias": bool},
+        {"num_features": 1},
+        lambda a: {
+            "running_mean": (a["num_features"],),
+            **({"bias": (a["num_features"],)} if a["bias"] else {}),
+        },
+        {"bias": lambda m: m.bias is not None},
+    ),
+)

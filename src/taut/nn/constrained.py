@@ -1,144 +1,188 @@
-r"""What all constrained layers share.
+r"""`ConstrainedLayer`: which weight a forward uses, and when that weight is made anew.
 
-A constrained layer computes $y = C(W) x + b$, where $W$ is the parameter and $C$ maps any finite
-weight to a feasible one. There are two ways to train it:
+A constrained layer computes $y = C(W) x + b$, where $W$ is its parameter and the map $C$
+(`constrain`) makes a feasible weight of any finite one. A layer is in one of three states:
 
-- *kept*: the parameter itself is feasible. Whenever its numbers have changed, the next forward in
-  training mode replaces them by $C(W)$; the optimiser may do what it likes in between.
-- *mapped*: the parameter is free and $C$ is part of the graph.
+- *projected in place* (training, `projects_in_place`): a forward uses $W$ itself. If the numbers of
+  $W$ have changed since they were last projected, it first writes $W \leftarrow C(W)$. Derivatives
+  are those of $W$.
+- *reparametrised* (training, otherwise): a forward computes $C(W)$ and is differentiated through it.
+- *cached* (evaluation, and free weights that need no gradient): a forward uses $C(W)$, computed once
+  for the present numbers of $W$. Nothing is written; derivatives go through $C$ when asked for.
 
-In evaluation nothing is written: $C(W)$ is computed once and remembered until $W$ changes.
+Two callers need pure functions. Under `torch.func`, a weight that is differentiated or batched is
+reparametrised, any other is cached. Under `torch.export`, `constrain_traceable` stands for $C$.
+
+Forwards use the cache and the parameter themselves; `effective_weight` and `evaluation_weight` hand
+out copies, so that nobody can change a network behind the back of a proof.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_count
-from taut.nn.memory import Memory
+from taut.linalg.transforms import (
+    call_on_numbers,
+    call_uncompiled,
+    in_transform,
+    is_wrapped,
+    numbers_of,
+)
+from taut.nn.weight_cache import WeightCache, compares_numbers
 from taut.norms import Norm
+from taut.rules import register
 
-__all__ = ["ConstrainedLayer", "ConstrainedLinear", "outside_graphs"]
-
-_T = TypeVar("_T")
+__all__ = ["ConstrainedLayer", "ConstrainedLinear"]
 
 
 class ConstrainedLayer(nn.Module, ABC):
     r"""A layer whose weight is feasible in every forward, whatever was done to it.
 
-    To write a new kind, make `weight` and `bias`, and give `_constrain`, `_constrain_traceable`,
-    `_affine` and, if the parameter is to be kept feasible rather than mapped, set `_kept`.
+    A new kind of layer sets `input_norm` and `output_norm`, creates its parameters
+    (`_create_parameters`) and defines `constrain`, `constrain_traceable` and `_affine`. It may also
+    define `constrain_in_training`, and set `projects_in_place` if training is to keep the
+    parameter itself feasible; the module `taut.nn.constrained` describes both ways of training.
 
     Half precision: a weight rounded to 16 bits leaves its constraint by up to a percent, so the
     parameters must be float32 or float64, and under `torch.autocast` the layer computes in the
     dtype of its weight.
+
+    Accelerators: every change of the numbers of a weight on the CPU is seen by the next forward.
+    Elsewhere comparing numbers would make each forward wait for the device, so a forward looks for
+    their usual signs instead: steps of `torch.optim`, in-place operations, `load_state_dict`, casts
+    and new tensors. Writes that leave no sign (in place through `.data`, or by foreign code) count
+    from the next `train()` or `eval()`. `evaluation_weight`, on which folding and proofs rest,
+    always looks at the numbers.
     """
 
     input_norm: Norm
     output_norm: Norm
     weight: nn.Parameter
     bias: nn.Parameter | None
-    _kept: bool = False
+    projects_in_place: bool = False
 
     def __init__(self) -> None:
         super().__init__()
-        self._memory = Memory()
-        self._written = Memory()
+        self._projected = WeightCache()
+        self._evaluated = WeightCache()
+        self._checked = WeightCache()
 
-    def _hold(
+    def _create_parameters(
         self,
         weight: tuple[int, ...],
         bias: int | None,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
-        """Makes the parameters, their numbers still undefined."""
+        """Creates `weight` and `bias` of these shapes, their numbers still undefined."""
         self.weight = nn.Parameter(torch.empty(weight, device=device, dtype=dtype))
         self._check_dtype()
         made = None if bias is None else torch.empty(bias, device=device, dtype=dtype)
         self.register_parameter("bias", None if made is None else nn.Parameter(made))
 
     @abstractmethod
-    def _constrain(self, weight: Tensor) -> Tensor:
-        """A feasible weight made from any finite one; differentiable unless the layer is kept."""
+    def constrain(self, weight: Tensor) -> Tensor:
+        """A feasible weight made from any finite one, differentiably.
+
+        Plain operations of torch work under all of `torch.func`. What must look at numbers goes
+        through `taut.linalg.transforms.call_on_numbers`.
+        """
 
     @abstractmethod
-    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The same map in plain tensor operations without looking at values, for `torch.export`."""
 
-    def effective_weight(self) -> Tensor:
-        """The weight that a forward pass uses now, in the shape of a plain layer's.
+    def constrain_in_training(self, weight: Tensor) -> Tensor:
+        """The map of training mode: the same, unless another feasible one is cheaper or wanted."""
+        return self.constrain(weight)
 
-        Feasible, made from the parameter's present numbers, and part of the autograd graph.
+    def effective_weight(self) -> Tensor:
+        """A copy of the weight that a forward pass uses now, in the shape of a plain layer's.
+
+        Feasible, made from the parameter's present numbers, and part of the autograd graph. Writing
+        into it changes neither the layer nor its later weights.
         """
         with self._without_autocast():
-            if torch.compiler.is_exporting():
-                return self._constrain_traceable(self.weight)
-            if self.training and not self._kept and self.weight.requires_grad:
-                return self._mapped()
-            return self._linked(self._settled())
-
-    def _linked(self, value: Tensor) -> Tensor:
-        """The settled weight `value` as a function of the parameter, for autograd."""
-        if self._writes():
-            return self.weight
-        return _Recomputed.apply(self.weight, value, self._constrain)  # type: ignore[return-value]
+            return self._weight_in_use().clone()
 
     def evaluation_weight(self) -> Tensor:
-        """The weight that evaluation uses now, in whatever mode the layer is; plain numbers."""
-        return self._settle(writes=False)
+        """A copy of the weight that evaluation uses now, in whatever mode the layer is, as numbers."""
+        self._distrust_signs()
+        return call_on_numbers(self._evaluate, self.weight).clone()
 
-    def _settled(self) -> Tensor:
-        """The feasible weight as plain numbers; written into the parameter when that is kept."""
-        return outside_graphs(partial(self._settle, writes=self._writes()))
-
-    def _writes(self) -> bool:
-        # Only a parameter can be kept, and only outside torch.func, whose functions must not write:
-        # elsewhere the weight is a passing value, which is replaced instead.
-        owned = isinstance(self.weight, nn.Parameter)
-        return self.training and self._kept and owned and not in_function_transform()
-
-    def _settle(self, writes: bool) -> Tensor:
+    def _weight_in_use(self) -> Tensor:
+        """The weight of this forward, in the autograd graph; not for anyone who writes."""
         weight = self.weight
-        value = self._written.recall(weight)
-        if value is None and not writes:
-            value = self._memory.recall(weight)
+        if torch.compiler.is_exporting():
+            return self.constrain_traceable(weight)
+        free = self.training and not self.projects_in_place
+        if is_wrapped(weight) or (free and weight.requires_grad):
+            call_uncompiled(self._check_weight)
+            return self.constrain_in_training(weight) if free else self.constrain(weight)
+        value = self._feasible_numbers()
+        if self._may_write():
+            return weight
+        return self._with_derivative(value, self.constrain)
+
+    def _with_derivative(self, value: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """The constant `value` of `function(weight)`, in the graph of the weight."""
+        return _CachedWeight.apply(self.weight, value, function)  # type: ignore[return-value]
+
+    def _feasible_numbers(self) -> Tensor:
+        """The feasible weight as a constant: the projected parameter, or what the cache holds."""
+        if self._may_write():
+            return call_uncompiled(self._project)
+        return call_on_numbers(self._evaluate, self.weight)
+
+    def _may_write(self) -> bool:
+        # Functions under torch.func must not write, and what stands in for a parameter (as in
+        # functional_call, or behind a parametrization) is a passing value.
+        owned = isinstance(self.weight, nn.Parameter)
+        return self.training and self.projects_in_place and owned and not in_transform()
+
+    def _project(self) -> Tensor:
+        """Makes the parameter feasible, if its numbers have changed, and returns them."""
+        if self._projected.recall(self.weight) is None:
+            self._check_weight()
+            with torch.inference_mode(False), torch.no_grad():
+                source = self.weight.detach()
+                value = self.constrain_in_training(source)
+                if value is not source:
+                    self.weight.copy_(value)
+                self._projected.keep(self.weight, self.weight)
+        return self.weight.detach()
+
+    def _evaluate(self, weight: Tensor) -> Tensor:
+        """The weight that evaluation makes of these numbers, from the cache if it is there."""
+        value = self._projected.recall(weight)
+        if value is None:
+            value = self._evaluated.recall(weight)
         if value is None:
             self._check_weight()
-            # What is remembered must serve training too, wherever it was first needed.
+            # What is kept must serve training too, wherever it was first needed.
             with torch.inference_mode(False), torch.no_grad():
-                source = weight.detach()
-                value = self._constrain_in_training(source) if writes else self._constrain(source)
-                if writes:
-                    if value is not source:
-                        weight.copy_(value)
-                    value = weight
-                    self._written.keep(weight, weight)
-                else:
-                    self._memory.keep(source, value)
+                value = self.constrain(weight)
+                self._evaluated.keep(weight, value)
         return value.detach()
-
-    def _mapped(self) -> Tensor:
-        outside_graphs(self._check_weight)
-        return self._constrain_in_training(self.weight)
-
-    def _constrain_in_training(self, weight: Tensor) -> Tensor:
-        """The map of training mode: the same, unless another feasible one is cheaper or wanted."""
-        return self._constrain(weight)
 
     def _check_weight(self) -> None:
         self._check_dtype()
-        if not math.isfinite(self.weight.detach().abs().amax()):
+        weight = numbers_of(self.weight)
+        if self._checked.recall(weight) is not None:
+            return
+        if not math.isfinite(weight.abs().amax()):
             raise NonFiniteError(
                 f"{self}: the weight must be finite; got NaN or infinity, so a gradient or a step "
                 "overflowed. Lower the learning rate, clip gradients, or restore a checkpoint."
             )
+        if not compares_numbers(weight):
+            self._checked.keep(weight, weight)
 
     def _check_dtype(self) -> None:
         if self.weight.dtype not in (torch.float32, torch.float64):
@@ -147,6 +191,16 @@ class ConstrainedLayer(nn.Module, ABC):
                 f"{self.weight.dtype}, in which the constraint cannot hold. Keep the module in "
                 "float32 and use torch.autocast, or fold it first."
             )
+
+    def train(self, mode: bool = True) -> Self:
+        """Sets the mode, as torch does, and has the next forward look at the numbers of the weight."""
+        self._distrust_signs()
+        return super().train(mode)
+
+    def _distrust_signs(self) -> None:
+        for cache in vars(self).values():
+            if isinstance(cache, WeightCache):
+                cache.distrust_signs()
 
     def forward(self, x: Tensor) -> Tensor:
         """What the plain layer with the effective weight computes."""
@@ -166,8 +220,8 @@ class ConstrainedLayer(nn.Module, ABC):
 class ConstrainedLinear(ConstrainedLayer):
     r"""A dense layer whose weight is feasible in every forward, whatever was done to it.
 
-    To write a new one, give `input_norm`, `output_norm`, `_constrain` and, if the parameter is to
-    be kept feasible rather than mapped, set `_kept`.
+    A new one sets `input_norm` and `output_norm`, defines `constrain` and `constrain_traceable`, and
+    may set `projects_in_place` (see `ConstrainedLayer`).
     """
 
     def __init__(
@@ -189,7 +243,9 @@ class ConstrainedLinear(ConstrainedLayer):
         check_count(type(self).__name__, "out_features", out_features)
         self.in_features = in_features
         self.out_features = out_features
-        self._hold((out_features, in_features), out_features if bias else None, device, dtype)
+        self._create_parameters(
+            (out_features, in_features), out_features if bias else None, device, dtype
+        )
 
     def reset_parameters(self) -> None:
         """Draws a random weight that uses its slope, and a small uniform bias."""
@@ -201,13 +257,13 @@ class ConstrainedLinear(ConstrainedLayer):
             nn.init.uniform_(self.bias, -reach, reach)
         if not self.weight.is_meta:
             with torch.no_grad():
-                self.weight.copy_(self._constrain(self.weight))
+                self.weight.copy_(self.constrain(self.weight))
 
     def _draw_weight(self) -> None:
         nn.init.orthogonal_(self.weight)
 
     def _affine(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.effective_weight(), self.bias)
+        return F.linear(x, self._weight_in_use(), self.bias)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -217,8 +273,8 @@ class ConstrainedLinear(ConstrainedLayer):
         )
 
 
-class _Recomputed(torch.autograd.Function):
-    """A remembered value in the graph; its derivative is worked out only if someone asks for it."""
+class _CachedWeight(torch.autograd.Function):
+    """A cached value in the graph; its derivative is worked out only if someone asks for it."""
 
     @staticmethod
     def forward(weight: Tensor, value: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -239,15 +295,17 @@ class _Recomputed(torch.autograd.Function):
             (result,) = torch.autograd.grad(made, source, grad, create_graph=twice)
         return result, None, None
 
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        raise AssertionError("a batched weight is reparametrised, never cached")
 
-def in_function_transform() -> bool:
-    """Whether a transform of `torch.func` (grad, vmap, ...) is under way."""
-    return torch._C._are_functorch_transforms_active()
+
+def _plain_linear(layer: ConstrainedLinear) -> nn.Linear:
+    """The dense layer of torch that evaluation amounts to."""
+    plain = nn.Linear(layer.in_features, layer.out_features, bias=False, device="meta")
+    plain.weight = nn.Parameter(layer.evaluation_weight(), requires_grad=False)
+    plain.register_parameter("bias", layer.bias)
+    return plain
 
 
-def outside_graphs(look: Callable[[], _T]) -> _T:
-    """Calls what must see real numbers; a compiler breaks its graph here."""
-    # Decorating with torch.compiler.disable would load the compiler with every `import taut`.
-    if torch.compiler.is_dynamo_compiling():
-        look = torch.compiler.disable(look)  # type: ignore[assignment]
-    return look()
+register(ConstrainedLinear, plain=_plain_linear)

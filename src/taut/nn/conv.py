@@ -18,6 +18,7 @@ from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg.windows import per_dimension
 from taut.nn.constrained import ConstrainedLayer
 from taut.norms import L2
+from taut.rules import register
 
 __all__ = ["ConstrainedConv", "TransposedConv"]
 
@@ -31,8 +32,9 @@ _TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3
 class ConstrainedConv(ConstrainedLayer):
     """A convolution whose kernel is feasible in every forward, whatever was done to it.
 
-    To write a new one, give `input_norm`, `output_norm`, `_dims`, `_constrain` and
-    `_constrain_traceable`; the parameter is the kernel, unless `_weight_shape` says otherwise.
+    A new one sets `input_norm`, `output_norm` and `_dims`, and defines `constrain` and
+    `constrain_traceable` (see `ConstrainedLayer`); the parameter is the kernel, unless
+    `_weight_shape` says otherwise.
     """
 
     _dims: int
@@ -87,7 +89,7 @@ class ConstrainedConv(ConstrainedLayer):
         self.padding_mode = padding_mode
         self._check_padding()
         self._check_shape()
-        self._hold(self._weight_shape(), out_channels if bias else None, device, dtype)
+        self._create_parameters(self._weight_shape(), out_channels if bias else None, device, dtype)
         self.reset_parameters()
 
     @property
@@ -149,14 +151,14 @@ class ConstrainedConv(ConstrainedLayer):
             nn.init.uniform_(self.bias, -reach, reach)
         if not self.weight.is_meta:
             with torch.no_grad():
-                self.weight.copy_(self._constrain(self.weight))
+                self.weight.copy_(self.constrain(self.weight))
 
     def _draw_weight(self) -> None:
         nn.init.orthogonal_(self.weight)
 
     def _affine(self, x: Tensor) -> Tensor:
         self._check_input(x)
-        kernel = self.effective_weight()
+        kernel = self._weight_in_use()
         if self.transposed and not isinstance(self.padding, str):
             return _TRANSPOSE[self._dims](
                 x,
@@ -275,3 +277,6 @@ class TransposedConv(ConstrainedConv):
                 f"{name}: `output_padding` must be below the stride or the dilation; got "
                 f"output_padding={self.output_padding}, stride={self.stride}. torch refuses it too."
             )
+
+
+register(ConstrainedConv, plain=lambda layer: layer.as_plain(layer.evaluation_weight()))

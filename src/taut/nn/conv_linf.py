@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from taut.linalg import project_l1_ball, project_l1_ball_by_sorting
-from taut.nn.constrained import outside_graphs
+from taut.linalg.transforms import call_uncompiled
 from taut.nn.conv import ConstrainedConv
 from taut.norms import LINF
+from taut.rules import register
+from taut.rules.convolution import convolution_schema
 
 __all__ = ["LinfConv1d", "LinfConv2d"]
 
@@ -17,14 +19,16 @@ __all__ = ["LinfConv1d", "LinfConv2d"]
 class _LinfConv(ConstrainedConv):
     input_norm = LINF
     output_norm = LINF
-    _kept = True
+    projects_in_place = True
 
-    def _constrain(self, weight: Tensor) -> Tensor:
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The nearest kernel with every filter in the l1 ball."""
         filters = weight.flatten(1)
-        made = outside_graphs(partial(project_l1_ball, filters))
+        made = call_uncompiled(partial(project_l1_ball, filters))
         return weight if made is filters else made.view_as(weight)
 
-    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The same, by sorting."""
         inside = 1 - 8 * torch.finfo(weight.dtype).eps
         return inside * project_l1_ball_by_sorting(weight.flatten(1)).view_as(weight)
 
@@ -69,3 +73,7 @@ class LinfConv2d(_LinfConv):
     """
 
     _dims = 2
+
+
+for _layer in (LinfConv1d, LinfConv2d):
+    register(_layer, file=convolution_schema(_layer))

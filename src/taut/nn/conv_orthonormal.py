@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError
 from taut.linalg import block_convolution, project_tangent, retract_stack
-from taut.nn.constrained import _Recomputed, in_function_transform, outside_graphs
+from taut.linalg.transforms import call_on_numbers, is_wrapped
 from taut.nn.conv import ConstrainedConv, TransposedConv
-from taut.nn.memory import Memory
+from taut.nn.weight_cache import WeightCache
 from taut.norms import L2
+from taut.rules import register
+from taut.rules.convolution import convolution_schema
 
 __all__ = [
     "Factors",
@@ -121,7 +123,7 @@ class Factors:
 class _OrthonormalConv(ConstrainedConv):
     input_norm = L2
     output_norm = L2
-    _kept = True
+    projects_in_place = True
 
     @property
     def factors(self) -> Factors:
@@ -134,9 +136,9 @@ class _OrthonormalConv(ConstrainedConv):
     def _weight_shape(self) -> tuple[int, ...]:
         return (self.factors.numel,)
 
-    def _hold(self, *args: Any) -> None:
-        super()._hold(*args)
-        self._kernels = Memory()
+    def _create_parameters(self, *args: Any) -> None:
+        super()._create_parameters(*args)
+        self._kernels = WeightCache()
 
     def _check_shape(self) -> None:
         name = type(self).__name__
@@ -157,32 +159,34 @@ class _OrthonormalConv(ConstrainedConv):
     def _draw_weight(self) -> None:
         self.factors.draw(self.weight)
 
-    def _constrain(self, weight: Tensor) -> Tensor:
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The nearest orthonormal factors."""
         return self.factors.retract(weight)
 
-    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The same, by singular value decompositions."""
         parts = []
         for part in self.factors.split(weight):
             u, _, vh = torch.linalg.svd(part.double(), full_matrices=False)
             parts.append((u @ vh).reshape(-1))
         return torch.cat(parts)
 
-    def effective_weight(self) -> Tensor:
-        """The kernel that a forward pass uses now, in the shape of a plain layer's."""
-        with self._without_autocast():
-            if torch.compiler.is_exporting():
-                return self._made(*self.factors.split(self._constrain_traceable(self.weight)))
-            point = self._settled()
-            derived = self.weight.requires_grad and torch.is_grad_enabled()
-            if derived and (self.training or in_function_transform()):
-                return self._kernel_near(self.weight, point)
-            value = outside_graphs(partial(self._kernel_at, point))
-            function = partial(self._kernel_near, point=point)
-            return _Recomputed.apply(self.weight, value, function) if derived else value  # type: ignore[return-value]
+    def _weight_in_use(self) -> Tensor:
+        weight = self.weight
+        if torch.compiler.is_exporting():
+            return self._made(*self.factors.split(self.constrain_traceable(weight)))
+        point = self._feasible_numbers()
+        derived = weight.requires_grad and torch.is_grad_enabled()
+        if is_wrapped(weight) or (derived and self.training):
+            return self._kernel_near(weight, point)
+        value = call_on_numbers(self._kernel_at, point)
+        if not derived:
+            return value
+        return self._with_derivative(value, partial(self._kernel_near, point=point))
 
     def evaluation_weight(self) -> Tensor:
-        """The kernel that evaluation uses now, in whatever mode the layer is; plain numbers."""
-        return self._kernel_at(super().evaluation_weight())
+        """A copy of the kernel that evaluation uses now, in whatever mode the layer is, as numbers."""
+        return call_on_numbers(self._kernel_at, super().evaluation_weight()).clone()
 
     def _kernel_at(self, point: Tensor) -> Tensor:
         known = self._kernels.recall(point)
@@ -195,8 +199,8 @@ class _OrthonormalConv(ConstrainedConv):
     def _kernel_near(self, weight: Tensor, point: Tensor) -> Tensor:
         """The kernel at `point`, with the derivatives of tangent directions for `weight`."""
         # What single precision took from the factors is given back before they are multiplied.
-        exact = outside_graphs(partial(self.factors.retract, point.double()))
-        held, near = self.factors.split(weight.double()), self.factors.split(exact.detach())
+        exact = call_on_numbers(self.factors.retract, point.double())
+        held, near = self.factors.split(weight.double()), self.factors.split(exact)
         # The value is that of the point; the derivative of the nearest point is a projection.
         matrix, planes = (
             b + project_tangent(b, a - a.detach()) for a, b in zip(held, near, strict=True)
@@ -281,3 +285,21 @@ class OrthonormalConvTranspose2d(TransposedConv, _OrthonormalConv):
     """
 
     _dims = 2
+
+
+def _factors_shape(a: dict[str, Any]) -> tuple[int, ...]:
+    """The parameter's shape from the arguments of a layer."""
+    taps, stride = tuple(a["kernel_size"]), tuple(a["stride"])
+    if any(k < s for k, s in zip(taps, stride, strict=True)):
+        raise ArgumentError("`kernel_size` must be at least the stride.")
+    rows, columns = a["kernel"][0] // a["groups"], a["kernel"][1]
+    return (Factors(a["groups"], rows, columns, taps, stride).numel,)
+
+
+for _layer in (
+    OrthonormalConv1d,
+    OrthonormalConv2d,
+    OrthonormalConvTranspose1d,
+    OrthonormalConvTranspose2d,
+):
+    register(_layer, file=convolution_schema(_layer, _factors_shape))

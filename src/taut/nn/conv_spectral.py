@@ -10,6 +10,8 @@ from taut.linalg.autocorrelation import TapPairs, rescale_channels
 from taut.nn.conv import ConstrainedConv, TransposedConv
 from taut.nn.conv_orthonormal import Factors
 from taut.norms import L2
+from taut.rules import register
+from taut.rules.convolution import convolution_schema
 
 __all__ = [
     "SpectralConv1d",
@@ -35,7 +37,8 @@ class _SpectralConv(ConstrainedConv):
         with torch.no_grad():
             self.weight.copy_(factors.kernel(*factors.split(flat)))
 
-    def _constrain(self, weight: Tensor) -> Tensor:
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The kernel with its channels rescaled (`taut.linalg.rescale_channels`)."""
         rows, columns, *taps = self.kernel_shape
         pairs = TapPairs.of(
             (rows // self.groups, columns), tuple(taps), tuple(self.stride), tuple(self.dilation)
@@ -43,12 +46,14 @@ class _SpectralConv(ConstrainedConv):
         # In float64 the sums are exact for all that single precision can tell.
         blocks = weight.double().unflatten(0, (self.groups, -1)).flatten(3)
         terms = min(rows, columns) * math.prod(taps)
-        margin = max(torch.finfo(weight.dtype).eps * math.sqrt(terms), 1e-13)
+        # Enough for `bound_autocorrelation` to prove a norm of at most 1 of what is stored.
+        margin = max(torch.finfo(weight.dtype).eps * math.sqrt(terms), pairs.margin(blocks))
         scaled = rescale_channels(blocks, pairs) * (1 - margin)
         return scaled.to(weight.dtype).view(self.kernel_shape)
 
-    def _constrain_traceable(self, weight: Tensor) -> Tensor:
-        return self._constrain(weight)
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The same map, which looks at no values."""
+        return self.constrain(weight)
 
 
 @final
@@ -142,3 +147,14 @@ class SpectralConvTranspose3d(TransposedConv, _SpectralConv):
     """
 
     _dims = 3
+
+
+for _layer in (
+    SpectralConv1d,
+    SpectralConv2d,
+    SpectralConv3d,
+    SpectralConvTranspose1d,
+    SpectralConvTranspose2d,
+    SpectralConvTranspose3d,
+):
+    register(_layer, file=convolution_schema(_layer))

@@ -2,10 +2,12 @@
 
 from typing import final
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_count
+from taut.rules import FileSchema, register
 
 __all__ = ["InvertibleDownsampling2d"]
 
@@ -58,3 +60,10 @@ class InvertibleDownsampling2d(nn.Module):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"factor={self.factor}"
+
+
+register(
+    InvertibleDownsampling2d,
+    call=lambda m: (torch.ops.aten.pixel_unshuffle.default, {"downscale_factor": m.factor}),
+    file=FileSchema(InvertibleDownsampling2d, {"factor": int}),
+)

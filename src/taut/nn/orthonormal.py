@@ -12,6 +12,7 @@ $\partial L / \partial x = D Q$, the tangent part of the Euclidean gradient $G =
 since $Q G^\top Q = y^\top \partial x$. No product of three weight-sized matrices is ever formed.
 """
 
+from collections.abc import Iterable
 from typing import Any, final
 
 import torch
@@ -21,6 +22,7 @@ from taut.errors import check_choice, check_count
 from taut.linalg import SCALINGS, bjorck, polar, project_tangent, retract, rounding_margin
 from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
+from taut.rules import FileSchema, register
 
 __all__ = ["OrthonormalLinear"]
 
@@ -84,29 +86,34 @@ class OrthonormalLinear(ConstrainedLinear):
         self.order = order
         self.num_steps = num_steps
         self.scaling = scaling
-        self._kept = method == "retract"
+        self.projects_in_place = method == "retract"
         self.reset_parameters()
 
-    def _constrain(self, weight: Tensor) -> Tensor:
-        return retract(weight) if self._kept else _below_one(polar(weight))
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The nearest orthonormal matrix, or one near it; the argument itself if it will do."""
+        return retract(weight) if self.projects_in_place else _below_one(polar(weight))
 
-    def _constrain_in_training(self, weight: Tensor) -> Tensor:
-        if self._kept:
-            return self._constrain(weight)
+    def constrain_in_training(self, weight: Tensor) -> Tensor:
+        """Some Björck steps towards it, for the method that differentiates through them."""
+        if self.projects_in_place:
+            return self.constrain(weight)
         made = bjorck(weight, order=self.order, num_steps=self.num_steps, scaling=self.scaling)
         return _below_one(made)
 
-    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The nearest orthonormal matrix."""
         u, _, vh = torch.linalg.svd(weight.double(), full_matrices=False)
         return _below_one((u @ vh).to(weight.dtype))
 
-    def _linked(self, value: Tensor) -> Tensor:
-        return _Tangent.apply(self.weight, value) if self._kept else super()._linked(value)  # type: ignore[return-value]
+    def _weight_in_use(self) -> Tensor:
+        if not self.projects_in_place or torch.compiler.is_exporting():
+            return super()._weight_in_use()
+        return _Tangent.apply(self.weight, self._feasible_numbers())  # type: ignore[return-value]
 
     def _affine(self, x: Tensor) -> Tensor:
-        if self.method == "bjorck" or torch.compiler.is_exporting():
+        if not self.projects_in_place or torch.compiler.is_exporting():
             return super()._affine(x)
-        y = _OnManifold.apply(x, self.weight, self._settled())
+        y = _OnManifold.apply(x, self.weight, self._feasible_numbers())
         # The derivative needs y as it is; what leaves the layer may be changed in place.
         return y.clone() if self.bias is None else y + self.bias  # type: ignore[union-attr]
 
@@ -125,10 +132,19 @@ class _Tangent(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(inputs[1])
+        ctx.save_for_forward(inputs[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return project_tangent(ctx.saved_tensors[0], grad), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: Tensor) -> Tensor:
+        return project_tangent(ctx.saved_tensors[0], tangent)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
+        return torch.stack([_Tangent.apply(*each) for each in _unbatch(info, in_dims, args)]), 0  # type: ignore[arg-type]
 
 
 class _OnManifold(torch.autograd.Function):
@@ -138,8 +154,6 @@ class _OnManifold(torch.autograd.Function):
     that was changed since. The derivative is made of the same function, so it can be derived again.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(x: Tensor, weight: Tensor, point: Tensor) -> Tensor:
         return x @ point.mT
@@ -147,6 +161,23 @@ class _OnManifold(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         ctx.save_for_backward(*inputs, output)
+        ctx.save_for_forward(inputs[0], inputs[2])
+
+    @staticmethod
+    def jvp(ctx: Any, t_x: Tensor, t_weight: Tensor, _: Tensor) -> Tensor:
+        x, point = ctx.saved_tensors
+        if point.shape[0] == point.shape[1]:
+            # The adjoint of what backward computes, also for a point that is orthonormal to 1e-3.
+            tangent = 0.5 * (t_weight - point @ t_weight.mT @ point)
+        else:
+            tangent = project_tangent(point, t_weight)
+        return t_x @ point.mT + x @ tangent.mT
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
+        if in_dims[1:] == (None, None) and in_dims[0] is not None:
+            return _OnManifold.apply(args[0].movedim(in_dims[0], 0), *args[1:]), 0  # type: ignore[return-value]
+        return torch.stack([_OnManifold.apply(*each) for each in _unbatch(info, in_dims, args)]), 0  # type: ignore[arg-type]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
@@ -169,6 +200,17 @@ class _OnManifold(torch.autograd.Function):
         return dx, tangent, None
 
 
+def _unbatch(
+    info: Any, in_dims: tuple[int | None, ...], args: tuple[Tensor, ...]
+) -> Iterable[tuple[Tensor, ...]]:
+    """The arguments of each call that a batched one stands for."""
+    lists = (
+        [arg] * info.batch_size if dim is None else arg.unbind(dim)
+        for arg, dim in zip(args, in_dims, strict=True)
+    )
+    return zip(*lists, strict=True)
+
+
 def _below_one(weight: Tensor) -> Tensor:
     """The same matrix less a few units of rounding, so that its norm is at most 1 as stored."""
     return weight * (1 - rounding_margin(weight.dtype))
@@ -177,3 +219,16 @@ def _below_one(weight: Tensor) -> Tensor:
 def _outer(a: Tensor, b: Tensor) -> Tensor:
     """The sum over all leading dimensions of the outer products of rows."""
     return a.flatten(0, -2).mT @ b.flatten(0, -2) if a.ndim > 1 else torch.outer(a, b)
+
+
+register(
+    OrthonormalLinear,
+    file=FileSchema.dense(
+        OrthonormalLinear,
+        {"order": 8, "num_steps": 1000},
+        method=str,
+        order=int,
+        num_steps=int,
+        scaling=str,
+    ),
+)

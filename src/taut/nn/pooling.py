@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import final
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from taut import functional
 from taut.linalg.windows import per_dimension
+from taut.rules import register
+from taut.rules.pooling import pooling_schema
 
 __all__ = ["L2Pool2d"]
 
@@ -44,14 +46,19 @@ class L2Pool2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(..., channels, height, width)` to as many channels and one cell a window."""
-        squares = F.avg_pool2d(
-            x.square(), self.kernel_size, self.stride, ceil_mode=self.ceil_mode, divisor_override=1
-        )
-        empty = squares == 0
-        # The root has no derivative at 0: it is taken of 1 there, and the result replaced.
-        return squares.masked_fill(empty, 1.0).sqrt().masked_fill(empty, 0.0)
+        return functional.l2_pool2d(x, self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         text = f"kernel_size={self.kernel_size}, stride={self.stride}"
         return f"{text}, ceil_mode=True" if self.ceil_mode else text
+
+
+register(
+    L2Pool2d,
+    call=lambda m: (
+        functional.l2_pool2d,
+        {"kernel_size": list(m.kernel_size), "stride": list(m.stride), "ceil_mode": m.ceil_mode},
+    ),
+    file=pooling_schema(L2Pool2d),
+)

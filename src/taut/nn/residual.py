@@ -7,6 +7,7 @@ from typing import final
 from torch import Tensor, fx, nn
 
 from taut.errors import ArgumentError, check_choice
+from taut.rules import register
 
 __all__ = ["Residual"]
 
@@ -76,3 +77,6 @@ class Residual(nn.Module):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"mode={self.mode!r}, scale={self.scale}"
+
+
+register(Residual, structure=True)

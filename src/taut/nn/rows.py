@@ -13,8 +13,10 @@ from taut.linalg import (
     project_l2_ball,
     project_linf_ball,
 )
-from taut.nn.constrained import ConstrainedLinear, outside_graphs
+from taut.linalg.transforms import call_uncompiled
+from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
+from taut.rules import FileSchema, register
 
 __all__ = ["L1Linear", "LinfLinear", "MixedLinear"]
 
@@ -38,7 +40,7 @@ class _BallLinear(ConstrainedLinear):
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         check_choice(type(self).__name__, "method", method, ("project", "forward"))
         self.method = method
-        self._kept = method == "project"
+        self.projects_in_place = method == "project"
         self.reset_parameters()
 
     def _draw_weight(self) -> None:
@@ -60,13 +62,15 @@ class _BallLinear(ConstrainedLinear):
         corners.scatter_(1, order.view(count, share), signs.to(vectors.dtype) / share)
         vectors.copy_(corners)
 
-    def _constrain(self, weight: Tensor) -> Tensor:
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The nearest weight with every row or column in the ball."""
         project = _PROJECTIONS[self._ball]
-        return outside_graphs(partial(project, weight, dim=self._dim))
+        return call_uncompiled(partial(project, weight, dim=self._dim))
 
-    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The same, by sorting."""
         if self._ball != L1:
-            return self._constrain(weight)
+            return self.constrain(weight)
         inside = 1 - 8 * torch.finfo(weight.dtype).eps
         return inside * project_l1_ball_by_sorting(weight, dim=self._dim)
 
@@ -166,3 +170,8 @@ class MixedLinear(_BallLinear):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"{super().extra_repr()}, p={str(self.input_norm)!r}"
+
+
+register(LinfLinear, file=FileSchema.dense(LinfLinear, method=str))
+register(L1Linear, file=FileSchema.dense(L1Linear, method=str))
+register(MixedLinear, file=FileSchema.dense(MixedLinear, method=str, p=str))

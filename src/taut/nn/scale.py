@@ -4,9 +4,11 @@ import math
 from numbers import Real
 from typing import final
 
+import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError
+from taut.rules import FileSchema, register, relu_forms
 
 __all__ = ["Scale"]
 
@@ -36,3 +38,11 @@ class Scale(nn.Module):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"factor={self.factor}"
+
+
+register(
+    Scale,
+    call=lambda m: (torch.ops.aten.mul.Tensor, {"other": m.factor}),
+    relu=relu_forms.scale,
+    file=FileSchema(Scale, {"factor": float}),
+)

@@ -1,6 +1,5 @@
 r"""Dense layers with $\|W\|_2 \le 1$ that leave the smaller singular values alone."""
 
-from functools import partial
 from typing import final
 
 import torch
@@ -14,9 +13,11 @@ from taut.linalg import (
     power_iteration,
     rounding_margin,
 )
-from taut.nn.constrained import ConstrainedLinear, outside_graphs
-from taut.nn.memory import Memory
+from taut.linalg.transforms import call_on_numbers
+from taut.nn.constrained import ConstrainedLinear
+from taut.nn.weight_cache import WeightCache
 from taut.norms import L2
+from taut.rules import FileSchema, register
 
 __all__ = ["ParsevalLinear", "SpectralLinear"]
 
@@ -55,27 +56,28 @@ class SpectralLinear(ConstrainedLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        self._bounds = Memory()
+        self._bounds = WeightCache()
         self.reset_parameters()
 
-    def _constrain(self, weight: Tensor) -> Tensor:
-        return outside_graphs(partial(self._divide_by_norm, weight))
-
-    def _divide_by_norm(self, weight: Tensor) -> Tensor:
-        known = self._bounds.recall(weight.detach())
-        if known is None:
-            known = torch.tensor(bound_spectral_norm(weight.detach()).value, dtype=torch.float64)
-            self._bounds.keep(weight, known)
-        bound = known.item() * (1 + _rounding_of_division(weight))
-        if bound == 0:
-            return weight
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The weight divided by a proven bound of its norm; zeros stay."""
+        bound = call_on_numbers(self._bound_norm, weight)
         largest = weight.detach().abs().amax()
-        scaled, bound = weight / largest, bound / largest.double().item()
+        largest = torch.where(largest > 0, largest, 1.0)
+        scaled, bound = weight / largest, (bound / largest).to(weight.dtype)
         sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
         # The value is that of the proven bound, the derivative that of the norm.
         return scaled / (bound + (sigma - sigma.detach()))
 
-    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+    def _bound_norm(self, weight: Tensor) -> Tensor:
+        known = self._bounds.recall(weight)
+        if known is None:
+            known = _bound_for_division(weight)
+            self._bounds.keep(weight, known)
+        return known
+
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The weight divided by its norm."""
         norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
         return weight / torch.where(norm > 0, norm, 1.0)
 
@@ -106,7 +108,7 @@ class ParsevalLinear(ConstrainedLinear):
 
     input_norm = L2
     output_norm = L2
-    _kept = True
+    projects_in_place = True
 
     def __init__(
         self,
@@ -127,25 +129,37 @@ class ParsevalLinear(ConstrainedLinear):
         self.beta = beta
         self.reset_parameters()
 
-    def _constrain(self, weight: Tensor) -> Tensor:
-        bound = bound_spectral_norm(weight).value
-        return weight if bound <= 1 else weight / (bound * (1 + _rounding_of_division(weight)))
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The weight, divided by a proven bound of its norm where that is above 1."""
+        bound = call_on_numbers(_bound_for_division, weight)
+        largest = weight.detach().abs().amax()
+        below = bound <= 1 + _rounding_of_division(weight)
+        shrunk = (weight / torch.where(below, 1.0, largest)) / (bound / largest).to(weight.dtype)
+        return torch.where(below, weight, shrunk)
 
-    def _constrain_in_training(self, weight: Tensor) -> Tensor:
-        feasible = self._constrain(weight)
+    def constrain_in_training(self, weight: Tensor) -> Tensor:
+        """The same, and one Parseval step."""
+        feasible = self.constrain(weight)
         wide = self.out_features < self.in_features
         square = gram(feasible.mT if wide else feasible)
         cube = square @ feasible if wide else feasible @ square
         step = (1 + self.beta) * feasible - self.beta * cube
         return step * (1 - rounding_margin(weight.dtype))
 
-    def _constrain_traceable(self, weight: Tensor) -> Tensor:
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The weight divided by its norm where that is above 1."""
         norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
         return weight / norm.clamp_min(1)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"{super().extra_repr()}, beta={self.beta}"
+
+
+def _bound_for_division(weight: Tensor) -> Tensor:
+    """A number in float64 that leaves a norm of at most 1, rounding included; 1 for zeros."""
+    bound = bound_spectral_norm(weight).value * (1 + _rounding_of_division(weight))
+    return torch.tensor(bound or 1.0, dtype=torch.float64, device=weight.device)
 
 
 def _rounding_of_division(weight: Tensor) -> float:
@@ -155,3 +169,7 @@ def _rounding_of_division(weight: Tensor) -> float:
     most sqrt(n) times the norm of the matrix.
     """
     return 4 * torch.finfo(weight.dtype).eps * min(weight.shape) ** 0.5
+
+
+register(SpectralLinear, file=FileSchema.dense(SpectralLinear))
+register(ParsevalLinear, file=FileSchema.dense(ParsevalLinear, beta=float))

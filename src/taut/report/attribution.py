@@ -1,10 +1,10 @@
-r"""Which features move a critic: the distance, cut into one part for each feature."""
+r"""The contribution of each feature to the difference of scores."""
 
 import torch
 from torch import Generator, Tensor, nn
 
 from taut.errors import check_count
-from taut.wasserstein import exact_transport
+from taut.transport import exact_transport
 
 __all__ = ["attribute"]
 
@@ -18,10 +18,10 @@ def attribute(
     num_steps: int = 16,
     generator: Generator,
 ) -> tuple[Tensor, float]:
-    r"""Each feature's part in how far the critic sets x above y.
+    r"""Attributes the difference of mean scores of x and y to the features.
 
-    Rows of x and y are paired by exact transport, so that the straight line from $y_i$ to $x_i$ is
-    the way that mass takes. The rise of the critic along a line is the sum over features of
+    Rows of x and y are matched by exact transport, so that mass travels along the straight line from
+    $y_i$ to $x_i$. The increase of the critic along a line is the sum over features of
 
     $$c_j = \int_0^1 \partial_j f(y + t (x - y))\,(x_j - y_j)\,dt.$$
 
@@ -31,19 +31,19 @@ def attribute(
 
     $$\sum_j c_j = \frac1n \sum_i f(x_i) - \frac1n \sum_i f(y_i)$$
 
-    up to rounding, for any critic and any number of steps. Parts do not depend on the units of
-    their features. A part below zero belongs to a feature that pulls the other way.
+    up to rounding, for any critic and any number of steps. Contributions do not depend on the units
+    of their features. A negative one belongs to a feature that moves the other way.
 
     Args:
         critic: `(n, d) -> (n, 1)`.
         x: `(n, d)`, as the critic takes it.
         y: `(m, d)`.
-        num_pairs: rows drawn from each.
-        num_steps: steps of a line.
-        generator: draws the rows.
+        num_pairs: number of rows drawn from each.
+        num_steps: number of steps along each line.
+        generator: source of the random rows.
 
     Returns:
-        The parts, `(d,)` in float64, and their sum as the critic gives it.
+        The contributions, `(d,)` in float64, and the difference of scores itself.
 
     Example:
         >>> linear = nn.Linear(2, 1)

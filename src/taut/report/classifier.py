@@ -1,4 +1,4 @@
-"""The page of a classifier: how often it is right, how far that is proven, and who attacked it."""
+"""The report of a classifier: accuracy, certified radii, attacks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,20 +8,24 @@ import numpy as np
 import torch
 
 from taut.certificates import Certificates
-from taut.lab.jacobians import jacobian_norms
-from taut.lab.robustness import Attacked, Subject, spread_rows
+from taut.evaluation import (
+    EvaluatedClassifier,
+    RobustnessResult,
+    evenly_spaced_rows,
+    jacobian_norms,
+)
 from taut.report.classifier_figures import draw_curve, draw_history, draw_slopes
 from taut.report.classifier_images import adversaries, examples, gradients
-from taut.report.classifier_words import (
+from taut.report.classifier_text import (
     ATTACK_NAMES,
-    NORMS,
-    guarantees,
-    headline,
+    NORM_NAMES,
+    certified_guarantees,
+    certified_headline,
     radius_label,
-    unit,
+    radius_unit,
 )
+from taut.report.numbers import format_bound
 from taut.report.page import Meter, Page, Section, Table
-from taut.report.wasserstein_words import rounded
 from taut.training import TrainedRun
 
 __all__ = ["classifier_page", "classifier_sections", "run_facts"]
@@ -31,66 +35,71 @@ _MOST_CLASSES = 30
 
 
 def classifier_page(
-    subject: Subject,
+    classifier: EvaluatedClassifier,
     certificates: Certificates,
     radius: float,
     *,
-    attacked: Attacked | None = None,
+    attacked: RobustnessResult | None = None,
     run: TrainedRun | None = None,
     facts: Sequence[tuple[str, str]] = (),
 ) -> Page:
-    """The page for one classifier.
+    """The report of one classifier.
 
     Args:
-        subject: the classifier and its test examples.
-        certificates: of these examples.
-        radius: the one that was asked for.
-        attacked: what attacks found on some of them.
-        run: how it was trained.
-        facts: how it was run: names and values.
+        classifier: the classifier and its test examples.
+        certificates: certificates of these examples.
+        radius: target radius.
+        attacked: attacks on some of the examples.
+        run: the training run.
+        facts: metadata of the run: names and values.
     """
     return Page(
-        title=f"{subject.name}: {headline(certificates, radius)}",
+        title=f"{classifier.name}: {certified_headline(certificates, radius)}",
         lead=(
-            f"A classifier of {len(subject.spec.classes)} classes, judged on {len(certificates):,} "
-            "examples that it has not seen. With each prediction comes a radius within which no "
-            "change of the input can change it: a theorem, not a test."
+            f"A classifier of {len(classifier.spec.classes)} classes, evaluated on {len(certificates):,} "
+            "test examples. Each prediction has a certified radius: no smaller perturbation of the "
+            "input can change it. That is a theorem, not a test."
         ),
-        sections=classifier_sections(subject, certificates, radius, attacked=attacked, run=run),
+        sections=classifier_sections(classifier, certificates, radius, attacked=attacked, run=run),
         facts=facts,
     )
 
 
 def classifier_sections(
-    subject: Subject,
+    classifier: EvaluatedClassifier,
     certificates: Certificates,
     radius: float,
     *,
-    attacked: Attacked | None = None,
+    attacked: RobustnessResult | None = None,
     run: TrainedRun | None = None,
 ) -> list[Section]:
-    """What the page says, for pages that say more."""
+    """The sections of the report, for reports that contain it."""
     return [
         *_violations(attacked),
-        _curve(subject, certificates, radius, attacked),
-        *examples(subject, certificates),
+        _curve(classifier, certificates, radius, attacked),
+        *examples(classifier, certificates),
         *adversaries(attacked),
-        *gradients(subject, certificates),
-        *_classes(subject, certificates, radius),
-        _slopes(subject, certificates),
+        *gradients(classifier, certificates),
+        *_classes(classifier, certificates, radius),
+        _slopes(classifier, certificates),
         *_training(run),
-        Section("What is guaranteed", terms=tuple(guarantees(certificates, subject.spec).items())),
+        Section(
+            "Guarantees", terms=tuple(certified_guarantees(certificates, classifier.spec).items())
+        ),
     ]
 
 
-def _violations(attacked: Attacked | None) -> list[Section]:
+def _violations(attacked: RobustnessResult | None) -> list[Section]:
     if attacked is None or not attacked.violations:
         return []
-    return [Section("An error of taut: a certificate was violated", list(attacked.violations))]
+    return [Section("An error in taut: a certificate was violated", list(attacked.violations))]
 
 
 def _curve(
-    subject: Subject, certificates: Certificates, radius: float, attacked: Attacked | None
+    classifier: EvaluatedClassifier,
+    certificates: Certificates,
+    radius: float,
+    attacked: RobustnessResult | None,
 ) -> Section:
     shown = certificates if attacked is None else attacked.certificates
     reach = max(float(shown.radius.quantile(0.99)), radius, 1e-12)
@@ -105,9 +114,9 @@ def _curve(
     grid = torch.linspace(0, 1.02 * reach, 400, dtype=torch.float64)
     proven = shown.certified_accuracy(grid).numpy()
     header = [
-        radius_label(subject.norm),
-        "proven",
-        *(f"left by {ATTACK_NAMES[name]}" for name in lines),
+        radius_label(classifier.norm),
+        "certified",
+        *(f"under {ATTACK_NAMES[name]}" for name in lines),
     ]
     rows: list[list[str | Meter]] = []
     for place, each in enumerate([0.0, *radii]):
@@ -116,27 +125,31 @@ def _curve(
         name = f"{each:.4g}" if each else "0 (clean)"
         rows.append([name, *(Meter(100 * cell, 100, digits=1) for cell in cells)])
     words = [
-        "The share of examples that are right and stay right under every change up to the radius, "
-        f"{unit(subject.spec)}. "
+        "The share of test examples that are classified correctly under every perturbation up to "
+        f"the radius, {radius_unit(classifier.spec)}. "
     ]
     if lines:
         words[0] += (
-            "Below the blue curve nothing can be broken; what the attacks left standing bounds the "
-            "truth from above. The nearer the two are, the less is left unknown."
+            "Certified accuracy is a lower bound of the robust accuracy, accuracy under attack an "
+            "upper bound; the closer the two are, the better it is known."
         )
-    some = "" if attacked is None else f"; attacks met {len(shown):,} of {len(certificates):,}"
+    some = ""
+    if attacked is not None:
+        some = f"; {len(shown):,} of {len(certificates):,} examples were attacked"
     return Section(
-        "Proof against attack" if lines else "How far it is proven",
+        "Certified accuracy and attacks" if lines else "Certified accuracy",
         words,
         table=Table(header, rows, caption=f"% of {len(shown):,} test examples"),
-        pictures=[draw_curve(grid.numpy(), proven, lines, radius, radius_label(subject.norm))],
-        note=f"The dotted line is the radius that was asked for, {radius:.4g}{some}.",
+        pictures=[draw_curve(grid.numpy(), proven, lines, radius, radius_label(classifier.norm))],
+        note=f"The dotted line is the target radius, {radius:.4g}{some}.",
     )
 
 
-def _classes(subject: Subject, certificates: Certificates, radius: float) -> list[Section]:
+def _classes(
+    classifier: EvaluatedClassifier, certificates: Certificates, radius: float
+) -> list[Section]:
     assert certificates.correct is not None
-    names, labels = subject.spec.classes, subject.examples.labels
+    names, labels = classifier.spec.classes, classifier.examples.labels
     rows: list[list[str | Meter]] = []
     for number, name in list(enumerate(names))[:_MOST_CLASSES]:
         mine = labels == number
@@ -147,25 +160,25 @@ def _classes(subject: Subject, certificates: Certificates, radius: float) -> lis
         shares = [float(part.double().mean()) for part in (right, held)]
         middle = float(certificates.radius[mine].median())
         cells = [Meter(100 * share, 100, digits=1) for share in shares]
-        rows.append([name, f"{int(mine.sum()):,}", *cells, rounded(middle, "lower", 3)])
-    header = ["class", "examples", "% right", f"% proven at {radius:.4g}", "median radius"]
-    return [Section("Class by class", table=Table(header, rows))]
+        rows.append([name, f"{int(mine.sum()):,}", *cells, format_bound(middle, "lower", 3)])
+    header = ["class", "examples", "% correct", f"% certified at {radius:.4g}", "median radius"]
+    return [Section("Accuracy by class", table=Table(header, rows))]
 
 
-def _slopes(subject: Subject, certificates: Certificates) -> Section:
-    rows = spread_rows(len(certificates), _SLOPE_ROWS)
+def _slopes(classifier: EvaluatedClassifier, certificates: Certificates) -> Section:
+    rows = evenly_spaced_rows(len(certificates), _SLOPE_ROWS)
     constant = certificates.lipschitz.value
-    steep = jacobian_norms(subject.model, subject.examples.inputs[rows], subject.norm)
+    steep = jacobian_norms(classifier.model, classifier.examples.inputs[rows], classifier.norm)
     shares = (steep.double() / constant).numpy()
     return Section(
-        "How much of the slope is used",
+        "Gradient norms",
         [
-            "The norm of the Jacobian at test inputs, as a share of the constant that is proven for "
-            f"the network. The median is {np.median(shares):.3f}: the nearer to 1, the "
-            "less of the constant is wasted."
+            "The norm of the Jacobian at test inputs, as a share of the proven Lipschitz constant of "
+            f"the network. The median is {np.median(shares):.3f}: the closer to 1, the tighter the "
+            "constant."
         ],
-        pictures=[draw_slopes(shares, rounded(constant, "upper", 5))],
-        note=f"{NORMS[subject.norm.name]} operator norm at {len(rows):,} inputs; computed, not proven.",
+        pictures=[draw_slopes(shares, format_bound(constant, "upper", 5))],
+        note=f"{NORM_NAMES[classifier.norm.name]} operator norm at {len(rows):,} inputs, not proven.",
     )
 
 
@@ -173,20 +186,20 @@ def _training(run: TrainedRun | None) -> list[Section]:
     if run is None or not run.history:
         return []
     best = int(run.result["best_epoch"])
-    note = f"The dotted line is epoch {best}, whose network was kept"
+    note = f"The dotted line is epoch {best}, whose weights were kept"
     if run.history[-1]["certified"] is not None:
-        note += ": the best on validation rows, by proven accuracy"
+        note += ": the best certified accuracy on validation rows"
     return [Section("Training", pictures=[draw_history(run.history, best)], note=f"{note}.")]
 
 
 def run_facts(run: TrainedRun) -> list[tuple[str, str]]:
-    """How a classifier was trained, for the foot of a page."""
+    """Metadata of a training run, for the end of a report."""
     config, result = run.config, run.result
     sizes = " × ".join(map(str, config.hidden or ()))
     loss: dict[str, Any] = {"margin": config.margin, "temperature": config.temperature}
     told = ", ".join(f"{name} {value:.4g}" for name, value in loss.items() if value is not None)
     facts = [
-        ("Data", f"{Path(config.data).name}, {result['train_rows']:,} rows to learn from"),
+        ("Data", f"{Path(config.data).name}, {result['train_rows']:,} training rows"),
         ("Network", f"hidden {sizes}, {config.activation}, {config.constraint} layers"),
         ("Loss", f"{config.loss}, {told}"),
         (
@@ -199,5 +212,5 @@ def run_facts(run: TrainedRun) -> list[tuple[str, str]]:
     ]
     if run.folder is not None:
         again = f"taut train --config {run.folder / 'config.toml'} --out NEW"
-        facts.insert(0, ("The same again", again))
+        facts.insert(0, ("Command", again))
     return facts

@@ -1,4 +1,4 @@
-"""The pictures of a classifier: curves over radii, images with what is known of them, slopes."""
+"""The figures of a classifier: accuracy against radius, images, gradient norms, training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from taut.pictures import COLOURS, Picture, draw
-from taut.report.classifier_words import ATTACK_NAMES
+from taut.report.classifier_text import ATTACK_NAMES
 
 __all__ = [
     "Tile",
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 _LINES: dict[str, dict[str, Any]] = {
-    "fgs": {"color": COLOURS["orange"], "marker": "^", "linestyle": (0, (1, 1.5))},
+    "fgsm": {"color": COLOURS["orange"], "marker": "^", "linestyle": (0, (1, 1.5))},
     "pgd": {"color": COLOURS["vermilion"], "marker": "o", "linestyle": (0, (4, 2))},
     "autoattack": {"color": COLOURS["purple"], "marker": "s", "linestyle": (0, (6, 2, 1, 2))},
 }
@@ -33,36 +33,36 @@ def draw_curve(
     radius: float,
     label: str,
 ) -> Picture:
-    """Accuracy against the radius: proven as a curve, what attacks left standing as points.
+    """Accuracy against the radius: certified as a curve, under attack as points.
 
     Args:
         radii: growing, from 0.
-        certified: the proven share at each.
-        attacked: for each attack its radii and the shares that it left.
-        radius: the one that was asked for, marked.
-        label: of the radius.
+        certified: certified accuracy at each.
+        attacked: for each attack its radii and the accuracy at each.
+        radius: target radius, marked.
+        label: label of the axis of radii.
     """
 
     def paint(axes: Any) -> None:
         axes.axvline(radius, color="#999999", linewidth=1, linestyle=":")
         axes.fill_between(radii, 100 * certified, color=COLOURS["sky"], alpha=0.25, linewidth=0)
-        axes.plot(radii, 100 * certified, color=COLOURS["blue"], label="proven")
+        axes.plot(radii, 100 * certified, color=COLOURS["blue"], label="certified")
         for name, (places, shares) in attacked.items():
             line = {"markersize": 4.5, "linewidth": 1.2, **_LINES[name]}
             line["drawstyle"] = "steps-post"  # nothing is known until the next radius
-            axes.plot(places, 100 * np.array(shares), label=f"left by {ATTACK_NAMES[name]}", **line)
-        axes.set(xlabel=label, ylabel="% right", xlim=(0, radii[-1]), ylim=(0, 102))
+            axes.plot(places, 100 * np.array(shares), label=f"under {ATTACK_NAMES[name]}", **line)
+        axes.set(xlabel=label, ylabel="% correct", xlim=(0, radii[-1]), ylim=(0, 102))
         axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), handlelength=1.8)
 
-    told = f"Proven accuracy falls from {100 * certified[0]:.1f} % at 0"
+    told = f"Certified accuracy falls from {100 * certified[0]:.1f} % at 0"
     for name, (places, shares) in attacked.items():
-        told += f"; {ATTACK_NAMES[name]} leaves {100 * shares[-1]:.1f} % at {places[-1]:.4g}"
+        told += f"; {100 * shares[-1]:.1f} % at {places[-1]:.4g} under {ATTACK_NAMES[name]}"
     return draw(paint, alt=f"{told}.", size=(4.6, 3.0))
 
 
 @dataclass(frozen=True)
 class Tile:
-    """An image with words below it.
+    """An image with text below it.
 
     Attributes:
         image: `(height, width)` or `(height, width, 3)`.
@@ -108,25 +108,27 @@ def draw_gallery(
 
 
 def draw_slopes(shares: np.ndarray, constant: str) -> Picture:
-    """How steep the network is at inputs, as a share of its constant."""
+    """Histogram of gradient norms as shares of the Lipschitz constant."""
 
     def paint(axes: Any) -> None:
         weights = np.full(len(shares), 100 / len(shares))
         edges = np.linspace(0, 1, 41).tolist()
         axes.hist(np.clip(shares, 0, 1), edges, weights=weights, color=COLOURS["green"], alpha=0.8)
         axes.axvline(1, color="black", linewidth=1)
-        axes.set(xlabel=f"slope / constant (≤ {constant})", ylabel="% of inputs", xlim=(0, 1.02))
+        axes.set(
+            xlabel=f"gradient norm / constant (≤ {constant})", ylabel="% of inputs", xlim=(0, 1.02)
+        )
 
-    alt = f"Half of the inputs have a slope above {np.median(shares):.3f} of the constant."
+    alt = f"Half of the gradient norms are above {np.median(shares):.3f} of the constant."
     return draw(paint, alt=alt, size=(4.6, 2.5))
 
 
-def draw_radii(radii: np.ndarray, right: np.ndarray, label: str) -> Picture:
-    """The proven radii of right and wrong predictions, as two histograms on each other."""
+def draw_radii(radii: np.ndarray, correct: np.ndarray, label: str) -> Picture:
+    """Stacked histograms of the certified radii of correct and wrong predictions."""
 
     def paint(axes: Any) -> None:
         edges = np.linspace(0, float(radii.max()) or 1.0, 41).tolist()
-        both = [radii[right], radii[~right]]
+        both = [radii[correct], radii[~correct]]
         weights = [np.full(len(part), 100 / len(radii)) for part in both]
         axes.hist(
             both,
@@ -134,7 +136,7 @@ def draw_radii(radii: np.ndarray, right: np.ndarray, label: str) -> Picture:
             weights=weights,
             stacked=True,
             color=[COLOURS["blue"], COLOURS["vermilion"]],
-            label=["right", "wrong"],
+            label=["correct", "wrong"],
         )
         axes.set(xlabel=label, ylabel="% of inputs", xlim=(0, edges[-1]))
         axes.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, 1.0))
@@ -143,11 +145,11 @@ def draw_radii(radii: np.ndarray, right: np.ndarray, label: str) -> Picture:
 
 
 def draw_history(history: Sequence[dict[str, Any]], best: int) -> Picture:
-    """Accuracies along the epochs, and the one that was kept."""
+    """Accuracy of each epoch, and the epoch that was kept."""
     lines = {
-        "accuracy": ("training rows, as seen", {"color": "#999999", "linewidth": 1.2}),
+        "accuracy": ("training", {"color": "#999999", "linewidth": 1.2}),
         "clean": ("validation, clean", {"color": COLOURS["orange"]}),
-        "certified": ("validation, proven", {"color": COLOURS["blue"]}),
+        "certified": ("validation, certified", {"color": COLOURS["blue"]}),
     }
 
     def paint(axes: Any) -> None:
@@ -157,7 +159,7 @@ def draw_history(history: Sequence[dict[str, Any]], best: int) -> Picture:
                 marker = "o" if len(known) == 1 else None
                 axes.plot(*zip(*known, strict=True), label=label, marker=marker, **style)
         axes.axvline(best, color="#999999", linewidth=1, linestyle=":")
-        axes.set(xlabel="epoch", ylabel="% right", ylim=(0, 102))
+        axes.set(xlabel="epoch", ylabel="% correct", ylim=(0, 102))
         axes.legend(loc="lower right")
 
     last = history[-1]

@@ -1,15 +1,15 @@
-"""The page of the demonstration: critics beside the truth, and digits between proof and attack."""
+"""The HTML report of `taut demo`: critics beside the optimum, and a certified classifier."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from taut.lab.demo import CriticRecord, DemoRun, DigitsRecord, TaskRecord
 from taut.pictures import COLOURS, draw
 from taut.report.classifier import classifier_sections
-from taut.report.classifier_words import percent
 from taut.report.demo_figures import draw_map, draw_surface, smooth
+from taut.report.demo_run import DemoRun, DigitsResult, TaskResult, TrainedCritic
+from taut.report.numbers import percent
 from taut.report.page import Meter, Page, Section, Table
 
 __all__ = ["demo_page"]
@@ -18,7 +18,7 @@ LABELS = {"relu": "ReLU", "maxmin": "MaxMin", "fullsort": "FullSort"}
 _LINES: dict[str, dict[str, Any]] = {
     "relu": {"color": COLOURS["vermilion"]},
     "maxmin": {"color": COLOURS["blue"]},
-    # Dashed, since it lies on MaxMin wherever both are right.
+    # Dashed, since it overlaps MaxMin where both are correct.
     "fullsort": {"color": COLOURS["orange"], "linestyle": (0, (4, 3))},
 }
 _COMPACT: dict[str, Any] = {"columnspacing": 1.0, "handlelength": 1.6, "handletextpad": 0.5}
@@ -26,7 +26,7 @@ _TRUTH = {"color": "#c8ccd1", "linewidth": 6, "solid_capstyle": "butt"}
 
 
 def demo_page(run: DemoRun) -> Page:
-    """The page for a run: table, curves, surfaces, slopes, training, and how it was run."""
+    """The report of a run."""
     line, plane = run.tasks
     digits = run.digits
     sections = [
@@ -37,7 +37,7 @@ def demo_page(run: DemoRun) -> Page:
         _training(run),
         _bridge(digits),
         *classifier_sections(
-            digits.subject,
+            digits.classifier,
             digits.certificates,
             digits.radius,
             attacked=digits.attacked,
@@ -45,48 +45,47 @@ def demo_page(run: DemoRun) -> Page:
         ),
     ]
     return Page(
-        title="Same constant, different slope",
+        title="The same Lipschitz constant, different slopes",
         lead=(
-            "Three networks, equal but for their activation, each unable to be steeper than 1. "
-            "Asked for the distance between two distributions, one of them falls short. Then one "
-            "that keeps its slope learns to read digits, and proves how far each answer holds."
+            "Three 1-Lipschitz networks that differ only in their activation estimate the distance "
+            "between two distributions, and one of them falls short. Then a network that preserves "
+            "slope classifies digits, with a certified radius for each prediction."
         ),
         sections=sections,
         facts=_facts(run),
     )
 
 
-def _bridge(digits: DigitsRecord) -> Section:
+def _bridge(digits: DigitsResult) -> Section:
     clean = float(digits.certificates.certified_accuracy())
     held = float(digits.certificates.certified_accuracy(digits.radius))
     return Section(
-        "The same slope, as a promise",
+        "The same slope as a certificate",
         [
-            "A network that cannot be steeper than 1 cannot be talked out of an answer quickly: if "
-            "one class leads the others by a margin, the input must be moved some way before "
-            "another can take over. How far is a number that comes with every prediction.",
-            "So MaxMin layers, orthonormal as above, are trained on small images of digits. Of "
-            f"{len(digits.certificates)} images that it has not seen, the network reads "
-            f"{percent(clean)} rightly; for {percent(held)} it is proven that no change of "
-            f"Euclidean length {digits.radius:g} can alter that.",
+            "The outputs of a 1-Lipschitz network change slowly: if one class leads the others by a "
+            "margin, every change of the prediction needs a change of the input of at least a certain "
+            "length, the certified radius.",
+            "Here a network of orthonormal layers with MaxMin is trained on small images of digits. Of "
+            f"{len(digits.certificates)} test images it classifies {percent(clean)} correctly; for "
+            f"{percent(held)} it is proven that no change of Euclidean length {digits.radius:g} can "
+            "alter that.",
         ],
     )
 
 
 def _result(run: DemoRun) -> Section:
     return Section(
-        "The distance each one finds",
+        "Estimated distances",
         [
-            "The Wasserstein distance W₁ between two distributions is the least work that turns "
-            "one into the other. It is also the largest gap in mean height that any function of "
-            "slope at most 1 can open between them; such a function is called a critic. So a "
-            "network that is 1-Lipschitz, whatever its weights, can be trained to measure W₁: it "
-            "never claims too much but by the luck of its samples, only too little.",
-            "Every layer here has an orthonormal weight, which wastes no slope. What is lost is "
-            "lost in the activation. ReLU sets part of its input to zero, and the slope that "
-            "flowed there is gone for good: a ReLU network that kept slope 1 everywhere could "
-            "only be a plane. MaxMin and FullSort merely reorder their inputs. Nothing is thrown "
-            "away, so the slope can stay 1 through every layer.",
+            "The Wasserstein distance W₁ between two distributions is the smallest average distance "
+            "that mass has to travel to turn one into the other. It is also the largest difference in "
+            "mean value over all functions with slope at most 1, which are called critics. So a "
+            "1-Lipschitz network can be trained to estimate W₁: up to sampling error, it never "
+            "overestimates the distance.",
+            "All weights here are orthonormal, which preserves slope; slope is lost only in the "
+            "activation. ReLU sets part of its input to zero and loses the slope there: a ReLU network "
+            "with slope 1 everywhere is linear. MaxMin and FullSort only reorder their inputs, so the "
+            "slope can be 1 through every layer.",
         ],
         table=_table(
             run,
@@ -94,14 +93,14 @@ def _result(run: DemoRun) -> Section:
             [record.task.problem.distance for record in run.tasks],
         ),
         note=(
-            "W₁ as found on fresh samples, so its last digits are chance. The bar is the share "
-            "of the truth."
+            "Estimates of W₁ on fresh samples, with sampling error in the last digits. The bars are "
+            "relative to the true value."
         ),
     )
 
 
-def _table(run: DemoRun, find: Callable[[CriticRecord], float], truth: list[float]) -> Table:
-    """A row per activation, a column per problem, and the truth below."""
+def _table(run: DemoRun, find: Callable[[TrainedCritic], float], truth: list[float]) -> Table:
+    """A row per activation, a column per problem, and the true values below."""
     rows: list[list[str | Meter]] = []
     for critics in zip(*(record.critics for record in run.tasks), strict=True):
         meters = [Meter(find(critic), true) for critic, true in zip(critics, truth, strict=True)]
@@ -110,7 +109,7 @@ def _table(run: DemoRun, find: Callable[[CriticRecord], float], truth: list[floa
     return Table(["Activation", *map(_title, run.tasks)], rows)
 
 
-def _curves(record: TaskRecord) -> Section:
+def _curves(record: TaskResult) -> Section:
     points = record.task.points.squeeze(-1).numpy()
     height = record.task.problem.potential(record.task.points).numpy()
 
@@ -136,8 +135,8 @@ def _curves(record: TaskRecord) -> Section:
     return Section(
         "On a line: the absolute value",
         [
-            "Half of the mass sits at -1, half at 1, and all of it must come to 0: the work is 1. "
-            "The best critic is |x|, straight down and straight up again at full slope."
+            "Half of the mass is at -1, half at 1, and all of it is transported to 0: the distance is "
+            "1. The optimal critic is |x|, with slope 1 everywhere."
         ],
         pictures=[
             draw(paint_values, title="Critics", alt=f"Learned critics over |x|. W1: {found}."),
@@ -145,14 +144,13 @@ def _curves(record: TaskRecord) -> Section:
         ],
         columns=2,
         note=(
-            "A critic is known up to a constant, so each is shifted to lie nearest to |x| between "
-            "-1 and 1, where the mass travels. MaxMin and FullSort cover each other where both "
-            "are right."
+            "A critic is determined up to a constant, so each is shifted to match |x| between -1 and 1. "
+            "MaxMin and FullSort overlap where both are correct."
         ),
     )
 
 
-def _surfaces(record: TaskRecord) -> Section:
+def _surfaces(record: TaskResult) -> Section:
     truth = record.task.problem.potential(record.task.points).numpy()
     low = float(truth.min())
     pictures = [draw_surface("Truth", truth, record, low)]
@@ -161,25 +159,24 @@ def _surfaces(record: TaskRecord) -> Section:
     return Section(
         "In the plane: three cones",
         [
-            "Mass at three points must spread to the unit circles around them: again the work is "
-            "1. The best critic is three cones of slope 1, with tips at height 1 above the points "
-            "and feet at height 0 on the circles. ReLU smooths them into a low ridge.",
-            "MaxMin sorts its channels in pairs, so three layers of it draw cones with few facets, "
-            "and off its middle line a facet falls less steeply than the round cone. More layers "
-            "or larger groups have more facets; FullSort, one group of all channels, comes out "
-            "round.",
+            "Mass at three points is transported to the unit circles around them: again the distance "
+            "is 1. The optimal critic consists of three cones of slope 1, with value 1 at the points "
+            "and 0 on the circles. ReLU smooths them into a low ridge.",
+            "MaxMin sorts its channels in pairs, so with three layers its cones have few facets, which "
+            "are less steep than the round cone in places. More layers or larger groups give more "
+            "facets; FullSort, with one group of all channels, gives round cones.",
         ],
         pictures=pictures,
         columns=2,
         note=(
-            "Height of each critic, all on one scale, with a contour line every 0.25. Dots are the "
-            "three points, dashed lines the circles; what a critic does outside the circles has no "
-            "effect on the distance."
+            "Values of each critic on a common scale, with contour lines every 0.25. Dots are the three "
+            "points, dashed lines the circles; values outside the circles have no effect on the "
+            "distance."
         ),
     )
 
 
-def _slopes(run: DemoRun, record: TaskRecord) -> Section:
+def _slopes(run: DemoRun, record: TaskResult) -> Section:
     options: dict[str, Any] = {"low": 0.0, "colours": "cividis", "label": "slope", "ink": "black"}
     flat = np.ones(record.task.points.shape[:-1])
     pictures = [draw_map("Truth: slope 1", flat, record, alt="Slope 1 everywhere.", **options)]
@@ -188,18 +185,18 @@ def _slopes(run: DemoRun, record: TaskRecord) -> Section:
         alt = f"Map of the slope. {title} on average inside the circles."
         pictures.append(draw_map(title, critic.slopes.numpy(), record, alt=alt, **options))
     return Section(
-        "Where the slope went",
+        "Slopes",
         [
-            "The same three cones, coloured by slope: the norm of the gradient. To earn the whole "
-            "distance a critic needs slope 1 along every path that mass takes, here everywhere "
-            "inside the circles. No network can go above 1; the question is which can stay there."
+            "The same critics, coloured by slope, the norm of the gradient. To reach the full distance a "
+            "critic needs slope 1 along every path of the transport, here everywhere inside the "
+            "circles. No network exceeds 1; the question is which ones reach it."
         ],
         table=_table(run, lambda critic: critic.mean_slope, [1.0] * len(run.tasks)),
         pictures=pictures,
         columns=2,
         note=(
-            "Slopes in the table and the titles are means over the region that mass travels: "
-            "between -1 and 1 on the line, inside the circles in the plane."
+            "Slopes in the table and the titles are means over the region of the transport: between -1 "
+            "and 1 on the line, inside the circles in the plane."
         ),
     )
 
@@ -208,14 +205,14 @@ def _training(run: DemoRun) -> Section:
     pictures = []
     for record in run.tasks:
 
-        def paint(axes: Any, record: TaskRecord = record) -> None:
+        def paint(axes: Any, record: TaskResult = record) -> None:
             axes.axhline(record.task.problem.distance, label="truth", **_TRUTH)
             for critic in record.critics:
                 steps, values = smooth(critic.fit.history)
                 label = LABELS[critic.activation]
                 axes.plot(steps, values, label=label, **_LINES[critic.activation])
             axes.set(
-                xlabel="step", ylabel="W₁ claimed", ylim=(0, 1.1), xlim=(0, record.task.num_steps)
+                xlabel="step", ylabel="estimated W₁", ylim=(0, 1.1), xlim=(0, record.task.num_steps)
             )
             axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), **_COMPACT)
 
@@ -223,23 +220,23 @@ def _training(run: DemoRun) -> Section:
             draw(
                 paint,
                 title=_title(record),
-                alt=f"The distance each critic claims during training, {_title(record)}.",
+                alt=f"Estimated distance of each critic during training, {_title(record)}.",
                 size=(4.6, 2.9),
             )
         )
     return Section(
-        "While they learn",
+        "Training",
         pictures=pictures,
         columns=2,
-        note="Value on the training batches, averaged over up to 25 steps.",
+        note="Values on the training batches, averaged over up to 25 steps.",
     )
 
 
-def _headline(critic: CriticRecord) -> str:
+def _headline(critic: TrainedCritic) -> str:
     return f"{LABELS[critic.activation]}: W₁ = {critic.fit.estimate.value:.3f}"
 
 
-def _title(record: TaskRecord) -> str:
+def _title(record: TaskResult) -> str:
     return record.task.problem.name.capitalize()
 
 
@@ -263,19 +260,19 @@ def _facts(run: DemoRun) -> list[tuple[str, str]]:
         (
             "Digits",
             f"hidden layers {' × '.join(map(str, config.hidden or ()))}, {config.epochs} epochs of "
-            f"Adam, batches of {config.batch_size}; training {run.digits.seconds[0]:.0f} s, proof "
-            f"and attack {run.digits.seconds[1]:.0f} s",
+            f"Adam, batches of {config.batch_size}; training {run.digits.seconds[0]:.0f} s, "
+            f"certification and attacks {run.digits.seconds[1]:.0f} s",
         )
     )
     facts.append(
         (
             "Settings",
-            "critics: the same for all three activations, chosen among a few by their results at seed 0; "
-            "first biases within ±1/√n, n the larger side of the layer",
+            "the same for all three activations, selected by results at seed 0; initial biases uniform "
+            "in ±1/√n, where n is the larger dimension of the weight",
         )
     )
     threads = "one thread" if run.threads == 1 else f"{run.threads} threads"
-    facts.append(("Time", f"{run.seconds:.0f} s in all, {threads}"))
+    facts.append(("Time", f"{run.seconds:.0f} s, {threads}"))
     facts.append(
         ("Versions", ", ".join(f"{name} {number}" for name, number in run.versions.items()))
     )

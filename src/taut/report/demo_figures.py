@@ -1,17 +1,17 @@
-"""The maps of the demonstration: heights and slopes over the plane."""
+"""Heat maps of the demonstration: values and slopes of critics over the plane."""
 
 from typing import Any
 
 import numpy as np
 
-from taut.lab.demo import TaskRecord
 from taut.pictures import Picture, draw
+from taut.report.demo_run import TaskResult
 
 __all__ = ["draw_map", "draw_surface", "smooth"]
 
 
-def draw_surface(title: str, heights: np.ndarray, record: TaskRecord, low: float) -> Picture:
-    """The heights of one critic, with contour lines."""
+def draw_surface(title: str, heights: np.ndarray, record: TaskResult, low: float) -> Picture:
+    """The values of one critic, with contour lines."""
     return draw_map(
         title, heights, record, low, "viridis", "height", f"Heat map: {title}.", lines=True
     )
@@ -20,7 +20,7 @@ def draw_surface(title: str, heights: np.ndarray, record: TaskRecord, low: float
 def draw_map(
     title: str,
     field: np.ndarray,
-    record: TaskRecord,
+    record: TaskResult,
     low: float,
     colours: str,
     label: str,
@@ -28,7 +28,7 @@ def draw_map(
     ink: str = "white",
     lines: bool = False,
 ) -> Picture:
-    """One map over the plane, from `low` to 1, with the supports of both distributions on it."""
+    """A heat map over the plane, from `low` to 1, with the supports of both distributions."""
     x, y = (record.task.points[..., axis].numpy() for axis in (0, 1))
     angle = np.linspace(0, 2 * np.pi, 200)
 
@@ -55,7 +55,7 @@ def draw_map(
 
 
 def smooth(history: tuple[float, ...], window: int = 25) -> tuple[np.ndarray, np.ndarray]:
-    """Means over up to `window` steps, and where each ends."""
+    """Moving averages over up to `window` steps, and the step at which each ends."""
     window = min(window, max(1, len(history) // 10))
     values = np.convolve(history, np.ones(window) / window, mode="valid")
     return np.arange(len(values)) + window, values

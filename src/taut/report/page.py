@@ -1,4 +1,4 @@
-"""A page is sections of words, pictures and tables; it renders to one HTML file."""
+"""A page consists of sections of text, pictures and tables, and renders to one HTML file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,17 +8,23 @@ from pathlib import Path
 from taut.errors import check_choice, check_positive, require
 from taut.pictures import Picture
 
-__all__ = ["Code", "Compared", "Link", "Meter", "Page", "Section", "Table"]
+__all__ = ["Code", "Compared", "Link", "Meter", "Page", "Section", "Table", "check_extras"]
+
+
+def check_extras() -> None:
+    """Raises if the packages that reports need are missing, before any long work is done."""
+    for name in ("matplotlib", "jinja2"):
+        require(name, "report", "a report")
 
 
 @dataclass(frozen=True)
 class Meter:
-    """A number beside its truth: the page draws the share that was reached.
+    """A number beside its true value, drawn as a bar.
 
     Attributes:
         value: the number found.
-        truth: what it should be, above zero.
-        digits: digits after the point.
+        truth: the true value, above zero.
+        digits: number of decimals.
 
     Example:
         >>> Meter(0.51, truth=2.0).share
@@ -47,11 +53,11 @@ class Meter:
 
 @dataclass(frozen=True)
 class Link:
-    """Words that lead to another file.
+    """A link to another file.
 
     Attributes:
-        text: what is read.
-        target: where it leads, relative to the page.
+        text: text of the link.
+        target: target, relative to the page.
         note: a line in small print below, where there is room for one; may be empty.
     """
 
@@ -62,19 +68,19 @@ class Link:
 
 @dataclass(frozen=True)
 class Code:
-    """What is typed into a terminal; it is not broken into lines."""
+    """A command line; it is not wrapped."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A number above what it is compared with.
+    """A number and what it is compared with.
 
     Attributes:
         text: the number.
         other: what it is compared with; may be empty.
-        verdict: the difference in words, which say all that the colour says; may be empty.
+        verdict: the difference in words; may be empty.
         kind: "better", "worse" or "even": decides the colour of the verdict.
     """
 
@@ -89,10 +95,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of words and numbers; the first cell of a row names it.
+    """Rows of text and numbers; the first cell is the name of the row.
 
-    A `wide` one takes the whole breadth of the page, and keeps the names of its rows in sight
-    where it has to be moved sideways.
+    A `wide` table takes the full width of the page, and keeps the names of its rows visible when it
+    is scrolled sideways.
     """
 
     header: Sequence[str]
@@ -103,14 +109,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and, in this order: words, terms, table, pictures, links, note.
+    """A heading and, in this order: text, terms, table, pictures, links, note.
 
     Attributes:
         title: the heading.
-        paragraphs: plain text; it is escaped, so it may hold any character.
-        terms: what is explained and its explanation, a paragraph each.
+        paragraphs: plain text; it is escaped.
+        terms: terms and their explanations.
         table: a table, or None.
-        pictures: set in a grid, as many abreast as `columns` says where the screen has room.
+        pictures: set in a grid of `columns` columns where the screen has room.
         columns: 1, 2 or 3.
         note: a line in small print.
         links: to other files, in one line.
@@ -144,7 +150,7 @@ class Page:
 
     def render(self) -> str:
         """The page as HTML, its style and pictures within it."""
-        jinja2 = require("jinja2", "report", "a page")
+        jinja2 = require("jinja2", "report", "a report")
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("taut.report"),
             autoescape=True,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from taut.pictures import COLOURS, Picture, draw
-from taut.report.wasserstein_words import rounded
-from taut.wasserstein import WassersteinResult
+from taut.report.numbers import format_bound
+from taut.transport import WassersteinResult
 
 __all__ = [
     "as_image",
@@ -38,13 +38,13 @@ def draw_interval(result: WassersteinResult) -> Picture:
         axes.plot(middle, 0, "D", color="black", markersize=6)
         close = high - low < 0.3 * reach
         if close:
-            words = f"{rounded(low, 'lower')} to {rounded(high, 'upper')}"
+            words = f"{format_bound(low, 'lower')} to {format_bound(high, 'upper')}"
             side = "right" if low > reach / 2 else "left"
             axes.text((high if side == "right" else low), 0.36, words, ha=side, va="bottom")
         else:
             left = "left" if low < 0.12 * reach else "center"
-            axes.text(low, 0.36, f"at least {rounded(low, 'lower')}", ha=left, va="bottom")
-            axes.text(high, 0.36, f"at most {rounded(high, 'upper')}", ha="right", va="bottom")
+            axes.text(low, 0.36, f"at least {format_bound(low, 'lower')}", ha=left, va="bottom")
+            axes.text(high, 0.36, f"at most {format_bound(high, 'upper')}", ha="right", va="bottom")
         side = "center" if 0.15 * reach < middle < 0.85 * reach else "right"
         side = "left" if middle <= 0.15 * reach else side
         axes.text(middle, -0.36, f"estimate {middle:.4g}", ha=side, va="top")
@@ -61,7 +61,7 @@ def draw_interval(result: WassersteinResult) -> Picture:
 
 
 def draw_scores(scores: Sequence[np.ndarray], names: Sequence[str]) -> Picture:
-    """The critic's values of both sides, as histograms over each other, with their means."""
+    """Overlaid histograms of the scores of both data sets, with their means."""
     together = np.concatenate(scores)
     edges = np.histogram_bin_edges(together, bins=min(50, max(10, int(math.sqrt(len(together))))))
 
@@ -72,13 +72,13 @@ def draw_scores(scores: Sequence[np.ndarray], names: Sequence[str]) -> Picture:
             axes.hist(values, edges, weights=weights, color=colour, histtype="step", linestyle=line)
             label = f"{name}, mean {values.mean():.4g}"
             axes.axvline(values.mean(), color=colour, linestyle=line, linewidth=1.4, label=label)
-        axes.set(xlabel="critic's value", ylabel="% of rows")
+        axes.set(xlabel="score", ylabel="% of rows")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
 
     means = " and ".join(
         f"{name} {values.mean():.4g}" for name, values in zip(names, scores, strict=True)
     )
-    return draw(paint, alt=f"Histograms of the critic's values. Means: {means}.", size=(4.6, 3.1))
+    return draw(paint, alt=f"Histograms of the scores. Means: {means}.", size=(4.6, 3.1))
 
 
 def draw_features(labels: Sequence[str], shares: Sequence[float]) -> Picture:
@@ -100,7 +100,7 @@ def draw_features(labels: Sequence[str], shares: Sequence[float]) -> Picture:
             )
         axes.set_yticks(places, short)
         axes.grid(False, axis="y")
-        axes.set(xlabel="% of the critic's value")
+        axes.set(xlabel="% of the difference of scores")
         axes.margins(x=0.18, y=0.02)
 
     told = ", ".join(f"{a} {100 * b:.3g} %" for a, b in zip(labels, shares, strict=True))
@@ -115,7 +115,7 @@ def draw_training(history: Sequence[float]) -> Picture:
         window = max(1, len(history) // 40)
         smooth = np.convolve(history, np.ones(window) / window, mode="valid")
         axes.plot(np.arange(len(smooth)) + (window + 1) / 2, smooth, color=COLOURS["blue"])
-        axes.set(xlabel="step", ylabel="distance claimed", xlim=(1, max(2, len(history))))
+        axes.set(xlabel="step", ylabel="dual value", xlim=(1, max(2, len(history))))
 
     alt = f"From {history[0]:.4g} to {history[-1]:.4g} in {len(history)} steps."
     return draw(paint, alt=alt, size=(4.6, 2.6))

@@ -1,13 +1,13 @@
-"""Estimators for scikit-learn: drift with a guarantee, certified classifiers, bounded regressors.
+"""Estimators for scikit-learn: drift detection, certified classifiers, Lipschitz regressors.
 
-They pass scikit-learn's own checks, so pipelines, searches, cloning and pickling work. Only here is
-scikit-learn needed: each name is imported when it is first touched.
+They pass scikit-learn's own checks, so pipelines, searches, cloning and pickling work. scikit-learn
+is imported only when one of them is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from taut.errors import MissingExtraError
+from taut.errors import require
+from taut.lazy import lazy_names
 
 __all__ = ["LipschitzClassifier", "LipschitzRegressor", "WassersteinDrift"]
 
@@ -16,24 +16,14 @@ if TYPE_CHECKING:
     from taut.sklearn.drift import WassersteinDrift
     from taut.sklearn.regressor import LipschitzRegressor
 else:
-    _HOMES = {
-        "LipschitzClassifier": "classifier",
-        "LipschitzRegressor": "regressor",
-        "WassersteinDrift": "drift",
+    _MODULES = {
+        "classifier": "LipschitzClassifier",
+        "drift": "WassersteinDrift",
+        "regressor": "LipschitzRegressor",
     }
+    _find, __dir__ = lazy_names(__name__, _MODULES)
 
     def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module 'taut.sklearn' has no attribute {name!r}")
-        try:
-            import_module("sklearn")
-        except ImportError as error:
-            raise MissingExtraError(
-                f"taut.sklearn.{name}: needs scikit-learn; install with pip install 'taut[sklearn]'"
-            ) from error
-        value = getattr(import_module(f"taut.sklearn.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return __all__
+        if name in __all__:
+            require("sklearn", "sklearn", f"taut.sklearn.{name}")
+        return _find(name)

@@ -1,4 +1,4 @@
-r"""`LipschitzClassifier`: predictions that no small change of the input can change, with proof."""
+r"""`LipschitzClassifier`: a classifier with certified predictions."""
 
 import math
 from typing import Any, Self
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from taut.audit import bound_lipschitz
 from taut.certificates import Certificates, certify
 from taut.errors import ArgumentError, check_choice, check_positive
-from taut.losses import KINDS, OffsetCrossEntropy, loss_for_radius
+from taut.losses import LOSSES, OffsetCrossEntropy, loss_for_radius
+from taut.names import ActivationName, LossName, NormName
 from taut.nn import Scale
 from taut.norms import as_norm
-from taut.sklearn.inputs import known_rows, new_rows_and_targets
-from taut.sklearn.network import check_size, make_network, train_network, view_of
-from taut.sklearn.seeds import RandomState, seed_of
+from taut.sklearn.inputs import RandomState, fit_rows_and_targets, predict_rows, seed_of
+from taut.sklearn.network import check_size, fit_units, make_network, train_network
 
 __all__ = ["LipschitzClassifier"]
 
@@ -30,43 +30,42 @@ _MOST_ROWS = 1000
 class LipschitzClassifier(ClassifierMixin, BaseEstimator):
     r"""A network of proven Lipschitz constant, with a certified radius for every prediction.
 
-    Trained on the leads $f_t - f_i$ of the true class, so that they exceed
-    `taut.losses.margin_for_radius(radius)`, above which no $x'$ with $\|x' - x\| <$ `radius` is
-    classified otherwise.
+    Trained on the margins $f_t - f_i$ of the true class, so that they exceed
+    `taut.losses.margin_for_radius(radius)`, above which no $x'$ with $\|x' - x\| <$ `radius` has
+    another prediction.
 
-    Units: radii and the constant are in the units of `X` as it is given. The network centres the
-    rows and divides them by *one* length, which changes neither; features of different units
-    should be brought to one scale first, by `make_pipeline(StandardScaler(), ...)`, and then radii
-    are in standard deviations.
+    Units: radii and the constant are in the units of `X`. The network centres the rows and divides
+    them by *one* length, which changes neither; scale features of different units first, with
+    `make_pipeline(StandardScaler(), ...)`; then radii are in standard deviations.
 
-    Prediction runs in float64, the certificates are about just that execution, and everything is
-    stored with the estimator: copies, pickles and clones answer alike to the bit.
+    Prediction runs in float64, the certificates cover that execution, and everything is stored with
+    the estimator: copies, pickles and clones predict alike to the bit.
 
     Args:
-        hidden_sizes: widths of the hidden layers.
-        activation: a name that `taut.nn.mlp` knows.
-        norm: "l2", "linf" or "l1": of radii and of the constant.
-        lipschitz: the constant of `decision_function`'s outputs; sets their scale and nothing else.
-        radius: what to certify. None takes a quarter of the median distance from a row to the
+        hidden_sizes: sizes of the hidden layers.
+        activation: activation, a name that `taut.nn.mlp` takes.
+        norm: norm of the radii and of the constant.
+        lipschitz: Lipschitz constant of `decision_function`; it only sets the scale of the outputs.
+        radius: target radius. None takes a quarter of the median distance from a row to the
             nearest row of another class: half of what any classifier could certify there.
-        loss: "cross_entropy", "hinge" or "hkr".
-        epochs: passes over the rows.
-        batch_size: rows of one step.
-        lr: the learning rate, of Adam, falling to zero along a cosine.
-        validation_fraction: share of the rows that is held out to choose the best epoch by its loss
-            and to stop early; 0 trains on all rows to the end.
-        patience: epochs without a better one after which training stops.
-        random_state: decides weights, order and held-out rows.
+        loss: training loss, "cross_entropy", "hinge" or "hkr".
+        epochs: number of passes over the rows.
+        batch_size: number of rows per step.
+        lr: initial learning rate of Adam, with a cosine schedule to zero.
+        validation_fraction: share of the rows held out to select the best epoch by its loss and to
+            stop early; 0 trains on all rows to the end.
+        patience: number of epochs without a better loss after which training stops.
+        random_state: random seed or generator of weights, order and held-out rows.
         verbose: whether to log each epoch, at level INFO to the logger "taut.sklearn".
 
     Attributes:
         classes_: the labels, sorted.
         network_: the network, from rows to one output a class, float64.
         lipschitz_: its proven constant, a `Bound`.
-        radius_: the radius trained for.
-        temperature_: what outputs are multiplied by before `predict_proba`'s softmax: best for the
+        radius_: target radius of the training.
+        temperature_: factor of the outputs in the softmax of `predict_proba`: the best for the
             training rows, and at most that of the cross-entropy for `radius_`.
-        loss_curve_: the mean loss of each epoch.
+        loss_curve_: mean loss of each epoch.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -80,15 +79,18 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         True
     """
 
+    norm: NormName
+    loss: LossName
+
     def __init__(
         self,
         hidden_sizes: tuple[int, ...] = (64, 64),
         *,
-        activation: str = "maxmin",
-        norm: str = "l2",
+        activation: ActivationName | str = "maxmin",
+        norm: NormName = "l2",
         lipschitz: float = 1.0,
         radius: float | None = None,
-        loss: str = "cross_entropy",
+        loss: LossName = "cross_entropy",
         epochs: int = 50,
         batch_size: int = 32,
         lr: float = 1e-2,
@@ -113,53 +115,55 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on rows `X` `(n, features)`, finite, with labels `y` `(n,)` of any kind."""
-        rows, labels = new_rows_and_targets(self, X, y, numeric=False)
+        rows, labels = fit_rows_and_targets(self, X, y, numeric=False)
         check_classification_targets(labels)
         check_positive(_SUBJECT, "lipschitz", self.lipschitz)
-        check_choice(_SUBJECT, "loss", self.loss, KINDS)
+        check_choice(_SUBJECT, "loss", self.loss, LOSSES)
         self.classes_, places = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ArgumentError(
-                f"{_SUBJECT}: `y` must have at least two classes; got one class, "
-                f"{self.classes_[:1].tolist()[0]!r}."
+                subject=_SUBJECT,
+                argument="y",
+                rule="must have at least two classes",
+                got=f"one class, {self.classes_[:1].tolist()[0]!r}",
             )
         seed = seed_of(self.random_state)
         sizes = (rows.shape[1], self.hidden_sizes, len(self.classes_))
         net = make_network(_SUBJECT, *sizes, self.activation, self.norm, seed)
-        view = view_of(rows, self.norm, _SUBJECT)
+        units = fit_units(rows, self.norm, _SUBJECT)
         # Outputs have this size, and they are trained in float32.
-        check_size(_SUBJECT, "lipschitz * X", self.lipschitz * view.length, 30)
+        check_size(_SUBJECT, "lipschitz * X", self.lipschitz * units.length, 30)
         index = torch.from_numpy(places)
         self.radius_ = self._choose_radius(rows, index)
         asked = {"lipschitz": self.lipschitz, "norm": self.norm}
         loss = loss_for_radius(self.radius_, **asked, kind=self.loss)
-        training = nn.Sequential(net, Scale(self.lipschitz * view.length))
-        self.loss_curve_ = train_network(self, training, view(rows), index, loss, seed)
-        self.network_ = view.proven_network(net, self.lipschitz)
+        training = nn.Sequential(net, Scale(self.lipschitz * units.length))
+        self.loss_curve_ = train_network(self, training, units(rows), index, loss, seed)
+        self.network_ = units.restore(net, self.lipschitz)
         self.lipschitz_ = bound_lipschitz(self.network_, self.norm, (rows.shape[1],))
-        # Rows that are told apart without exception would have it infinite.
+        # For rows that are separated without error it would be infinite.
         entropy = loss_for_radius(self.radius_, **asked, kind="cross_entropy")
         assert isinstance(entropy, OffsetCrossEntropy)
         self.temperature_ = _best_temperature(self._outputs(rows), index, entropy.temperature)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The outputs, `(n, classes)`; for two classes the lead of the second, `(n,)`."""
-        outputs = self._outputs(known_rows(self, X)).numpy()
+        """The outputs, `(n, classes)`; for two classes the margin of the second, `(n,)`."""
+        outputs = self._outputs(predict_rows(self, X)).numpy()
         return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of the largest output, `(n,)`."""
-        outputs = self._outputs(known_rows(self, X))
+        outputs = self._outputs(predict_rows(self, X))
         return self.classes_[outputs.argmax(1).numpy()]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The softmax of `temperature_` times the outputs, `(n, classes)`: an estimate, not proven."""
-        outputs = self._outputs(known_rows(self, X))
+        outputs = self._outputs(predict_rows(self, X))
         return (self.temperature_ * outputs).softmax(1).numpy()
 
     def certify(self, X: Any, y: Any = None) -> Certificates:
-        """For every row a radius within which `predict` gives the same label: a theorem.
+        """For every row a certified radius within which `predict` gives the same label.
 
         Args:
             X: `(n, features)`.
@@ -169,7 +173,7 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
             `taut.Certificates` of `network_` in float64 arithmetic; `classes_[prediction]` is what
             `predict` says.
         """
-        rows = torch.tensor(known_rows(self, X))
+        rows = torch.tensor(predict_rows(self, X))
         labels = None if y is None else self._places(y)
         return certify(self.network_, rows, self.norm, labels=labels, arithmetic="float64")
 
@@ -179,8 +183,10 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         unknown = labels[self.classes_[places] != labels]
         if len(unknown):
             raise ArgumentError(
-                f"{_SUBJECT}: `y` must hold the classes of `fit`; got {unknown.tolist()[0]!r}, which is "
-                f"none of {self.classes_.tolist()}."
+                subject=_SUBJECT,
+                argument="y",
+                rule="must hold the classes of `fit`",
+                got=f"{unknown.tolist()[0]!r}, which is none of {self.classes_.tolist()}",
             )
         return torch.from_numpy(places)
 

@@ -1,8 +1,8 @@
-r"""`WassersteinDrift`: has the data moved since the reference, by how much, and which rows."""
+r"""`WassersteinDrift`: drift from a reference, of batches and of single rows."""
 
 import math
 from fractions import Fraction
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,15 +12,19 @@ from sklearn.preprocessing import RobustScaler, StandardScaler
 from taut.audit import bound_lipschitz
 from taut.data import Table
 from taut.errors import ArgumentError, DataError, check_choice, check_count
-from taut.sklearn.inputs import known_rows, new_rows
-from taut.sklearn.seeds import RandomState, seed_of
-from taut.wasserstein import ConeCritic, WassersteinResult, wasserstein
+from taut.sklearn.inputs import RandomState, fit_rows, predict_rows, seed_of
+from taut.transport import (
+    ConeCritic,
+    CriticName,
+    Method,
+    Scaling,
+    WassersteinResult,
+    wasserstein,
+)
 
 __all__ = ["WassersteinDrift"]
 
 _SUBJECT = "WassersteinDrift"
-_Scaling = Literal["none", "standard", "robust"]
-_Method = Literal["betting", "bernstein", "hoeffding"]
 _SCALERS = {"none": None, "standard": StandardScaler, "robust": RobustScaler}
 
 
@@ -38,25 +42,25 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
     equally likely to be the largest, the second, ...).
 
     **Batches.** `compare` is `taut.wasserstein(reference, X)`: an estimate and two bounds of the
-    distance between the populations. `drifted` asks whether the *lower* bound exceeds a tolerance,
-    an alarm that large samples do not trip by themselves, as p-values do. `score` is minus that
-    lower bound.
+    distance between the populations. `drifted` asks whether the *lower* bound exceeds a tolerance:
+    unlike with p-values, sample size alone never raises the alarm. `score` is minus that lower
+    bound.
 
-    In every number of this class larger means closer to the reference, as in scikit-learn.
+    As in scikit-learn, larger scores mean closer to the reference.
 
     Args:
-        false_alarm_rate: $\alpha$ in (0, 1), for rows.
-        num_centres: rows of the reference that become centres, at most half of them.
-        confidence: that both bounds of `compare` hold.
-        scaling: "none" measures in the data's own units; "standard" and "robust" make features
-            comparable, for rows by the centres, for batches as `taut.wasserstein` does.
-        method: the confidence bound of means: "betting", "bernstein" or "hoeffding".
-        kinds: which critics `compare` tries: "cones", "network".
+        false_alarm_rate: false-alarm rate $\alpha$ of single rows, in (0, 1).
+        num_centres: number of rows of the reference that become centres, at most half of them.
+        confidence: joint confidence level of both bounds of `compare`.
+        scaling: scaling of the features: "none" keeps the data's own units; "standard" and "robust"
+            make features comparable, for rows by the centres, for batches as `taut.wasserstein` does.
+        method: confidence bound of the means: "betting", "bernstein" or "hoeffding".
+        critics: kinds of critics that `compare` tries.
         num_steps: training steps of the longest fit.
-        patience: rounds of fits without progress that end it.
-        diameter: a bound of the support's width, for the upper bound.
-        num_permutations: behind the p-value.
-        random_state: of every draw; equal data and seed give equal answers.
+        patience: number of rounds of fits without progress that end the training.
+        diameter: upper bound of the diameter of each support, for the upper bound.
+        num_permutations: number of permutations behind the p-value.
+        random_state: random seed or generator; equal data and seed give equal results.
 
     Attributes:
         reference_: `(n, features)`, the rows of `fit`.
@@ -66,12 +70,12 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         offset_: minus the threshold: `decision_function` is `score_samples` less this.
         false_alarm_rate_: the proven rate, $(n + 1 - k)/(n + 1)$: at most `false_alarm_rate`, but for
             references so small ($n < 1/\alpha - 1$) that only rows beyond all $n$ are predicted -1.
-        seed_: what `random_state` came to.
+        seed_: the seed drawn from `random_state`.
 
     Example:
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
-        >>> drift = WassersteinDrift(num_steps=50, kinds=("cones",)).fit(rng.normal(size=(200, 2)))
+        >>> drift = WassersteinDrift(num_steps=50, critics=("cones",)).fit(rng.normal(size=(200, 2)))
         >>> drift.predict([[0.0, 0.0], [6.0, 6.0]])
         array([ 1, -1])
         >>> drift.drifted(rng.normal(size=(200, 2)))
@@ -80,8 +84,8 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         True
     """
 
-    scaling: _Scaling
-    method: _Method
+    scaling: Scaling
+    method: Method
 
     def __init__(
         self,
@@ -89,9 +93,9 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         false_alarm_rate: float = 0.05,
         num_centres: int = 1000,
         confidence: float = 0.95,
-        scaling: _Scaling = "none",
-        method: _Method = "betting",
-        kinds: tuple[str, ...] = ("cones", "network"),
+        scaling: Scaling = "none",
+        method: Method = "betting",
+        critics: tuple[CriticName, ...] = ("cones", "network"),
         num_steps: int = 1000,
         patience: int = 1,
         diameter: float | None = None,
@@ -103,7 +107,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         self.confidence = confidence
         self.scaling = scaling
         self.method = method
-        self.kinds = kinds
+        self.critics = critics
         self.num_steps = num_steps
         self.patience = patience
         self.diameter = diameter
@@ -121,18 +125,22 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         check_count(_SUBJECT, "num_centres", self.num_centres)
         if not 0 < self.false_alarm_rate < 1:
             raise ArgumentError(
-                f"{_SUBJECT}: `false_alarm_rate` must lie strictly between 0 and 1; "
-                f"got false_alarm_rate={self.false_alarm_rate!r}."
+                subject=_SUBJECT,
+                argument="false_alarm_rate",
+                rule="must lie strictly between 0 and 1",
+                got=f"false_alarm_rate={self.false_alarm_rate!r}",
             )
-        points = new_rows(self, X, least=2)
+        points = fit_rows(self, X, min_rows=2)
         self.seed_ = seed_of(self.random_state)
         self.reference_ = points.copy()  # what the caller does to X later is no drift
-        draw = torch.Generator().manual_seed(self.seed_)
-        shuffled = points[torch.randperm(len(points), generator=draw).numpy()]
+        generator = torch.Generator().manual_seed(self.seed_)
+        shuffled = points[torch.randperm(len(points), generator=generator).numpy()]
         middle = min(len(points) // 2, self.num_centres)
         scaler = _SCALERS[self.scaling]
         self.scaler_ = None if scaler is None else scaler().fit(shuffled[:middle])
-        self.critic_ = _minus_distance_to(self._scaled(shuffled[:middle]), draw)
+        self.critic_ = ConeCritic.from_points(
+            torch.tensor(self._scaled(shuffled[:middle])), sign=-1
+        )
         self.lipschitz_ = bound_lipschitz(self.critic_, "l2", (points.shape[1],))
         unseen = np.sort(-self._scores(shuffled[middle:]))
         # In fractions: a rounded product could lie on the wrong side of a whole number.
@@ -141,15 +149,17 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         self.offset_ = -unseen[rank - 1]
         if not np.isfinite(self.offset_):
             raise DataError(
-                f"{_SUBJECT}: distances within the reference must be finite; got infinity, for "
-                "their squares overflow. Divide the data by a constant."
+                subject=_SUBJECT,
+                rule="distances within the reference must be finite",
+                got="infinity, for their squares overflow",
+                remedy="Divide the data by a constant.",
             )
         self.false_alarm_rate_ = (len(unseen) + 1 - rank) / (len(unseen) + 1)
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Minus the distance of every row to the nearest centre, `(n,)`, in scaled units."""
-        return self._scores(known_rows(self, X))
+        return self._scores(predict_rows(self, X))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """`score_samples(X) - offset_`: below zero for the rows that `predict` calls -1."""
@@ -167,7 +177,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         Args:
             X: `(m, features)`, at least 20 rows.
         """
-        rows = known_rows(self, X)
+        rows = predict_rows(self, X)
         names = tuple(map(str, getattr(self, "feature_names_in_", ())))
         return wasserstein(
             Table(self.reference_, names, None, "reference"),
@@ -175,7 +185,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             confidence=self.confidence,
             scaling=self.scaling,
             method=self.method,
-            kinds=self.kinds,
+            critics=self.critics,
             num_steps=self.num_steps,
             patience=self.patience,
             diameter=self.diameter,
@@ -194,7 +204,12 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             above: the distance that is tolerated, in scaled units; not negative.
         """
         if not above >= 0:
-            raise ArgumentError(f"{_SUBJECT}: `above` must not be negative; got above={above!r}.")
+            raise ArgumentError(
+                subject=_SUBJECT,
+                argument="above",
+                rule="must not be negative",
+                got=f"above={above!r}",
+            )
         return self.compare(X).lower.value > above
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -212,10 +227,3 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
     @torch.no_grad()
     def _scores(self, points: np.ndarray) -> np.ndarray:
         return self.critic_(torch.tensor(self._scaled(points))).flatten().numpy()
-
-
-def _minus_distance_to(centres: np.ndarray, generator: torch.Generator) -> ConeCritic:
-    critic = ConeCritic(*centres.shape, sign=-1, generator=generator).double().eval()
-    with torch.no_grad():
-        critic.centres.copy_(torch.tensor(centres))
-    return critic

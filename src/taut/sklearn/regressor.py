@@ -1,4 +1,4 @@
-r"""`LipschitzRegressor`: predictions that move by no more than a proven multiple of the input."""
+r"""`LipschitzRegressor`: a regressor with a proven Lipschitz constant."""
 
 import math
 from typing import Any, Self
@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from taut.audit import bound_lipschitz
 from taut.certificates import bound_output
 from taut.errors import ArgumentError, check_positive
+from taut.names import ActivationName, NormName
 from taut.nn import Scale
-from taut.sklearn.inputs import known_rows, new_rows_and_targets
-from taut.sklearn.network import check_size, make_network, train_network, view_of
-from taut.sklearn.seeds import RandomState, seed_of
+from taut.sklearn.inputs import RandomState, fit_rows_and_targets, predict_rows, seed_of
+from taut.sklearn.network import check_size, fit_units, make_network, train_network
 
 __all__ = ["LipschitzRegressor"]
 
@@ -22,28 +22,27 @@ _SUBJECT = "LipschitzRegressor"
 
 
 class LipschitzRegressor(RegressorMixin, BaseEstimator):
-    r"""A regression whose slope is bounded, in units of `y` by units of `X`, with proof.
+    r"""A regressor with a proven Lipschitz constant, in units of `y` per unit of `X`.
 
     $$|f(x) - f(x')| \le K \|x - x'\| \quad\text{for all } x, x'$$
 
-    Units: those of `X` and `y` as they are given. The network centres the rows and divides them by
-    *one* length, which leaves $K$ what it is; features of different units should be brought to one
-    scale first, by `make_pipeline(StandardScaler(), ...)`.
+    Units: those of `X` and `y`. The network centres the rows and divides them by *one* length, which
+    does not change $K$; scale features of different units first, with
+    `make_pipeline(StandardScaler(), ...)`.
 
     Args:
-        hidden_sizes: widths of the hidden layers.
-        activation: a name that `taut.nn.mlp` knows.
-        norm: "l2", "linf" or "l1": in which distances between rows are measured.
-        lipschitz: $K$. None learns it along with the network, from one standard deviation of `y`
-            for one of the features: as steep as least squares want it and no steeper, and
-            proven afterwards like any other.
-        epochs: passes over the rows.
-        batch_size: rows of one step.
-        lr: the learning rate, of Adam, falling to zero along a cosine.
-        validation_fraction: share of the rows that is held out to choose the best epoch by its loss
-            and to stop early; 0 trains on all rows to the end.
-        patience: epochs without a better one after which training stops.
-        random_state: decides weights, order and held-out rows.
+        hidden_sizes: sizes of the hidden layers.
+        activation: activation, a name that `taut.nn.mlp` takes.
+        norm: norm of the distances between rows.
+        lipschitz: $K$. None learns it with the network by least squares, starting from one standard
+            deviation of `y` per standard deviation of the features; it is proven like any other.
+        epochs: number of passes over the rows.
+        batch_size: number of rows per step.
+        lr: initial learning rate of Adam, with a cosine schedule to zero.
+        validation_fraction: share of the rows held out to select the best epoch by its loss and to
+            stop early; 0 trains on all rows to the end.
+        patience: number of epochs without a better loss after which training stops.
+        random_state: random seed or generator of weights, order and held-out rows.
         verbose: whether to log each epoch, at level INFO to the logger "taut.sklearn".
 
     Attributes:
@@ -62,12 +61,14 @@ class LipschitzRegressor(RegressorMixin, BaseEstimator):
         True
     """
 
+    norm: NormName
+
     def __init__(
         self,
         hidden_sizes: tuple[int, ...] = (64, 64),
         *,
-        activation: str = "maxmin",
-        norm: str = "l2",
+        activation: ActivationName | str = "maxmin",
+        norm: NormName = "l2",
         lipschitz: float | None = None,
         epochs: int = 50,
         batch_size: int = 32,
@@ -91,41 +92,41 @@ class LipschitzRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on rows `X` `(n, features)` and numbers `y` `(n,)`, all finite, by least squares."""
-        rows, targets = new_rows_and_targets(self, X, y, numeric=True)
+        rows, targets = fit_rows_and_targets(self, X, y, numeric=True)
         targets = targets.astype(np.float64)
         if self.lipschitz is not None:
             check_positive(_SUBJECT, "lipschitz", self.lipschitz)
         seed = seed_of(self.random_state)
         sizes = (rows.shape[1], self.hidden_sizes, 1)
         net = make_network(_SUBJECT, *sizes, self.activation, self.norm, seed)
-        view = view_of(rows, self.norm, _SUBJECT)
+        units = fit_units(rows, self.norm, _SUBJECT)
         with np.errstate(over="ignore"):  # what overflows is refused in the next line
             middle, spread = targets.mean(), targets.std() or 1.0
         check_size(_SUBJECT, "y", spread, 150)
         slope: Scale | _FreeScale
         if self.lipschitz is None:
-            slope = _FreeScale(view.length / (np.sqrt(rows.var(0).mean()) or 1.0))
+            slope = _FreeScale(units.length / (np.sqrt(rows.var(0).mean()) or 1.0))
         else:
-            slope = Scale(self.lipschitz * view.length / spread)
+            slope = Scale(self.lipschitz * units.length / spread)
         wanted = torch.tensor((targets - middle) / spread, dtype=torch.float32)[:, None]
         training = nn.Sequential(net, slope)
-        self.loss_curve_ = train_network(self, training, view(rows), wanted, nn.MSELoss(), seed)
+        self.loss_curve_ = train_network(self, training, units(rows), wanted, nn.MSELoss(), seed)
         steepness = self.lipschitz
         if isinstance(slope, _FreeScale):
-            steepness = slope.factor().item() * spread / view.length
+            steepness = slope.factor().item() * spread / units.length
         assert steepness is not None
-        self.network_ = view.proven_network(net, float(steepness), middle)
+        self.network_ = units.restore(net, float(steepness), middle)
         self.lipschitz_ = bound_lipschitz(self.network_, self.norm, (rows.shape[1],))
         return self
 
     @torch.no_grad()
     def predict(self, X: Any) -> np.ndarray:
         """The output for every row, `(n,)`."""
-        rows = torch.tensor(known_rows(self, X))
+        rows = torch.tensor(predict_rows(self, X))
         return self.network_(rows).flatten().numpy()
 
     def bound(self, X: Any, radius: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Between what numbers `predict` stays when rows move by up to `radius`: a theorem.
+        """Proven bounds of `predict` when rows move by up to `radius`.
 
         Args:
             X: `(n, features)`.
@@ -134,12 +135,14 @@ class LipschitzRegressor(RegressorMixin, BaseEstimator):
         Returns:
             `low` and `high`, `(n,)` each, every rounding included.
         """
-        rows = known_rows(self, X)
+        rows = predict_rows(self, X)
         within = np.asarray(radius, dtype=np.float64)
         if within.ndim > 1 or within.shape not in ((), (len(rows),)) or not (within >= 0).all():
             raise ArgumentError(
-                f"{_SUBJECT}: `radius` must be one number for all rows or one for each, none "
-                f"negative; got {radius!r} for {len(rows)} rows."
+                subject=_SUBJECT,
+                argument="radius",
+                rule="must be one number for all rows or one for each, none negative",
+                got=f"{radius!r} for {len(rows)} rows",
             )
         spread = torch.tensor(np.broadcast_to(within, len(rows)).copy())
         low, high = bound_output(self.network_, torch.tensor(rows), spread, self.norm)

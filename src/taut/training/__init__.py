@@ -1,32 +1,29 @@
-"""Training: a configuration in, a classifier with a proven radius for each prediction out."""
+"""Training: a configuration in, a classifier with certified predictions out."""
 
-from taut.training.architectures import ARCHITECTURES, build_network
-from taut.training.augmentation import augment
-from taut.training.config import TrainConfig
-from taut.training.defaults import resolve
-from taut.training.evaluation import Evaluation, evaluate
-from taut.training.gan import GanConfig, GanRun, load_gan, train_gan
-from taut.training.inputs import Examples, InputSpec, Prepared, load_data, prepare
-from taut.training.loop import train
-from taut.training.progress import Progress
-from taut.training.recipes import little_data_recipe, wide_residual_recipe
-from taut.training.run import TrainedRun, load_run
-from taut.training.toml import from_toml, to_toml
+from typing import TYPE_CHECKING
+
+from taut.lazy import lazy_names
 
 __all__ = [
     "ARCHITECTURES",
+    "Configuration",
     "Evaluation",
     "Examples",
+    "FieldType",
     "GanConfig",
     "GanRun",
     "InputSpec",
     "Prepared",
     "Progress",
+    "RunFolder",
     "TrainConfig",
     "TrainedRun",
     "augment",
     "build_network",
     "evaluate",
+    "field_docs",
+    "field_types",
+    "fit",
     "from_toml",
     "little_data_recipe",
     "load_data",
@@ -39,3 +36,39 @@ __all__ = [
     "train_gan",
     "wide_residual_recipe",
 ]
+
+if TYPE_CHECKING:
+    from taut.training.architectures import ARCHITECTURES, build_network
+    from taut.training.augmentation import augment
+    from taut.training.config import TrainConfig
+    from taut.training.config_file import from_toml, to_toml
+    from taut.training.configuration import Configuration, FieldType, field_docs, field_types
+    from taut.training.defaults import resolve
+    from taut.training.evaluation import Evaluation, evaluate
+    from taut.training.examples import Examples, InputSpec, Prepared, load_data, prepare
+    from taut.training.fitting import fit
+    from taut.training.gan import GanConfig, GanRun, load_gan, train_gan
+    from taut.training.loop import train
+    from taut.training.progress import Progress
+    from taut.training.recipes import little_data_recipe, wide_residual_recipe
+    from taut.training.run import TrainedRun, load_run
+    from taut.training.run_folder import RunFolder
+else:
+    _MODULES = {
+        "architectures": "ARCHITECTURES build_network",
+        "augmentation": "augment",
+        "config": "TrainConfig",
+        "config_file": "from_toml to_toml",
+        "configuration": "Configuration FieldType field_docs field_types",
+        "defaults": "resolve",
+        "evaluation": "Evaluation evaluate",
+        "examples": "Examples InputSpec Prepared load_data prepare",
+        "fitting": "fit",
+        "gan": "GanConfig GanRun load_gan train_gan",
+        "loop": "train",
+        "progress": "Progress",
+        "recipes": "little_data_recipe wide_residual_recipe",
+        "run": "TrainedRun load_run",
+        "run_folder": "RunFolder",
+    }
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

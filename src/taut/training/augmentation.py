@@ -1,27 +1,30 @@
-"""Images moved and mirrored at random, by a chance that is a function of the place in a run."""
+"""Random shifts and mirroring of training images."""
+
+from typing import get_args
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_choice
+from taut.names import AugmentationName
 
 __all__ = ["AUGMENTATIONS", "augment", "check_augmentation"]
 
-AUGMENTATIONS = ("none", "crop", "crop-flip")
+AUGMENTATIONS: tuple[AugmentationName, ...] = get_args(AugmentationName)
 
 
-def augment(x: Tensor, kind: str, generator: Generator) -> Tensor:
-    """Each image moved, and with `"crop-flip"` mirrored by chance, on its own.
+def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
+    """Each image shifted at random, and with `"crop-flip"` mirrored at random.
 
     A crop of the size of the image from the image with zeros around it, an eighth of the shorter
-    side wide: 4 pixels for 32, as is usual for CIFAR, 3 for 28, 1 for 8. All places are equally
-    likely, and so is a mirrored image and one that is not.
+    side wide: 4 pixels for 32, as is usual for CIFAR, 3 for 28, 1 for 8. All positions are equally
+    likely, and half of the images are mirrored.
 
     Args:
         x: `(n, channels, height, width)`; not changed.
         kind: `"none"`, `"crop"` or `"crop-flip"`.
-        generator: on the CPU; decides places and mirrors.
+        generator: source of randomness, on the CPU.
 
     Returns:
         As `x`; `x` itself for `"none"`.
@@ -52,6 +55,8 @@ def check_augmentation(kind: str, shape: tuple[int, ...]) -> None:
     """Raises unless inputs of this shape can be augmented."""
     if kind != "none" and len(shape) != 3:
         raise ArgumentError(
-            f"TrainConfig: `augment` must be 'none' for inputs that are no images; got "
-            f"augment={kind!r} and inputs of shape {shape}."
+            subject="TrainConfig",
+            argument="augment",
+            rule="must be 'none' for inputs that are no images",
+            got=f"augment={kind!r} and inputs of shape {shape}",
         )

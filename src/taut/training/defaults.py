@@ -1,4 +1,4 @@
-"""What a configuration leaves open, decided by the data and by what it does say."""
+"""`resolve`: the fields that a configuration leaves open, derived from the data and the others."""
 
 from dataclasses import replace
 from math import prod
@@ -27,15 +27,15 @@ _RATES_OF_ROWS = {"aggmo": 0.1, "sgd": 0.3}
 
 
 def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
-    r"""The configuration with nothing left open; what was said stays.
+    r"""The configuration with every open field derived.
 
     - constraint: orthonormal for L2, rows or columns in the l1 ball for L-inf and L1;
     - lipschitz: 1, and for L-inf the paper's 1000, spread evenly over the layers;
     - loss: cross-entropy behind an offset;
-    - margin and temperature: as `taut.losses.loss_for_radius` chooses them for the radius; a margin
-      of one's own keeps the product of the two;
-    - optimizer: Adam for L2; AggMo for L-inf and L1, where rows hold a fixed sum of small numbers
-      that equal steps for every entry would soon fill;
+    - margin and temperature: as `taut.losses.loss_for_radius` derives them from the radius; a given
+      margin keeps the product of the two;
+    - optimizer: Adam for L2; AggMo for L-inf and L1, whose rows have bounded sums that the equal
+      steps of Adam would soon exhaust;
     - lr: 0.003 for Adam; for the others a rate for a loss without a unit. A hinge has the unit of
       the constant, so its rate is divided by it;
     - hidden: three layers of 1024 for images of 784 pixels or more, of 256 for smaller ones, two of

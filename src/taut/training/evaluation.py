@@ -1,4 +1,4 @@
-"""How good a network is on examples, by proof."""
+"""Clean and certified accuracy of a network on examples."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,20 @@ from torch import Tensor, nn
 from taut import parallel
 from taut.bounds import Bound
 from taut.certificates import certify
-from taut.training.inputs import Examples
+from taut.names import NormName
+from taut.training.examples import Examples
 
 __all__ = ["Evaluation", "evaluate"]
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What is known of a network on some examples.
+    """Certified evaluation of a network on examples.
 
     Attributes:
-        correct: `(n,)`, whether each is classified rightly.
-        radii: `(n,)`, float64: within which the prediction stands, proven.
-        lipschitz: the proven constant of the network.
+        correct: `(n,)`, whether each is classified correctly.
+        radii: `(n,)`, float64: certified radii.
+        lipschitz: proven constant of the network.
     """
 
     correct: Tensor
@@ -29,15 +30,15 @@ class Evaluation:
 
     @property
     def clean(self) -> float:
-        """The share that is classified rightly."""
+        """Clean accuracy."""
         return self.correct.double().mean().item()
 
     def certified(self, radius: float) -> float:
-        """The share that is right at every point within `radius`."""
+        """Certified accuracy at `radius`."""
         return (self.correct & (self.radii > radius)).double().mean().item()
 
 
-def evaluate(model: nn.Module, examples: Examples, norm: str) -> Evaluation:
+def evaluate(model: nn.Module, examples: Examples, norm: NormName) -> Evaluation:
     """Certifies every example in real arithmetic; processes share the work."""
     rows = parallel.share(torch.arange(len(examples)))
     found = certify(model, examples.inputs[rows], norm, labels=examples.labels[rows])

@@ -1,4 +1,4 @@
-"""`train`: one run, from its configuration to a network with a proven constant."""
+"""`train`: one run, from its configuration to a certified network."""
 
 import os
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from taut.data import LabelledData
 from taut.errors import ArgumentError, DamagedFileError
 from taut.training.config import TrainConfig
 from taut.training.defaults import resolve
+from taut.training.environment import Environment
 from taut.training.evaluation import evaluate
-from taut.training.finish import finish
-from taut.training.folder import RunFolder
-from taut.training.inputs import in_full, load_data, prepare
+from taut.training.examples import load_data, prepare, with_absolute_paths
+from taut.training.finalise import finalise
 from taut.training.progress import Progress, Reporter
 from taut.training.run import TrainedRun, load_run
-from taut.training.session import Session, meet
-from taut.training.settings import Settings
+from taut.training.run_folder import RunFolder
+from taut.training.session import Session, barrier
 
 __all__ = ["train"]
 
@@ -30,23 +30,23 @@ def train(
     on_progress: Callable[[Progress], None] | None = None,
     tensorboard: bool = False,
 ) -> TrainedRun:
-    """Trains a classifier with a proven radius for each prediction.
+    """Trains a classifier with certified predictions.
 
-    Seeded and resumable: the same call again, after the process died at any moment, goes on from
-    the last checkpoint and ends with the same weights to the bit (on the same kind of machine, with
-    as many processes). A finished run is not run again. Under `torchrun` the processes share each
-    batch and stay equal to the bit; they need to see the same `out`.
+    Seeded and resumable: the same call again, after an interruption at any moment, resumes from the
+    last checkpoint and ends with the same weights to the bit (on the same kind of machine, with as
+    many processes). A finished run is not repeated. Under `torchrun` the processes share each batch
+    and stay equal to the bit; all need access to `out`.
 
     Args:
-        config: what to train; see `TrainConfig`.
-        out: the folder of the run; without one nothing is written.
-        data: labelled data, instead of what `config.data` names.
+        config: configuration of the run.
+        out: folder of the run; without one nothing is written.
+        data: labelled data, instead of `config.data`.
         on_progress: called after each step and each epoch, in the first process.
         tensorboard: also write events for TensorBoard (taut[track]) into `out`.
 
     Returns:
-        The run, with the network that was best on validation rows by certified accuracy, then by
-        clean accuracy; or the last one where nothing is held out.
+        The run, with the weights of the epoch with the best certified, then clean validation
+        accuracy; or of the last epoch without validation rows.
 
     Raises:
         ArgumentError: `out` holds another run, or the data has changed since it began.
@@ -58,44 +58,46 @@ def train(
         True
     """
     if tensorboard and out is None:
-        raise ArgumentError("train: `tensorboard` needs a folder to write to; got out=None.")
+        rule = "needs a folder to write to"
+        raise ArgumentError(subject="train", argument="tensorboard", rule=rule, got="out=None")
     if data is None:
-        config = in_full(config)
+        config = with_absolute_paths(config)
         data = load_data(config)
-    config = resolve(config, data)
-    with parallel.process_group(), Settings(config) as settings:
+    requested, config = config, resolve(config, data)
+    with parallel.process_group(), Environment(config) as environment:
         prepared = prepare(config, data)
         folder = None if out is None else RunFolder(out)
         if folder is not None:
             if parallel.is_first():
-                folder.open(config, prepared.spec, prepared.fingerprint)
-            meet()
+                folder.open(requested, config, prepared.spec, prepared.fingerprint)
+            barrier()
             run = _finished(folder)
-            # All have read by now, so the first may write anew what cannot be read.
-            meet()
+            # All have read by now, so the first may rewrite what cannot be read.
+            barrier()
             if run is not None:
                 if tensorboard:
                     Reporter(folder, list(run.history), None, tensorboard).close()
                 return run
 
-        session = Session(config, prepared, folder, settings)
-        history = session.state.place.history
+        session = Session(config, prepared, folder, environment)
+        history = session.state.position.history
         reporter = Reporter(folder, history, on_progress, tensorboard)
-        while session.state.place.epoch < session.epochs and not _out_of_patience(session):
-            for rows in session.rest_of_the_epoch():
+        while session.state.position.epoch < session.epochs and not _out_of_patience(session):
+            for rows in session.remaining_batches():
                 session.step(rows)
-                reporter.after_step(_progress(session))
-                if session.state.place.step % config.checkpoint_every == 0:
+                reporter.report(_progress(session))
+                if session.state.position.step % config.checkpoint_every == 0:
                     session.keep_checkpoint()
-            now = _progress(session, _end_epoch(session))
+            row = _end_epoch(session)
+            now = _progress(session, row)
             session.keep_checkpoint()
-            reporter.after_epoch(now)
+            reporter.report(now, row)
         reporter.close()
-        return finish(session, data)
+        return finalise(session, data)
 
 
 def _finished(folder: RunFolder) -> TrainedRun | None:
-    """The run if it has ended; None if it has not, or if the checkpoint must write its end anew."""
+    """The run if it is finished; None if not, or if its end must be repeated from the checkpoint."""
     if not folder.finished:
         return None
     try:
@@ -107,12 +109,12 @@ def _finished(folder: RunFolder) -> TrainedRun | None:
 
 
 def _end_epoch(session: Session) -> dict[str, Any]:
-    """Evaluates, remembers the best weights, turns the page; returns the epoch's row."""
-    state, place, config = session.state, session.state.place, session.config
+    """Evaluates, keeps the best weights and starts the next epoch; returns the epoch's row."""
+    state, position, config = session.state, session.state.position, session.config
     row: dict[str, Any] = {
-        "epoch": place.epoch + 1,
-        "loss": place.loss / place.seen,
-        "accuracy": place.correct / place.seen,
+        "epoch": position.epoch + 1,
+        "loss": position.loss / position.seen,
+        "accuracy": position.correct / position.seen,
         "clean": None,
         "certified": None,
         "lr": session.learning_rate(-1),
@@ -121,31 +123,31 @@ def _end_epoch(session: Session) -> dict[str, Any]:
         bound = bound_lipschitz(state.model, config.norm, session.data.spec.shape)
     else:
         assert config.radius is not None
-        held_out = session.data.validation.to(session.settings.device, session.settings.dtype)
+        held_out = session.data.validation.to(session.environment.device, session.environment.dtype)
         found = evaluate(state.model, held_out, config.norm)
         bound = found.lipschitz
         row["clean"], row["certified"] = found.clean, found.certified(config.radius)
-        if (score := (row["certified"], row["clean"])) > place.best_score:
-            place.best_score, place.best_epoch = score, row["epoch"]
+        if (score := (row["certified"], row["clean"])) > position.best_score:
+            position.best_score, position.best_epoch = score, row["epoch"]
             state.remember_best()
     row["lipschitz"] = bound.value
     row["seconds"] = session.count_seconds()
-    place.end_epoch(row)
+    position.end_epoch(row)
     return row
 
 
 def _out_of_patience(session: Session) -> bool:
-    place = session.state.place
-    return 0 < session.config.patience <= place.epoch - place.best_epoch
+    position = session.state.position
+    return 0 < session.config.patience <= position.epoch - position.best_epoch
 
 
 def _progress(session: Session, row: dict[str, Any] | None = None) -> Progress:
-    place = session.state.place
+    position = session.state.position
     if row is not None:
         numbers = row["epoch"], session.steps, row["loss"], row["accuracy"], row["lr"]
     else:
-        row = place.history[-1] if place.history else None
-        means = place.loss / place.seen, place.correct / place.seen
-        numbers = place.epoch + 1, place.step, *means, session.learning_rate(-1)
+        row = position.history[-1] if position.history else None
+        means = position.loss / position.seen, position.correct / position.seen
+        numbers = position.epoch + 1, position.step, *means, session.learning_rate(-1)
     epoch, step, loss, accuracy, lr = numbers
     return Progress(epoch, session.epochs, step, session.steps, loss, accuracy, lr, row)

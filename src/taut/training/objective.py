@@ -1,4 +1,4 @@
-"""What a step makes smaller: the loss, on attacked inputs if asked for, and penalties."""
+"""The training objective: the loss, on adversarial inputs if requested, and penalties."""
 
 import torch
 from torch import Generator, Tensor, nn
@@ -6,9 +6,9 @@ from torch import Generator, Tensor, nn
 from taut.attacks import adversarial_batch
 from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy
 from taut.regularizers import spectral_jacobian
-from taut.training.chance import number_at
 from taut.training.config import TrainConfig
-from taut.training.inputs import InputSpec
+from taut.training.examples import InputSpec
+from taut.training.seeding import seed_at
 
 __all__ = ["Objective", "make_loss"]
 
@@ -30,11 +30,11 @@ def make_loss(config: TrainConfig) -> nn.Module:
 
 
 class Objective:
-    """The function of a batch that training makes smaller.
+    """The function of a batch that training minimises.
 
     Args:
         config: resolved.
-        spec: the range of the inputs, which attacks keep to.
+        spec: range of the inputs, which attacks respect.
     """
 
     def __init__(self, config: TrainConfig, spec: InputSpec) -> None:
@@ -43,7 +43,7 @@ class Objective:
         self.loss = make_loss(config)
 
     def __call__(
-        self, model: nn.Module, x: Tensor, labels: Tensor, place: tuple[int, ...]
+        self, model: nn.Module, x: Tensor, labels: Tensor, position: tuple[int, ...]
     ) -> tuple[Tensor, Tensor]:
         """The value for one batch, and the outputs `(n, classes)` of the network there.
 
@@ -51,9 +51,9 @@ class Objective:
             model: in training mode.
             x: `(n, *shape)`.
             labels: `(n,)`.
-            place: where in the run; decides what chance is in it.
+            position: position in the run, which seeds all randomness.
         """
-        generator = torch.Generator().manual_seed(number_at(self.config.seed, *place))
+        generator = torch.Generator().manual_seed(seed_at(self.config.seed, *position))
         if self.config.adversarial_radius:
             x = self._attacked(model, x, labels, generator)
         with torch.autocast(x.device.type, torch.bfloat16, self.config.dtype == "bfloat16"):

@@ -1,16 +1,23 @@
 """The paper's recipes, as configurations."""
 
+from typing import Literal
+
 from taut.errors import check_choice
+from taut.names import ActivationName, ConstraintName
 from taut.training.config import TrainConfig
 
 __all__ = ["little_data_recipe", "wide_residual_recipe"]
 
-# The cross-entropy of networks that are asked for no radius: as good as no offset.
+# The cross-entropy without a target radius: practically no offset.
 _NO_OFFSET = 1e-6
 
 
 def wide_residual_recipe(
-    variant: str = "standard", activation: str = "maxmin", *, data: str = "cifar10", seed: int = 0
+    variant: Literal["standard", "parseval", "jacobian"] = "standard",
+    activation: ActivationName | str = "maxmin",
+    *,
+    data: str = "cifar10",
+    seed: int = 0,
 ) -> TrainConfig:
     """WRN-28-4 on CIFAR-10: crops, mirrors, 200 epochs of SGD with three falls of the rate.
 
@@ -52,7 +59,11 @@ def wide_residual_recipe(
 
 
 def little_data_recipe(
-    constraint: str = "bjorck", activation: str = "maxmin", *, data: str = "mnist", seed: int = 0
+    constraint: ConstraintName = "bjorck",
+    activation: ActivationName | str = "maxmin",
+    *,
+    data: str = "mnist",
+    seed: int = 0,
 ) -> TrainConfig:
     """The LeNet-like network that the paper trains on a few hundred digits; it held nothing out.
 

@@ -11,24 +11,24 @@ from taut.data import LabelledData
 from taut.errors import ArgumentError
 from taut.export import load
 from taut.training.config import TrainConfig
-from taut.training.folder import RunFolder
-from taut.training.inputs import InputSpec, Prepared, fingerprint_of, load_data, prepare
+from taut.training.examples import InputSpec, Prepared, fingerprint_of, load_data, prepare
+from taut.training.run_folder import RunFolder
 
 __all__ = ["TrainedRun", "load_run"]
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """What a training gave.
+    """A finished training run.
 
     Attributes:
-        config: the configuration, with nothing left open.
+        config: the resolved configuration.
         model: the network, in evaluation mode, on the CPU.
         history: one row for each epoch: epoch, loss, accuracy on training batches, clean and
             certified accuracy on validation rows, the proven constant, lr, seconds.
         result: the numbers on test rows, the proven constant, times and versions.
-        inputs: what the network expects of its inputs.
-        folder: where it is stored, or None.
+        inputs: inputs of the network.
+        folder: folder of the run, or None.
         source: the data it was trained on, where that is still in memory.
     """
 
@@ -49,12 +49,12 @@ class TrainedRun:
         if self.source is not None:
             return prepare(self.config, self.source, self.inputs)
         subject = f"{self.folder or 'run'}: the data of the run, {self.config.data},"
-        remedy = "Bring it back, or give other examples, as with taut certify --data."
+        remedy = "Restore it, or give other examples, as with taut certify --data."
         try:
             found = load_data(self.config)
         except ArgumentError as error:
             raise ArgumentError(
-                f"{subject} must be where training read it; it is not. {error} {remedy}"
+                f"{subject} must be where training read it; got none. {error} {remedy}"
             ) from error
         if fingerprint_of(found) != self.result["fingerprint"]:
             raise ArgumentError(

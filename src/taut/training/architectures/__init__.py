@@ -6,17 +6,22 @@ import torch
 from torch import nn
 
 from taut.errors import check_choice
-from taut.training.architectures.conv import conv
-from taut.training.architectures.dense import dense
-from taut.training.architectures.lenet import lenet
-from taut.training.architectures.wide import wrn
+from taut.training.architectures.conv import build_conv
+from taut.training.architectures.dense import build_dense
+from taut.training.architectures.lenet import build_lenet
+from taut.training.architectures.wide import build_wrn
 from taut.training.config import TrainConfig
 
 __all__ = ["ARCHITECTURES", "build_network"]
 
 Architecture = Callable[[TrainConfig, Sequence[int], int], nn.Sequential]
 
-ARCHITECTURES: dict[str, Architecture] = {"dense": dense, "conv": conv, "lenet": lenet, "wrn": wrn}
+ARCHITECTURES: dict[str, Architecture] = {
+    "dense": build_dense,
+    "conv": build_conv,
+    "lenet": build_lenet,
+    "wrn": build_wrn,
+}
 
 
 def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:

@@ -16,13 +16,13 @@ from taut.training.architectures.spatial import (
 )
 from taut.training.config import TrainConfig
 
-__all__ = ["conv", "split_constant"]
+__all__ = ["build_conv", "split_constant"]
 
 _KERNEL_SIZE = 3
 _PER_STAGE = 2
 
 
-def conv(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+def build_conv(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
     r"""Stages of convolutions, then the layers of `dense`; nothing is lost on the way.
 
     Each number $c$ of `channels` is a stage: blocks of 2 x 2 pixels become channels, then two

@@ -8,11 +8,11 @@ from torch import nn
 from taut.nn import ConstrainedLinear, Scale, mlp
 from taut.training.config import TrainConfig
 
-__all__ = ["dense", "head"]
+__all__ = ["build_dense", "head"]
 
 
-def dense(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
-    """`taut.nn.mlp` on flattened inputs, with dropout behind the activations if asked for."""
+def build_dense(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+    """`taut.nn.mlp` on flattened inputs, with dropout after the activations."""
     assert config.lipschitz is not None
     flatten = [] if len(input_shape) == 1 else [nn.Flatten()]
     return nn.Sequential(*flatten, *head(config, prod(input_shape), outputs, config.lipschitz))

@@ -17,12 +17,12 @@ from taut.training.architectures.spatial import (
 )
 from taut.training.config import TrainConfig
 
-__all__ = ["lenet"]
+__all__ = ["build_lenet"]
 
 _KERNEL_SIZE = 5
 
 
-def lenet(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+def build_lenet(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
     """For each number of `channels` a 5 x 5 convolution, the activation and max-pooling of 2 x 2.
 
     Then the layers of `dense`; by default 10 and 20 channels and 50 units. Convolutions keep
@@ -49,9 +49,12 @@ def lenet(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.S
         for _ in config.channels:
             least = 2 * least + _KERNEL_SIZE - 1
         raise ArgumentError(
-            f"TrainConfig: `arch` must suit the images: 'lenet' with {len(config.channels)} "
-            f"convolutions needs sides of at least {least} pixels; got inputs of shape "
-            f"{tuple(input_shape)}. Use arch='conv', or fewer `channels`."
+            subject="TrainConfig",
+            argument="arch",
+            rule=f"must suit the images: 'lenet' with {len(config.channels)} convolutions "
+            f"needs sides of at least {least} pixels",
+            got=f"inputs of shape {tuple(input_shape)}",
+            remedy="Use arch='conv', or fewer `channels`.",
         )
     dense = head(config, width * math.prod(size), outputs, rest)
     return nn.Sequential(*layers, nn.Flatten(), *dense)

@@ -39,9 +39,11 @@ def convolution(
     if constraint not in _KINDS:
         listed = ", ".join(repr(name) for name in _KINDS)
         raise ArgumentError(
-            f"TrainConfig: `constraint` must be one of {listed} with arch={arch!r}; got "
-            f"constraint={constraint!r}, of which there is no convolution. Use arch='dense', or "
-            "norm='l2' or 'linf'."
+            subject="TrainConfig",
+            argument="constraint",
+            rule=f"must be one of {listed} with arch={arch!r}",
+            got=f"constraint={constraint!r}, of which there is no convolution",
+            remedy="Use arch='dense', or norm='l2' or 'linf'.",
         )
     return _KINDS[constraint](channels, following, kernel_size, padding=padding)
 
@@ -68,8 +70,11 @@ def check_image(arch: str, input_shape: Sequence[int]) -> tuple[int, int, int]:
     """The channels, height and width of an input; raises if it is no image."""
     if len(input_shape) != 3:
         raise ArgumentError(
-            f"TrainConfig: `arch` must be 'dense' for inputs that are no images; got arch={arch!r} "
-            f"and inputs of shape {tuple(input_shape)}, where (channels, height, width) is needed."
+            subject="TrainConfig",
+            argument="arch",
+            rule="must be 'dense' for inputs that are no images",
+            got=f"arch={arch!r} and inputs of shape {tuple(input_shape)}, where (channels, "
+            f"height, width) is needed",
         )
     channels, height, width = input_shape
     return channels, height, width

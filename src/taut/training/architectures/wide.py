@@ -10,13 +10,13 @@ from taut.nn.builders import ActivationFactory
 from taut.training.architectures.spatial import channels_behind, check_image, over_channels
 from taut.training.config import TrainConfig
 
-__all__ = ["wrn"]
+__all__ = ["build_wrn"]
 
 _STEM = 16
 _BLOCKS = 4  # of two convolutions, in each of three groups: 28 layers in all
 
 
-def wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+def build_wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
     """A residual network: one group of four blocks for each number of `channels`.
 
     By default WRN-28-4: 64, 128 and 256 channels. A block is twice normalisation, activation over
@@ -26,20 +26,26 @@ def wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Seq
     equal weights.
 
     Weights are plain ones: batch normalisation divides by deviations, so whatever the weights, the
-    constant is only known afterwards, and large. It has to be asked for with `constraint="none"`.
+    constant is only known afterwards, and large. It needs `constraint="none"`.
     """
     channels, height, width = check_image("wrn", input_shape)
     if config.constraint != "none":
         raise ArgumentError(
-            f"TrainConfig: `constraint` must be 'none' with arch='wrn', whose normalisation would "
-            f"undo any other; got constraint={config.constraint!r}. Use arch='conv' for proven "
-            "radii, or `parseval_beta` or `jacobian_weight` to keep slopes small."
+            subject="TrainConfig",
+            argument="constraint",
+            rule="must be 'none' with arch='wrn', whose normalisation would undo any other",
+            got=f"constraint={config.constraint!r}",
+            remedy="Use arch='conv' for proven radii, or `parseval_beta` or `jacobian_weight` "
+            "to keep slopes small.",
         )
     shrinks = 2 ** (len(config.channels) - 1)
     if min(height, width) < shrinks:
         raise ArgumentError(
-            f"TrainConfig: `arch` must suit the images: 'wrn' with {len(config.channels)} groups "
-            f"needs sides of at least {shrinks} pixels; got inputs of shape {tuple(input_shape)}."
+            subject="TrainConfig",
+            argument="arch",
+            rule=f"must suit the images: 'wrn' with {len(config.channels)} groups needs sides "
+            f"of at least {shrinks} pixels",
+            got=f"inputs of shape {tuple(input_shape)}",
         )
     make_activation = over_channels(config.activation)
     mode = "average" if config.parseval_beta else "add"

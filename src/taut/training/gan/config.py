@@ -1,56 +1,57 @@
 """`GanConfig`: everything that a GAN run depends on, as one frozen value."""
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from taut.errors import ArgumentError, check_choice, check_count, check_positive
+from taut.errors import ArgumentError, check_count
 from taut.training.config import TrainConfig
+from taut.training.configuration import Configuration, setting
 
 __all__ = ["CRITICS", "GanConfig"]
 
-CRITICS = ("lipschitz", "clipped", "penalty")
-_ACTIVATIONS = ("maxmin", "leaky_relu")
-_CONVOLUTIONS = ("orthonormal", "spectral")
+GanCriticName = Literal["lipschitz", "clipped", "penalty"]
+CRITICS: tuple[GanCriticName, ...] = get_args(GanCriticName)
 _SUBJECT = "GanConfig"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GanConfig:
-    """Which GAN to train, on what, and how: with the data it decides every bit of the result.
+class GanConfig(Configuration):
+    """Which GAN to train, on what, and how: with the data it determines the result to the bit.
 
     The defaults are small enough for one core; `GanConfig.paper()` has the sizes of the paper.
 
     Attributes:
-        data: a name ("mnist", "digits", ...) or a path, as `taut.data.load_labelled` takes it;
-            images of any number of channels, whose height and width are multiples of 4.
-        data_dir: where named data lies; does not count as a difference between runs.
-        critic: "lipschitz" (constrained layers: its constant is proven to be at most 1),
-            "clipped" (weights kept in [-clip, clip]: WGAN), "penalty" (WGAN-GP).
-        activation: of the critic, "maxmin" or "leaky_relu"; None is MaxMin for a 1-Lipschitz critic,
-            which needs it to keep gradients, and LeakyReLU for the others.
-        convolution: of a 1-Lipschitz critic: "orthonormal" or "spectral".
+        data: data set, a name ("mnist", "digits", ...) or a path, as `taut.data.load_labelled`
+            takes it; images of any number of channels, whose height and width are multiples of 4.
+        data_dir: folder of MNIST-style datasets; does not count as a difference between runs.
+        critic: kind of critic: "lipschitz" (constrained layers, with a proven constant of at most
+            1), "clipped" (weights kept in [-clip, clip]: WGAN), "penalty" (WGAN-GP).
+        activation: activation of the critic; None is MaxMin for a 1-Lipschitz critic, which needs
+            it to keep gradients, and LeakyReLU for the others.
+        convolution: constraint of the convolutions of a 1-Lipschitz critic.
         width: channels of the critic's first convolution and the generator's last but one; their
             neighbours have twice as many.
         critic_hidden: units of the critic's dense layer.
         generator_hidden: units of the generator's first dense layer.
-        latent: the dimension of z, which is uniform on [0, 1].
-        batch_size: images of a step, and as many samples.
-        num_steps: steps of the critic.
-        critic_steps: the generator takes a step after so many of the critic.
-        lr: the generator's learning rate.
-        critic_lr: the critic's; None is 2e-3 for a 1-Lipschitz one, 2e-4 for the others.
-        schedule: of both rates: "cosine" (to zero) or "constant".
-        clip: the largest weight of a clipped critic.
-        penalty: the weight of the gradient penalty.
-        seed: decides initial weights, the order of the data and every z.
-        log_every: steps between rows of the log.
-        sample_every: steps between pictures of samples.
-        checkpoint_every: steps between checkpoints.
-        device: "auto" (a GPU if there is one), "cpu", "cuda", ...
-        threads: of torch on the CPU; None leaves them as they are.
+        latent: dimension of z, which is uniform on [0, 1].
+        batch_size: number of images of a step, and of samples.
+        num_steps: number of steps of the critic.
+        critic_steps: number of critic steps per step of the generator.
+        lr: learning rate of the generator.
+        critic_lr: learning rate of the critic; None is 2e-3 for a 1-Lipschitz one, 2e-4 for the
+            others.
+        schedule: learning-rate schedule of both: "cosine" (to zero) or "constant".
+        clip: largest weight of a clipped critic.
+        penalty: weight of the gradient penalty.
+        seed: random seed.
+        log_every: number of steps between rows of the log.
+        sample_every: number of steps between pictures of samples.
+        checkpoint_every: number of steps between checkpoints.
+        device: device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        threads: number of CPU threads; None leaves torch's own.
 
     Example:
-        >>> GanConfig(data="mnist").decided().critic_lr
+        >>> GanConfig(data="mnist").resolved().critic_lr
         0.002
         >>> GanConfig.paper(critic="clipped").num_steps
         46900
@@ -58,9 +59,9 @@ class GanConfig:
 
     data: str = "mnist"
     data_dir: str | None = None
-    critic: str = "lipschitz"
-    activation: str | None = None
-    convolution: str = "orthonormal"
+    critic: GanCriticName = "lipschitz"
+    activation: Literal["maxmin", "leaky_relu"] | None = None
+    convolution: Literal["orthonormal", "spectral"] = "orthonormal"
     width: int = 16
     critic_hidden: int = 128
     generator_hidden: int = 256
@@ -68,12 +69,12 @@ class GanConfig:
     batch_size: int = 64
     num_steps: int = 4000
     critic_steps: int = 2
-    lr: float = 1e-3
-    critic_lr: float | None = None
-    schedule: str = "cosine"
-    clip: float = 0.01
-    penalty: float = 10.0
-    seed: int = 0
+    lr: float = setting(1e-3, "positive")
+    critic_lr: float | None = setting(None, "positive")
+    schedule: Literal["cosine", "constant"] = "cosine"
+    clip: float = setting(0.01, "positive")
+    penalty: float = setting(10.0, "positive")
+    seed: int = setting(0, "whole")
     log_every: int = 100
     sample_every: int = 500
     checkpoint_every: int = 500
@@ -81,34 +82,16 @@ class GanConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("data", "device"):
-            if not isinstance(getattr(self, name), str):
-                raise ArgumentError(
-                    f"{_SUBJECT}: `{name}` must be a text; got {name}={getattr(self, name)!r}."
-                )
-        check_choice(_SUBJECT, "critic", self.critic, CRITICS)
-        check_choice(_SUBJECT, "schedule", self.schedule, ("cosine", "constant"))
-        check_choice(_SUBJECT, "convolution", self.convolution, _CONVOLUTIONS)
-        if self.activation is not None:
-            check_choice(_SUBJECT, "activation", self.activation, _ACTIVATIONS)
-        for name in ("critic_hidden", "generator_hidden", "latent", "num_steps"):
-            check_count(_SUBJECT, name, getattr(self, name))
-        for name in ("critic_steps", "log_every", "sample_every", "checkpoint_every"):
-            check_count(_SUBJECT, name, getattr(self, name))
+        super().__post_init__()
         check_count(_SUBJECT, "batch_size", self.batch_size, least=2)
-        check_count(_SUBJECT, "seed", self.seed, least=0)
-        if self.threads is not None:
-            check_count(_SUBJECT, "threads", self.threads)
-        for name in ("lr", "clip", "penalty"):
-            check_positive(_SUBJECT, name, getattr(self, name))
-        if self.critic_lr is not None:
-            check_positive(_SUBJECT, "critic_lr", self.critic_lr)
-        check_count(_SUBJECT, "width", self.width)
         for name in ("width", "critic_hidden"):
-            if getattr(self, name) % 2:
+            if (value := getattr(self, name)) % 2:
                 raise ArgumentError(
-                    f"{_SUBJECT}: `{name}` must be even, for MaxMin sorts pairs; got "
-                    f"{name}={getattr(self, name)}. Use {getattr(self, name) + 1}."
+                    subject=_SUBJECT,
+                    argument=name,
+                    rule="must be even, because MaxMin sorts pairs",
+                    got=value,
+                    remedy=f"Use {value + 1}.",
                 )
 
     @classmethod
@@ -127,8 +110,8 @@ class GanConfig:
             }
         )
 
-    def decided(self) -> "GanConfig":
-        """The configuration with nothing left open; what was said stays."""
+    def resolved(self) -> "GanConfig":
+        """The configuration with every field derived."""
         proven = self.critic == "lipschitz"
         return replace(
             self,
@@ -137,7 +120,7 @@ class GanConfig:
         )
 
     def player(self, lr: float) -> TrainConfig:
-        """What one of the two networks, its machine and its chance have in common with any run."""
+        """The training configuration of one of the two networks."""
         return TrainConfig(
             data=self.data,
             data_dir=self.data_dir,
@@ -150,8 +133,3 @@ class GanConfig:
             device=self.device,
             threads=self.threads,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields that are set, by name."""
-        held = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in held.items() if value is not None}

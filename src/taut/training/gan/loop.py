@@ -13,15 +13,15 @@ from taut.audit import bound_lipschitz
 from taut.data import LabelledData
 from taut.errors import require
 from taut.export import save
-from taut.training.folder import write_json
+from taut.training.environment import Environment
+from taut.training.examples import InputSpec, load_data, prepare
 from taut.training.gan.config import GanConfig
 from taut.training.gan.folder import GanFolder
 from taut.training.gan.pictures import write_grid
 from taut.training.gan.run import GanRun, freeze, load_gan_run
 from taut.training.gan.session import GanSession
-from taut.training.inputs import InputSpec, load_data, prepare
-from taut.training.log import Log
-from taut.training.settings import Settings
+from taut.training.progress import Log
+from taut.training.run_folder import write_json
 
 __all__ = ["GanProgress", "train_gan"]
 
@@ -30,12 +30,12 @@ _PICTURES = 64
 
 @dataclass(frozen=True)
 class GanProgress:
-    """A moment of a run, told after each step of the critic.
+    """Progress of a run, reported after each step of the critic.
 
     Attributes:
-        step: steps that are over.
-        steps: how many there are.
-        dual: the critic's value on the last batch.
+        step: number of steps done.
+        steps: total number of steps.
+        dual: dual value of the critic on the last batch.
         row: the row of the log, where one was written after this step.
     """
 
@@ -60,16 +60,17 @@ def train_gan(
     step, by the proven constant that the log holds beside it; with the other kinds it is a number
     in units of its own.
 
-    Seeded and resumable: the same call again, after the process died at any moment, goes on from
-    the last checkpoint and ends with the same weights to the bit, on the same kind of machine. A
-    finished run is not run again.
+    Seeded and resumable: the same call again, after an interruption at any moment, resumes from the
+    last checkpoint and ends with the same weights to the bit, on the same kind of machine. A
+    finished run is not repeated.
 
     Args:
-        config: what to train; see `GanConfig`.
-        out: the folder of the run: config.toml, log.jsonl, checkpoint, samples/step-*.png (one set
-            of z throughout), model.safetensors (the generator), critic.safetensors (with its proof,
-            where there is one), result.json. Without one nothing is written.
-        data: labelled images, instead of what `config.data` names; their labels are not used.
+        config: configuration of the run.
+        out: folder of the run: config.toml, resolved.toml, log.jsonl, checkpoint,
+            samples/step-*.png (one set of z throughout), model.safetensors (the generator),
+            critic.safetensors (with its proof, where there is one), result.json. Without one
+            nothing is written.
+        data: labelled images, instead of `config.data`; their labels are not used.
         on_progress: called after each step of the critic.
 
     Returns:
@@ -87,22 +88,22 @@ def train_gan(
         >>> run.generator.sample(2, torch.Generator().manual_seed(0)).shape
         torch.Size([2, 1, 8, 8])
     """
-    config = config.decided()
+    requested, config = config, config.resolved()
     player = config.player(config.lr)
-    with Settings(player) as settings:
+    with Environment(player) as environment:
         prepared = prepare(player, load_data(player) if data is None else data)
         folder = None if out is None else GanFolder(out)
         if folder is not None:
-            require("PIL.Image", "data", "data: a picture of samples")
-            folder.open(config, prepared.spec, prepared.fingerprint)
+            require("PIL.Image", "data", "a picture of samples")
+            folder.open(requested, config, prepared.spec, prepared.fingerprint)
             if folder.finished:
                 return load_gan_run(folder.path)
 
-        session = GanSession(config, prepared, folder, settings)
-        log = None if folder is None else Log(folder.log_file, session.place.history, False)
-        while session.place.step < config.num_steps:
+        session = GanSession(config, prepared, folder, environment)
+        log = None if folder is None else Log(folder.log_file, session.position.history, False)
+        while session.position.step < config.num_steps:
             dual = session.step()
-            step = session.place.step
+            step = session.position.step
             last = step == config.num_steps
             row = None
             if last or step % config.log_every == 0:
@@ -119,42 +120,42 @@ def train_gan(
 
 
 def _end_row(session: GanSession, spec: InputSpec) -> dict[str, Any]:
-    place = session.place
+    position = session.position
     row: dict[str, Any] = {
-        "step": place.step,
-        "dual": place.loss / place.seen,
+        "step": position.step,
+        "dual": position.loss / position.seen,
         "lipschitz": None,
         "seconds": session.count_seconds(),
     }
     if session.config.critic == "lipschitz":
         row["lipschitz"] = bound_lipschitz(session.critic, "l2", spec.shape).value
-    place.history.append(row)
-    place.loss, place.seen = 0.0, 0
+    position.history.append(row)
+    position.loss, position.seen = 0.0, 0
     return row
 
 
 def _draw(session: GanSession, folder: GanFolder) -> None:
-    """One picture of the generator's present answer to the same z as ever."""
-    chance = torch.Generator().manual_seed(session.config.seed)
-    images = session.generator.sample(_PICTURES, chance)
+    """A picture of samples from a fixed set of z."""
+    fixed = torch.Generator().manual_seed(session.config.seed)
+    images = session.generator.sample(_PICTURES, fixed)
     if images.shape[1] in (1, 3):
-        write_grid(folder.samples / f"step-{session.place.step:06d}.png", images)
+        write_grid(folder.samples / f"step-{session.position.step:06d}.png", images)
 
 
 def _finish(session: GanSession, spec: InputSpec) -> GanRun:
-    place, folder, config = session.place, session.folder, session.config
+    position, folder, config = session.position, session.folder, session.config
     generator = freeze(session.generator)
-    row = place.history[-1]
+    row = position.history[-1]
     result: dict[str, Any] = {
         "dual": row["dual"],
         "lipschitz": row["lipschitz"],
-        "steps": place.step,
+        "steps": position.step,
         "seconds": session.count_seconds(),
         "parameters": sum(p.numel() for p in generator.parameters()),
         "critic_parameters": sum(p.numel() for p in session.critic.parameters()),
         "train_rows": len(session.images),
-        "threads": session.settings.threads,
-        "device": str(session.settings.device),
+        "threads": session.environment.threads,
+        "device": str(session.environment.device),
         "fingerprint": session.fingerprint,
         "versions": {
             "python": python_version(),
@@ -168,4 +169,4 @@ def _finish(session: GanSession, spec: InputSpec) -> GanRun:
             save(critic, folder.critic_file, norm="l2", input_shape=spec.shape)
         write_json(folder.result_file, result)
     path = None if folder is None else folder.path
-    return GanRun(config, generator, tuple(place.history), result, path)
+    return GanRun(config, generator, tuple(position.history), result, path)

@@ -12,7 +12,7 @@ from taut.training.gan.config import GanConfig
 
 __all__ = ["ImageGenerator", "build_critic", "build_generator"]
 
-# Rows of one pass where nothing is learnt: enough to fill a core, little to hold.
+# Rows of one pass in evaluation: enough to use a core, small enough for memory.
 _ROWS = 512
 
 
@@ -60,12 +60,12 @@ class ImageGenerator(nn.Module):
         return self.layers(z)
 
     def draw_noise(self, n: int, generator: Generator | None = None) -> Tensor:
-        """Draws `(n, latent)` from the uniform law on [0, 1]; None draws by torch's own chance."""
-        place = next(self.parameters())
+        """Draws `(n, latent)` uniformly from [0, 1]; None uses torch's own generator."""
+        position = next(self.parameters())
         if generator is None:
-            return torch.rand(n, self.latent, device=place.device, dtype=place.dtype)
+            return torch.rand(n, self.latent, device=position.device, dtype=position.dtype)
         drawn = torch.rand(n, self.latent, generator=generator, device=generator.device)
-        return drawn.to(place)
+        return drawn.to(position)
 
     @torch.no_grad()
     def sample(self, n: int, generator: Generator) -> Tensor:
@@ -101,7 +101,7 @@ def build_critic(config: GanConfig, shape: Sequence[int]) -> nn.Sequential:
         >>> taut.bound_lipschitz(critic, input_shape=(1, 8, 8)).value <= 1
         True
     """
-    config = config.decided()
+    config = config.resolved()
     channels, height, breadth = _check_images(shape)
     conv: type[nn.Module] = nn.Conv2d
     linear: type[nn.Module] = nn.Linear
@@ -130,7 +130,10 @@ def build_critic(config: GanConfig, shape: Sequence[int]) -> nn.Sequential:
 def _check_images(shape: Sequence[int]) -> tuple[int, int, int]:
     if len(shape) != 3 or shape[1] % 4 or shape[2] % 4 or min(shape) < 1:
         raise ArgumentError(
-            "train_gan: the data must be images (channels, height, width) whose height and width "
-            f"are multiples of 4; got inputs of shape {tuple(shape)}. Pad or crop them first."
+            subject="train_gan",
+            rule="the data must be images (channels, height, width) whose height and width "
+            "are multiples of 4",
+            got=f"inputs of shape {tuple(shape)}",
+            remedy="Pad or crop them first.",
         )
     return shape[0], shape[1], shape[2]

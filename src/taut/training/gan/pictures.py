@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from taut.errors import ArgumentError, require
-from taut.export.files import write_atomically
+from taut.export import write_atomically
 
 __all__ = ["draw_grid", "write_grid"]
 
@@ -30,7 +30,10 @@ def draw_grid(images: Tensor) -> np.ndarray:
     n, channels, h, w = images.shape
     if channels not in (1, 3):
         raise ArgumentError(
-            f"draw_grid: `images` must have 1 or 3 channels to be seen; got {channels}."
+            subject="draw_grid",
+            argument="images",
+            rule="must have 1 or 3 channels to be seen",
+            got=str(channels),
         )
     columns = math.ceil(math.sqrt(n))
     rows = -(-n // columns)

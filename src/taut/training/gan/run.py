@@ -15,10 +15,10 @@ __all__ = ["GanRun", "freeze", "load_gan", "load_gan_run"]
 
 @dataclass(frozen=True, eq=False)
 class GanRun:
-    """What a training gave.
+    """A finished GAN run.
 
     Attributes:
-        config: the configuration, with nothing left open.
+        config: the resolved configuration.
         generator: frozen, in evaluation mode, on the CPU.
         history: one row for each `log_every` steps: step, the critic's mean dual value since the
             row before, its proven constant (None where nothing is proven), seconds.

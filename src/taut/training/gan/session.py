@@ -1,4 +1,4 @@
-"""`GanSession`: one sitting of a GAN run. It begins or resumes, keeps checkpoints, and steps."""
+"""`GanSession`: the state of a GAN run in training: it starts or resumes, saves checkpoints, steps."""
 
 import time
 from typing import Any
@@ -8,15 +8,15 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError, NonFiniteError
 from taut.regularizers import gradient_penalty
-from taut.training.chance import batches
+from taut.training.environment import Environment
+from taut.training.examples import Prepared
 from taut.training.gan.config import GanConfig
 from taut.training.gan.folder import GanFolder
 from taut.training.gan.networks import ImageGenerator, build_critic, build_generator
-from taut.training.inputs import Prepared
 from taut.training.schedule import learning_rate
-from taut.training.settings import Settings
-from taut.training.state import Place, State
-from taut.wasserstein import dual_value
+from taut.training.seeding import batches
+from taut.training.training_state import Position, TrainingState
+from taut.transport import dual_value
 
 __all__ = ["GanSession"]
 
@@ -24,26 +24,26 @@ _BETAS = (0.5, 0.999)
 
 
 class GanSession:
-    """Two states, of the generator and of the critic; the critic's place is that of the run.
+    """The training states of the generator and of the critic, whose position is that of the run.
 
     Args:
-        config: with nothing left open.
-        data: made ready, its images within the range that `data.spec` names.
-        folder: where checkpoints are kept, or None.
-        settings: of the machine, in force.
+        config: resolved.
+        data: prepared, its images within the range that `data.spec` states.
+        folder: folder of the checkpoints, or None.
+        environment: device, dtype, threads and random state.
     """
 
     def __init__(
-        self, config: GanConfig, data: Prepared, folder: GanFolder | None, settings: Settings
+        self, config: GanConfig, data: Prepared, folder: GanFolder | None, environment: Environment
     ) -> None:
         assert config.critic_lr is not None
-        self.config, self.folder, self.settings = config, folder, settings
+        self.config, self.folder, self.environment = config, folder, environment
         self.fingerprint = data.fingerprint
-        self.images = to_unit_range(data.train.inputs, data).to(settings.device)
+        self.images = to_unit_range(data.train.inputs, data).to(environment.device)
         players = build_generator(config, data.spec.shape), build_critic(config, data.spec.shape)
         rates = config.lr, config.critic_lr
         self._states = [
-            _with_betas(State(config.player(lr), net.to(settings.device)))
+            _with_betas(TrainingState(config.player(lr), net.to(environment.device)))
             for net, lr in zip(players, rates, strict=True)
         ]
         self._epoch: tuple[int, tuple[Tensor, ...]] = -1, ()
@@ -63,64 +63,59 @@ class GanSession:
         return self._states[1].model
 
     @property
-    def place(self) -> Place:
-        """Where the run is: `step` of the critic, and sums over the row of the log to come."""
-        return self._states[1].place
+    def position(self) -> Position:
+        """The position of the run: `step` of the critic, and sums since the last row of the log."""
+        return self._states[1].position
 
     def _resume(self) -> None:
-        held = None if self.folder is None else self.folder.read_checkpoint()
-        if held is None:
+        if self.folder is None or (held := self.folder.read_checkpoint()) is None:
             return
-        tensors, story = held
-        if story["fingerprint"] != self.fingerprint:
-            raise ArgumentError(
-                "train_gan: the data must be what the run began with; its numbers have changed. "
-                "Bring the old data back, or choose another folder."
-            )
-        self.settings.use_threads(story["threads"])
-        self._restore(tensors, story["place"])
+        tensors, metadata = held
+        self.folder.check_data(self.fingerprint, metadata["fingerprint"])
+        self.environment.use_threads(metadata["threads"])
+        self._restore(tensors, metadata["position"])
 
-    def _restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:
+    def _restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
         for index, name in enumerate(("generator.", "critic.")):
             mine = {k.removeprefix(name): t for k, t in tensors.items() if k.startswith(name)}
-            self._states[index] = _with_betas(self._states[index].restore(mine, place))
+            self._states[index] = _with_betas(self._states[index].restore(mine, position))
 
     def keep_checkpoint(self) -> None:
-        """Writes both states to the folder, and goes on from what was written (see `State`)."""
+        """Writes both states to the folder, and continues from what was written (see `TrainingState`)."""
         self.count_seconds()
         tensors = {
             f"{name}.{key}": value
             for name, state in zip(("generator", "critic"), self._states, strict=True)
             for key, value in state.tensors().items()
         }
-        place = self._states[1].numbers()
+        position = self._states[1].numbers()
         if self.folder is not None:
-            story = {
-                "place": place,
+            metadata = {
+                "position": position,
                 "fingerprint": self.fingerprint,
-                "threads": self.settings.threads,
+                "threads": self.environment.threads,
             }
-            self.folder.write_checkpoint(tensors, story)
-        self._restore(tensors, place)
+            self.folder.write_checkpoint(tensors, metadata)
+        self._restore(tensors, position)
 
     def step(self) -> float:
-        """A step of the critic, and where one is due also of the generator.
+        """A step of the critic, and of the generator where one is due.
 
         Returns:
             The critic's dual value on the batch, before the step.
         """
-        place = self.place
-        self.settings.go_to((place.step,))
+        position = self.position
+        self.environment.seed((position.step,))
         for state in self._states:
             for group in state.optimizer.param_groups:
-                group["lr"] = learning_rate(state.config, place.step, self.config.num_steps)
-        real = self._batch(place.step)
+                group["lr"] = learning_rate(state.config, position.step, self.config.num_steps)
+        real = self._batch(position.step)
         dual = self._improve_critic(real)
-        place.step += 1
-        if place.step % self.config.critic_steps == 0:
+        position.step += 1
+        if position.step % self.config.critic_steps == 0:
             self._improve_generator()
-        place.loss += dual
-        place.seen += 1
+        position.loss += dual
+        position.seen += 1
         return dual
 
     def _batch(self, step: int) -> Tensor:
@@ -150,8 +145,10 @@ class GanSession:
         value = dual.item()
         if not abs(value) < float("inf"):
             raise NonFiniteError(
-                f"train_gan: the critic's value must stay finite; got {value} in step "
-                f"{self.place.step + 1}. Lower `critic_lr`."
+                subject="train_gan",
+                rule="the critic's value must stay finite",
+                got=f"{value} in step {self.position.step + 1}",
+                remedy="Lower `critic_lr`.",
             )
         return value
 
@@ -166,11 +163,11 @@ class GanSession:
         optimizer.step()
 
     def count_seconds(self) -> float:
-        """Adds the time since it was last asked; returns that of all sittings."""
+        """Adds the time since the last call; returns the total training time."""
         now = time.monotonic()
-        self.place.seconds += now - self._began
+        self.position.seconds += now - self._began
         self._began = now
-        return self.place.seconds
+        return self.position.seconds
 
 
 def to_unit_range(images: Tensor, data: Prepared) -> Tensor:
@@ -178,13 +175,15 @@ def to_unit_range(images: Tensor, data: Prepared) -> Tensor:
     low, high = data.spec.low, data.spec.high
     if low is None or high is None or not high > low:
         raise ArgumentError(
-            "train_gan: the data must be images with a known range of pixels; got a table. "
-            "Give a data set of images."
+            subject="train_gan",
+            rule="the data must be images with a known range of pixels",
+            got="a table",
+            remedy="Give a data set of images.",
         )
     return (images - low) * (2 / (high - low)) - 1
 
 
-def _with_betas(state: State) -> State:
+def _with_betas(state: TrainingState) -> TrainingState:
     for group in state.optimizer.param_groups:
         group["betas"] = _BETAS
     return state

@@ -1,0 +1,104 @@
+"""The directive `.. results:: ../records`: tables and figures of committed records."""
+
+import html
+from collections.abc import Iterator
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from taut.pictures import Figure
+from taut_lab.experiments import registry
+from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework.records import Records
+from taut_lab.report.pages import ExperimentReport, collect_report
+from taut_lab.report.run_details import command
+from taut_lab.report.table_text import (
+    claim_text,
+    compare,
+    difference_text,
+    mean_text,
+    paper_text,
+    table_note,
+)
+
+
+class Results(SphinxDirective):
+    """Tables and figures of every experiment that has records in the folder."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """A section for each experiment, in the order of the paper."""
+        folder = (Path(self.env.doc2path(self.env.docname)).parent / self.arguments[0]).resolve()
+        # The modification time of a folder changes only with the names in it.
+        for path in (folder, *folder.rglob("*")):
+            self.env.note_dependency(str(path))
+        records = Records(folder)
+        shown = (
+            collect_report(registry.find_experiment(name), records) for name in registry.EXPERIMENTS
+        )
+        return [_section(one, one.preset) for one in shown if one.preset]
+
+
+def _section(one: ExperimentReport, preset: str) -> nodes.section:
+    section = nodes.section(ids=[nodes.make_id(one.experiment.name)])
+    section += nodes.title(text=one.experiment.title)
+    source = nodes.paragraph(text=f"{one.experiment.label}: ")
+    source += nodes.literal(text=command(one.experiment, preset))
+    done, cells = one.counts[preset]
+    if done < cells:
+        source += nodes.Text(f"; {cells - done} of {cells} cells are missing")
+    section += source
+    words = (claim_text(one.experiment), *one.presentation.paragraphs, *one.problems)
+    section += [nodes.paragraph(text=text) for text in words]
+    for table in one.presentation.tables:
+        section += _table(table)
+        if note := table_note(table, "below ours"):
+            section += nodes.paragraph(text=note, classes=["small-print"])
+    figures = list((one.presentation.figures or {}).values())
+    many = ["many"] if len(figures) > 2 else []
+    section += nodes.container("", *map(_figure, figures), classes=["figures", *many])
+    return section
+
+
+def _table(table: ResultTable) -> nodes.table:
+    group = nodes.tgroup(cols=1 + len(table.columns))
+    group += [nodes.colspec(colwidth=1) for _ in range(1 + len(table.columns))]
+    group += nodes.thead("", _row(nodes.paragraph(text=name) for name in ("", *table.columns)))
+    body = nodes.tbody()
+    for name, entries in table.rows.items():
+        cells = [nodes.paragraph(text=name), *(_entry(entry, table) for entry in entries)]
+        body += _row(cells)
+    group += body
+    return nodes.table("", nodes.title(text=table.title), group)
+
+
+def _row(cells: Iterator[nodes.Node] | list[nodes.Node]) -> nodes.row:
+    return nodes.row("", *(nodes.entry("", cell) for cell in cells))
+
+
+def _entry(entry: TableEntry, table: ResultTable) -> nodes.Node:
+    """Our value; below it the paper's value and the coloured difference."""
+    cell = nodes.line_block("", nodes.line(text=mean_text(entry, table)))
+    if paper := paper_text(entry, table):
+        cell += nodes.line(text=f"paper {paper}", classes=["small-print"])
+    if difference := difference_text(entry, table):
+        cell += nodes.line(text=difference, classes=["small-print", compare(entry, table)])
+    return cell
+
+
+def _figure(figure: Figure) -> nodes.figure:
+    # Embedded, so that no files are left among the sources.
+    picture = figure.embed()
+    source = f'<img src="{picture.source}" alt="{html.escape(figure.alt)}">'
+    image = nodes.raw("", source, format="html")
+    text = ". ".join(filter(None, (figure.title, figure.caption)))
+    return nodes.figure("", image, nodes.caption(text=text))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Registers the directive."""
+    app.add_directive("results", Results)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,74 @@
+"""Attacks checked against certificates: none may succeed inside a certified radius."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from taut.attacks.result import AttackResult
+from taut.certificates import Certificates, certify
+from taut.errors import ArgumentError, ViolatedCertificateError
+from taut.linalg import gamma
+
+__all__ = ["check_certificates"]
+
+
+def check_certificates(
+    found: AttackResult, certificates: Certificates, model: nn.Module | None = None
+) -> None:
+    """Raises if an attack changed a prediction strictly inside its certified radius.
+
+    Distances are rounded up by all that their measurement may have lost, so that what is reported
+    is a contradiction and no rounding. Certificates for real arithmetic say nothing of the last
+    digits of an execution in float32: with `model` given, an example counts only if its own
+    certificate proves the other prediction.
+
+    Args:
+        found: the attack.
+        certificates: of the same inputs, in the same norm.
+        model: the network, to confirm what is found in the arithmetic of the certificates.
+
+    Raises:
+        ViolatedCertificateError: the theorem, its code or this machine is wrong.
+
+    Example:
+        >>> model, x = torch.nn.Identity(), torch.tensor([[0.6, 0.4], [0.9, 0.1]])
+        >>> proven = taut.certify(model, x, "l2")
+        >>> labels = proven.prediction
+        >>> check_certificates(taut.attacks.pgd(model, x, labels, radius=0.5, norm="l2"), proven)
+    """
+    if len(found) != len(certificates) or found.norm != certificates.norm:
+        raise ArgumentError(
+            subject="check_certificates",
+            argument="certificates",
+            rule="must be of the same inputs in the same norm",
+            got=f"{len(certificates)} in {certificates.norm} for {len(found)} in {found.norm}",
+        )
+    home = found.distance.device
+    radius, prediction = certificates.radius.to(home), certificates.prediction.to(home)
+    size = math.prod(found.examples.shape[1:])
+    distance = found.distance * (1 + 4 * gamma(size + 4))
+    violated = (found.prediction != prediction) & (distance < radius)
+    rows = violated.nonzero()[:, 0]
+    if len(rows) and model is not None:
+        rows = rows[_confirmed(model, found.examples[rows], certificates, prediction[rows])]
+    if not len(rows):
+        return
+    row = int(rows[(radius - distance)[rows].argmax()])
+    raise ViolatedCertificateError(
+        f"check_certificates: {found.attack} changed {len(rows)} of {len(found)} certified "
+        f"predictions; input {row} went from class {int(prediction[row])} to "
+        f"{int(found.prediction[row])} at {found.norm} distance {float(found.distance[row])!r}, "
+        f"certified radius {float(radius[row])!r} in {certificates.arithmetic} arithmetic. "
+        "This is an error of ours: please report it with the network and the input."
+        + ("" if model is not None else " Pass model=... to rule out rounding in the execution.")
+    )
+
+
+def _confirmed(
+    model: nn.Module, examples: Tensor, certificates: Certificates, prediction: Tensor
+) -> Tensor:
+    """Which examples have another prediction by a certificate of their own."""
+    own = certify(model, examples, certificates.norm, arithmetic=certificates.arithmetic)
+    sure = own.radius.to(prediction.device) > 0
+    return torch.logical_and(sure, own.prediction.to(prediction.device) != prediction)

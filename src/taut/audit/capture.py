@@ -1,0 +1,256 @@
+"""Forwards of one's own: captured by `torch.export` as operations, for every size of the batch."""
+
+import copy
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+
+from taut import functional
+from taut.audit.prepare import Prepared
+from taut.audit.program import Program
+from taut.audit.rewrite import Rewriter, WholeFunction, is_note, is_size, replaces_all
+from taut.errors import NoRuleError
+from taut.rules import find_record
+from taut.rules.convolution import padded_convolution
+from taut.rules.normalisation import batch_norm
+from taut.rules.pooling import adaptive_average, adaptive_maximum
+from taut.rules.shape import identity
+
+__all__ = ["capture"]
+
+aten = torch.ops.aten
+_LOCK = threading.Lock()
+# Layers and functions that stay one operation; only the capture under way, which holds the lock,
+# adds to the list.
+_WHOLE: list[Any] = []
+# Functions of ours that stand for modules of torch; those are traced as torch runs them.
+_TRACED = (batch_norm, padded_convolution, identity, adaptive_average, adaptive_maximum)
+
+
+def _layer(x: Tensor, index: int) -> Tensor:
+    return _WHOLE[index](x).clone()
+
+
+def _layer_without_numbers(x: Tensor, index: int) -> Tensor:
+    with unset_fake_temporarily():
+        sizes = [n if isinstance(n, int) else 2 for n in x.shape]
+        shape = _WHOLE[index](torch.zeros(sizes, dtype=x.dtype)).shape
+    return x.new_empty((x.shape[0], *shape[1:]))
+
+
+_OPERATION = torch.library.custom_op(
+    "taut::layer", _layer, mutates_args=(), schema="(Tensor x, int index) -> Tensor"
+)
+_OPERATION.register_fake(_layer_without_numbers)
+
+
+class _Whole(nn.Module):
+    """Stands for a layer with a record of its own, as one operation of the graph."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.taut.layer(x, self.index)
+
+
+def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> Program:
+    """The program of a network with forwards of its own, valid for batches of every size.
+
+    `torch.export` runs the forward once on tensors without numbers, with the size of the batch as
+    a symbol, and writes down plain operations: work in place, keyword arguments, functional forms,
+    asserts and branches on fixed sizes are resolved. A second run with a batch of one must give the
+    same operations, since one is a special case to the exporter.
+
+    Raises:
+        NoRuleError: the forward looks at numbers of its input or at the size of the batch, writes
+            attributes or buffers, or mixes samples.
+    """
+    with _LOCK, _whole_functions():
+        _WHOLE.clear()
+        try:
+            model = _with_whole_layers(prepared.model)
+            exported = _export(model, input_shape, None, subject)
+            if _signature(exported) != _signature(_export(model, input_shape, 1, subject)):
+                raise NoRuleError(
+                    f"{subject}: the forward computes something else for a batch of one: it looks "
+                    "at the size of the batch as a number. Samples must pass on their own."
+                )
+            program = Rewriter(prepared, exported, input_shape, subject, _WHOLE).program()
+        finally:
+            _WHOLE.clear()
+    _compare(prepared.model, program, subject)
+    return program
+
+
+@contextmanager
+def _whole_functions() -> Iterator[None]:
+    """Sorting functions that are called in a forward stay whole as well."""
+
+    def keep(function: Any, x: Any, more: dict[str, Any]) -> Any:
+        if not isinstance(x, FakeTensor):
+            return None
+        _WHOLE.append(WholeFunction(function, more))
+        return torch.ops.taut.layer(x, len(_WHOLE) - 1)
+
+    functional.keep_whole(keep)
+    try:
+        yield
+    finally:
+        functional.keep_whole(None)
+
+
+def _with_whole_layers(model: nn.Module) -> nn.Module:
+    """A copy in which every layer that ATen's operations do not describe is one operation."""
+    stand_ins: dict[int, nn.Module] = {}
+    for module in model.modules():
+        record = find_record(module)
+        if record is not None and record.call is not None and record.call(module)[0] is identity:
+            # Dropout returns its argument itself, which export takes for a copy.
+            stand_ins[id(module)] = nn.Identity()
+            continue
+        if record is None or record.structure or record.refusal:
+            continue
+        native = record.call is not None and _is_native(record.call, module)
+        if not native and (record.call is not None or record.constants is not None):
+            _WHOLE.append(module)
+            stand_ins[id(module)] = _Whole(len(_WHOLE) - 1)
+    return copy.deepcopy(model, stand_ins).eval()
+
+
+def _is_native(call: Any, module: nn.Module) -> bool:
+    try:
+        target, _ = call(module)
+    except NoRuleError:
+        return True
+    return isinstance(target, torch._ops.OpOverload) or target in _TRACED
+
+
+def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject: str) -> Any:
+    held = (*model.parameters(), *model.buffers())
+    like = next((t for t in held if t.is_floating_point()), torch.empty(0))
+    example = torch.zeros(batch or 7, *shape, dtype=like.dtype, device=like.device)
+    sizes = None if batch else ({0: torch.export.Dim("batch")},)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.export(model, (example,), dynamic_shapes=sizes, strict=False)
+            program = program.run_decompositions({})
+    except NoRuleError:
+        raise
+    except Exception as error:
+        told = " ".join(str(error).split())[:300]
+        raise NoRuleError(
+            f"{subject}: the forward of {type(model).__name__} cannot be followed on inputs of "
+            f"shape {shape}: {told} Forwards that branch on numbers of their input, or on the size "
+            "of the batch, have no single graph; split the model, or register a record for the "
+            "part with taut.rules.register."
+        ) from error
+    written = program.graph_signature.buffers_to_mutate
+    if written:
+        raise NoRuleError(
+            f"{subject}: the forward writes the buffer {', '.join(sorted(set(written.values())))}, "
+            "so a later call may compute something else. Keep evaluation free of state."
+        )
+    return program
+
+
+def _attributes(model: nn.Module) -> dict[str, Any]:
+    """Python attributes of all modules, as values that can be compared."""
+    found: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        for name, held in vars(module).items():
+            if name in ("_parameters", "_buffers", "_modules"):
+                continue
+            key = f"`{name}` of `{path or 'model'}`"
+            if isinstance(held, (list, tuple, set, dict)):
+                held = (type(held).__name__, len(held), repr(held)[:10_000])
+            elif not isinstance(held, (int, float, str, bool, type(None))):
+                held = id(held)
+            found[key] = held
+    return found
+
+
+def _signature(program: Any) -> list[str]:
+    """The operations with their arguments, the size of the batch written as 1."""
+    lines: list[str] = []
+    numbers: dict[fx.Node, str] = {}
+    for node in program.graph.nodes:
+        if is_note(node) or (node.op == "call_function" and not node.users):
+            continue
+        if is_size(node):
+            numbers[node] = "1"
+            continue
+        if node.target in _COPIES or _is_whole_slice(node):
+            numbers[node] = numbers[node.args[0]]
+            continue
+        if replaces_all(node):
+            numbers[node] = numbers[node.args[1]]
+            continue
+        if node.target is torch.ops.taut.layer.default:
+            numbers[node] = f"%{len(lines)}"
+            lines.append(f"{_WHOLE[node.args[1]]} {numbers[node.args[0]]}")
+            continue
+        if node.target in _RESHAPES:
+            # Sizes may be written as -1; what counts is the shape that they give.
+            shape = [n if isinstance(n, int) else 1 for n in node.meta["val"].shape]
+            source = numbers[node.args[0]]
+            numbers[node] = f"%{len(lines)}"
+            lines.append(f"shape {source} {shape}")
+            continue
+        numbers[node] = f"%{len(lines)}"
+        args = fx.node.map_arg((node.args, node.kwargs), lambda n: _Text(numbers[n]))  # type: ignore[misc]
+        lines.append(f"{node.op} {node.target} {args}")
+    return lines
+
+
+# What export adds for one size of the batch and leaves out for another.
+_RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+_COPIES = (aten.clone.default, aten.alias.default, aten.contiguous.default)
+
+
+def _is_whole_slice(node: fx.Node) -> bool:
+    return node.target is aten.slice.Tensor and tuple(node.args[1:]) in (
+        (0,), (0, 0), (0, 0, 2**63 - 1),
+    )  # fmt: skip
+
+
+class _Text(str):
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _compare(model: nn.Module, program: Program, subject: str) -> None:
+    """Raises unless program and model agree on two random batches, a test beside the proof.
+
+    What the forward leaves behind in attributes of the model shows, too.
+    """
+    held = (*model.parameters(), *model.buffers())
+    like = next((t for t in held if t.is_floating_point()), torch.empty(0))
+    generator = torch.Generator().manual_seed(0)
+    assert program.input_shape is not None
+    before = _attributes(model)
+    with torch.no_grad():
+        for batch in (1, 3):
+            x = torch.randn(batch, *program.input_shape, generator=generator, dtype=torch.float64)
+            x = x.to(like)
+            real, followed = model(x.clone()), program.module(x.clone())
+            scale = real.abs().amax().clamp_min(torch.finfo(real.dtype).tiny) if real.numel() else 1
+            if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
+                raise NoRuleError(
+                    f"{subject}: the operations captured from the forward do not give what the "
+                    "model gives: it has hidden state, or draws at random."
+                )
+    changed = {name for name, held in _attributes(model).items() if held != before.get(name)}
+    if changed:
+        raise NoRuleError(
+            f"{subject}: the forward writes the attribute {', '.join(sorted(changed))}, so a later "
+            "call may compute something else. Keep the forward free of state."
+        )

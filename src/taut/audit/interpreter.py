@@ -1,0 +1,230 @@
+"""Programs read through the records: constants here, rounding and boxes in `taut.certificates`."""
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from taut.audit.program import Program
+from taut.bounds import LayerBound, LayerTable
+from taut.errors import NoRuleError, TautError
+from taut.norms import Norm
+from taut.rules import Call, Constants, Record, Value, find_record
+from taut.rules.record import argument_names
+from taut.rules.shape import EXACT_ON_STORED
+
+__all__ = ["Audit", "ConstantsInterpreter", "LayerTrace", "RuleInterpreter"]
+
+
+class RuleInterpreter(fx.Interpreter):
+    """Goes through a program with other objects in place of the tensors that follow its input.
+
+    A subclass says what those objects are (`tracked`), how the rules see one (`value_of`), and what
+    an operation makes of them (`apply`).
+    """
+
+    tracked: type
+
+    def __init__(self, program: Program, subject: str) -> None:
+        super().__init__(program.module)
+        self.extra_traceback = False  # errors are sentences for people
+        self.program = program
+        self.subject = subject
+
+    def value_of(self, held: Any) -> Value:
+        """What the rules see of a tracked object."""
+        raise NotImplementedError
+
+    def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
+        """What an operation makes of its tracked arguments."""
+        raise NotImplementedError
+
+    def size_of(self, held: Any) -> Any:
+        """The size of the batch that a tracked object stands for; any will do for constants."""
+        return 1
+
+    @torch.no_grad()
+    def run_node(self, n: fx.Node) -> Any:
+        """One step of the program; a refusal names its place in the model."""
+        if n.op not in ("call_function", "call_module"):
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        try:
+            return self._step(n, args, kwargs)
+        except NoRuleError as error:
+            place, kind = n.meta.get("place", n.name), n.meta.get("kind", "")
+            named = f"`{place}`" if kind in ("", place) or kind in place else f"`{place}` ({kind})"
+            raise NoRuleError(
+                f"{self.subject}: nothing is proven at {named}: {error} What has no record is never "
+                "assumed to be 1; change the layer, or register a record with taut.rules.register."
+            ) from error
+
+    def _step(self, n: fx.Node, args: Any, kwargs: Any) -> Any:
+        target: Any = n.target
+        tracked = list(_tracked_in((args, kwargs), self.tracked))
+        if target is aten_size:
+            return self.size_of(args[0]) if tracked else target(*args)
+        if target is operator.getitem:
+            return args[0][args[1]]
+        if not tracked:
+            if target not in EXACT_ON_STORED and all(isinstance(part, int) for part in args):
+                return target(*args)
+            if target not in EXACT_ON_STORED:
+                raise NoRuleError("a constant computed in the forward is not followed.")
+            return self._stored(n, args, kwargs)
+        if n.op == "call_module":
+            target = self.program.module.get_submodule(str(n.target))
+            arguments = {"input": args[0]}
+        else:
+            names = argument_names(_ALIASES.get(target, target))
+            arguments = dict(names.defaults)
+            arguments |= dict(zip((*names.positional, *names.named), args, strict=False)) | kwargs
+            order = (*names.positional, *names.named)
+            arguments = {name: arguments[name] for name in order if name in arguments}
+        if "refusal" in n.meta:
+            raise NoRuleError(n.meta["refusal"])
+        record = find_record(target)
+        if record is None or record.constants is None:
+            name = n.meta.get("kind") or getattr(target, "__name__", str(target))
+            raise NoRuleError(
+                record.refusal
+                if record is not None and record.refusal
+                else f"{name} has no record."
+            )
+        seen = {n: _replace(held, self.tracked, self.value_of) for n, held in arguments.items()}
+        shape = n.meta.get("shape")
+        call = Call(
+            _ALIASES.get(target, target),
+            seen,
+            shape if isinstance(shape, tuple) else None,
+            self.program.proofs,
+        )
+        return self.apply(record, call, tracked, n)
+
+    def _stored(self, n: fx.Node, args: Any, kwargs: Any) -> Any:
+        """A stored tensor on its way to an operation, in float64, made once.
+
+        What is proven of a tensor is found by its identity, so it must live as long as the proofs.
+        """
+        key = (n, repr(map_aggregate((args, kwargs), _identity)))
+        if key not in self.program.proofs:
+            made = n.target(*args, **kwargs)  # type: ignore[operator]
+            self.program.proofs[key] = map_aggregate(made, _widened)
+        return self.program.proofs[key]
+
+
+def _identity(held: Any) -> Any:
+    return id(held) if isinstance(held, torch.Tensor) else held
+
+
+def _widened(held: Any) -> Any:
+    floats = isinstance(held, torch.Tensor) and held.is_floating_point()
+    return held.double() if floats else held
+
+
+aten_size = torch.ops.aten.sym_size.int
+# Python's operators, which containers use, have no arguments with names.
+_ALIASES = {
+    operator.add: torch.ops.aten.add.Tensor,
+    operator.sub: torch.ops.aten.sub.Tensor,
+    operator.mul: torch.ops.aten.mul.Tensor,
+}
+
+
+def _tracked_in(held: Any, kind: type) -> Any:
+    if isinstance(held, kind):
+        yield held
+    elif isinstance(held, dict):
+        yield from _tracked_in(list(held.values()), kind)
+    elif isinstance(held, (tuple, list)):
+        for part in held:
+            yield from _tracked_in(part, kind)
+
+
+def _replace(held: Any, kind: type, change: Any) -> Any:
+    if isinstance(held, kind):
+        return change(held)
+    if isinstance(held, (tuple, list)):
+        return type(held)(_replace(part, kind, change) for part in held)
+    return held
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """One operation of a program with the constants that enter and leave it."""
+
+    name: str
+    kind: str
+    method: str
+    incoming: tuple[Value, ...]
+    outgoing: Value
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A program with constants at every operation, from the input to the output."""
+
+    norm: Norm
+    input: Value
+    output: Value
+    layers: tuple[LayerTrace, ...]
+    program: Program
+
+    def table(self, norm: Norm) -> LayerTable:
+        """What each operation multiplies the constant by, in `norm`."""
+        rows = []
+        for layer in self.layers:
+            before = sum(value.constants[norm] for value in layer.incoming)
+            after = layer.outgoing.constants[norm]
+            gain = after / before if 0 < before < float("inf") else after
+            rows.append(LayerBound(layer.name, layer.kind, gain, layer.method, norm, norm))
+        return LayerTable(rows)
+
+
+class ConstantsInterpreter(RuleInterpreter):
+    """Carries the constants of the input through a program."""
+
+    tracked = Value
+
+    def audit(self, norm: Norm) -> Audit:
+        """From the input, measured in `norm`, to the output."""
+        self.layers: list[LayerTrace] = []
+        shape = self.program.input_shape
+        size = None if shape is None else torch.Size(shape).numel()
+        source = Value(Constants.of_input(norm, size), shape)
+        output = self.run(source)
+        if not isinstance(output, Value):
+            raise NoRuleError(f"{self.subject}: the forward must return one tensor.")
+        return Audit(norm, source, output, tuple(self.layers), self.program)
+
+    def value_of(self, held: Value) -> Value:
+        """Itself."""
+        return held
+
+    def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
+        """The constants of the result."""
+        assert record.constants is not None
+        try:
+            constants = record.constants(call)
+        except TautError:
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise NoRuleError(f"its arguments are unusual: {error}") from error
+        shapes = node.meta.get("shape")
+        if isinstance(shapes, list):
+            result: Any = tuple(_sized(constants, shape) for shape in shapes)
+            outgoing = Value(constants)
+        else:
+            result = outgoing = _sized(constants, shapes)
+        name = str(node.meta.get("place", node.name))
+        kind = str(node.meta.get("kind", node.name))
+        self.layers.append(LayerTrace(name, kind, record.proof, tuple(tracked), outgoing))
+        return result
+
+
+def _sized(constants: Constants, shape: Any) -> Value:
+    size = None if shape is None else torch.Size(shape).numel()
+    return Value(constants.within(size), shape)

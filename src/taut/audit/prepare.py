@@ -1,0 +1,140 @@
+"""The network as evaluation runs it: a copy of plain layers that hold the numbers in use."""
+
+import copy
+
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+from taut.errors import ArgumentError, NonFiniteError, NoRuleError
+from taut.rules import find_record
+
+__all__ = ["Prepared", "prepare", "unwrap"]
+
+
+class Prepared:
+    """A copy of a network for evaluation, and the layers that its own stand for.
+
+    Attributes:
+        model: the copy; constrained and parametrised layers are plain ones of `torch.nn`, whose
+            weights are bit by bit those that evaluation multiplies by.
+        originals: for each replaced layer the one of the model that it stands for.
+    """
+
+    def __init__(self, model: nn.Module, originals: dict[nn.Module, nn.Module]) -> None:
+        self.model = model
+        self.originals = originals
+
+    def kind(self, module: nn.Module) -> str:
+        """The type of a layer as the user knows it."""
+        original = self.originals.get(module, module)
+        return parametrize.type_before_parametrizations(original).__name__
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The network inside a compiled, distributed or averaged one.
+
+    Example:
+        >>> net = torch.nn.Linear(2, 2)
+        >>> unwrap(torch.nn.DataParallel(net)) is net
+        True
+    """
+    wrappers = {
+        "OptimizedModule": "_orig_mod",
+        "DistributedDataParallel": "module",
+        "DataParallel": "module",
+        "AveragedModel": "module",
+    }
+    while type(model).__name__ in wrappers and type(model).__module__.startswith("torch."):
+        model = getattr(model, wrappers[type(model).__name__])
+    return model
+
+
+def prepare(model: nn.Module, subject: str) -> Prepared:
+    """A copy of `model` in evaluation mode that shares nothing with it; `model` is left alone.
+
+    Raises:
+        NoRuleError: hooks or a replaced forward may change what a module computes.
+        NonFiniteError: a parameter or buffer holds NaN or infinity.
+        ArgumentError: the model cannot be copied.
+    """
+    model = unwrap(model)
+    _check_modules(model, subject)
+    replaced: dict[int, nn.Module] = {}
+    originals: dict[nn.Module, nn.Module] = {}
+    with torch.no_grad():
+        # Parts first, so that a parametrised container holds parts that are plain already.
+        for path, module in reversed(list(model.named_modules())):
+            if "parametrizations" in path.split("."):
+                continue  # what makes a weight is run as it is
+            made = _plain(module, replaced)
+            if made is not None:
+                replaced[id(module)] = made
+                originals[made] = module
+    try:
+        twin = copy.deepcopy(model, {**replaced}).eval().requires_grad_(False)
+    except Exception as error:
+        raise ArgumentError(
+            f"{subject}: `model` must be one that copy.deepcopy can copy; got "
+            f"{type(model).__name__}, and copying failed: {error} Keep tensors that are part of a "
+            "graph out of attributes, and use torch.nn.utils.parametrizations instead of hooks."
+        ) from error
+    return Prepared(twin, originals)
+
+
+def _plain(module: nn.Module, replaced: dict[int, nn.Module]) -> nn.Module | None:
+    """The plain layer that evaluation amounts to, with tensors of its own, or None if it is one."""
+    record = find_record(module)
+    if record is not None and record.plain is not None:
+        plain = record.plain(module)
+        return copy.deepcopy(plain).eval()
+    if not parametrize.is_parametrized(module):
+        return None
+    # Reading a parametrised weight may run code that writes, as power iterations do.
+    return _without_parametrizations(copy.deepcopy(module, {**replaced}).eval())
+
+
+def _without_parametrizations(module: nn.Module) -> nn.Module:
+    """The module with its present tensors in place of what makes them.
+
+    Built beside it: `remove_parametrizations` on a copy would reach, through the class that the two
+    share, into the original.
+    """
+    kind = parametrize.type_before_parametrizations(module)
+    plain: nn.Module = object.__new__(kind)
+    plain.__dict__.update(module.__dict__)
+    plain._parameters = dict(module._parameters)
+    plain._buffers = dict(module._buffers)
+    plain._modules = {k: v for k, v in module._modules.items() if k != "parametrizations"}
+    for name in module.parametrizations:  # type: ignore[union-attr]
+        plain._parameters[name] = nn.Parameter(getattr(module, name).detach().clone())
+    return plain
+
+
+def _check_modules(model: nn.Module, subject: str) -> None:
+    """Raises where a module is not what its type says."""
+    hooks = torch.nn.modules.module
+    if hooks._global_forward_hooks or hooks._global_forward_pre_hooks:
+        raise NoRuleError(
+            f"{subject}: global forward hooks may change what every module computes. Remove them."
+        )
+    for name, module in model.named_modules():
+        place = f"`{name or 'model'}` ({type(module).__name__})"
+        if module._forward_hooks or module._forward_pre_hooks:
+            raise NoRuleError(
+                f"{subject}: {place} has forward hooks, which may change what it computes. "
+                "Remove them first."
+            )
+        if "forward" in vars(module):
+            raise NoRuleError(
+                f"{subject}: the forward of {place} was replaced on the instance, so its type "
+                "says nothing. Write a class for it."
+            )
+        for held, tensor in (
+            *module.named_parameters(recurse=False),
+            *module.named_buffers(recurse=False),
+        ):
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                raise NonFiniteError(
+                    f"{subject}: `{held}` of {place} must be finite; got NaN or infinity."
+                )

@@ -1,0 +1,202 @@
+"""A network as a graph of operations that have records."""
+
+import hashlib
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from taut.audit.prepare import Prepared
+from taut.errors import ArgumentError, NoRuleError
+from taut.rules import Record, find_record
+
+__all__ = ["Program", "find_input_shape", "is_structural", "trace"]
+
+_BATCH = 3
+
+
+@dataclass(frozen=True)
+class Program:
+    """The graph of a network in evaluation: one input, stored tensors, operations, one output.
+
+    Each node that follows the input carries in its `meta` the name of its `place` in the model, its
+    `kind` and, where known, the `shape` of one sample.
+
+    Attributes:
+        module: holds the graph and the stored tensors.
+        input_shape: of one sample, where known.
+        exported: whether the graph was captured from a forward of the model's own.
+        proofs: bounds of stored tensors, each proven once.
+    """
+
+    module: fx.GraphModule
+    input_shape: tuple[int, ...] | None
+    exported: bool
+    proofs: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def digest(self) -> str:
+        """A checksum over the operations, their arguments and all stored numbers."""
+        summary = hashlib.sha256()
+        numbers = {node: str(i) for i, node in enumerate(self.module.graph.nodes)}
+        for node in self.module.graph.nodes:
+            args = fx.node.map_arg((node.args, node.kwargs), lambda n: f"%{numbers[n]}")  # type: ignore[misc]
+            target = _name(node.target) if node.op != "get_attr" else ""
+            summary.update(f"{node.op} {target} {args}\n".encode())
+            if node.op == "get_attr":
+                tensor = operator.attrgetter(str(node.target))(self.module)
+                summary.update(_bytes_of(tensor))
+            elif node.op == "call_module":
+                for name, tensor in (
+                    self.module.get_submodule(str(node.target)).state_dict().items()
+                ):
+                    summary.update(name.encode() + _bytes_of(tensor))
+        return summary.hexdigest()
+
+
+def _bytes_of(tensor: Tensor) -> bytes:
+    # In float64 every narrower number is exact, so that equal numbers have equal bytes.
+    wide = tensor.detach().cpu().to(torch.float64 if tensor.is_floating_point() else tensor.dtype)
+    return f"{tuple(wide.shape)} ".encode() + wide.contiguous().numpy().tobytes()
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def is_structural(model: nn.Module) -> bool:
+    """Whether every module is a container or has a record, so that no forward must be captured."""
+    record = find_record(model)
+    if record is None:
+        return False
+    if record.structure:
+        return all(is_structural(child) for child in model.children()) and not _changes_shared(
+            model
+        )
+    return record.call is not None or record.constants is not None or bool(record.refusal)
+
+
+def _changes_shared(model: nn.Module) -> bool:
+    """Whether work in place inside may change what is added up elsewhere."""
+    branches = type(model) is not nn.Sequential
+    return branches and any(getattr(module, "inplace", False) for module in model.modules())
+
+
+class _Tracer(fx.Tracer):
+    """Follows containers; every other module becomes the one call that its record names."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        super().__init__()
+        self.prepared = prepared
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        """The call of a module: looked into if it is a container."""
+        record = find_record(m) or Record()
+        if record.structure:
+            return forward(*args, **kwargs)
+        path = self.path_of_module(m)
+        if record.call is not None:
+            try:
+                target, more = record.call(m)
+            except NoRuleError as error:
+                target, more = m, {}
+                refusal = str(error)
+                made = self.create_proxy("call_module", path, args, {})
+                made.node.meta.update(refusal=refusal)
+            else:
+                made = self.create_proxy("call_function", target, args, more)
+        else:
+            made = self.create_proxy("call_module", path, args, {})
+        made.node.meta.update(place=path, kind=self.prepared.kind(m))
+        return made
+
+
+def trace(prepared: Prepared, input_shape: tuple[int, ...] | None, subject: str) -> Program:
+    """The program of a network of containers and layers with records."""
+    model = prepared.model
+    record = find_record(model)
+    if record is None or not record.structure:
+        model = nn.Sequential(model)
+    graph = _Tracer(prepared).trace(model)
+    for node in graph.nodes:
+        if node.op in ("call_function", "call_module"):
+            node.meta.setdefault("place", _name(node.target))
+            node.meta.setdefault("kind", _name(node.target))
+    program = Program(fx.GraphModule(model, graph), input_shape, exported=False)
+    if input_shape is not None:
+        _Shapes(program, subject).run_on(input_shape)
+    return program
+
+
+class _Shapes(fx.Interpreter):
+    """Runs a program without numbers, and writes the shape of each result into its graph."""
+
+    def __init__(self, program: Program, subject: str) -> None:
+        super().__init__(program.module)
+        self.extra_traceback = False
+        self.subject = subject
+
+    def run_on(self, shape: tuple[int, ...]) -> None:
+        """For inputs of this shape."""
+        self.shape = shape
+        held = next((t for t in self.module.state_dict().values() if t.is_floating_point()), None)
+        dtype = torch.get_default_dtype() if held is None else held.dtype
+        device = torch.device("cpu") if held is None else held.device
+        with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+            self.run(torch.empty(_BATCH, *shape, dtype=dtype, device=device))
+
+    def run_node(self, n: fx.Node) -> Any:
+        """One step; what it gives has one sample for each of the batch."""
+        if "refusal" in n.meta:
+            # What is refused anyway needs no shape; the refusal itself comes later, by name.
+            args: Any = self.map_nodes_to_values(n.args, n)
+            return args[0]
+        try:
+            result = super().run_node(n)
+        except Exception as error:
+            raise ArgumentError(
+                f"{self.subject}: `input_shape` must be one that the model takes; got "
+                f"input_shape={self.shape}, and `{n.meta.get('place', n)}` failed: "
+                f"{' '.join(str(error).split())[:300]}"
+            ) from error
+        if n.op in ("call_function", "call_module", "placeholder"):
+            n.meta["shape"] = sample_shape(
+                result, _BATCH, f"{self.subject}: `{n.meta.get('place', n)}`"
+            )
+        return result
+
+
+def sample_shape(result: Any, batch: Any, place: str) -> Any:
+    """The shape of one sample of a result, or a list of them for several results."""
+    if isinstance(result, (tuple, list)):
+        return [sample_shape(part, batch, place) for part in result if part.is_floating_point()]
+    if not isinstance(result, Tensor):
+        return None
+    if not result.is_floating_point():
+        raise NoRuleError(
+            f"{place} gives {result.dtype}; only real floating-point tensors are followed, and "
+            "rounding to whole numbers jumps."
+        )
+    sizes = list(result.shape)
+    if not sizes or str(sizes[0]) != str(batch) or not all(isinstance(n, int) for n in sizes[1:]):
+        raise NoRuleError(
+            f"{place} mixes the samples of a batch: its result has shape {tuple(sizes)} for "
+            f"{batch} inputs. Samples must pass through a network on their own."
+        )
+    return tuple(sizes[1:])
+
+
+def find_input_shape(model: nn.Module) -> tuple[int, ...] | None:
+    """The shape of one input, when the first layer that has parameters is dense.
+
+    Example:
+        >>> find_input_shape(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(3, 4)))
+        (3,)
+    """
+    for module in model.modules():
+        if next(module.parameters(recurse=False), None) is not None:
+            features = getattr(module, "in_features", None)
+            return (features,) if isinstance(features, int) else None
+    return None

@@ -1,0 +1,307 @@
+"""An exported graph as a program: stored tensors as attributes, fused pairs, nothing computed aside."""
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from taut.audit.prepare import Prepared
+from taut.audit.program import Program, sample_shape
+from taut.errors import NoRuleError
+from taut.rules import find_record
+from taut.rules.convolution import padded_convolution
+from taut.rules.normalisation import batch_norm
+from taut.rules.shape import EXACT_ON_STORED
+
+__all__ = ["Rewriter", "WholeFunction", "is_note", "is_size", "replaces_all"]
+
+aten = torch.ops.aten
+_CASTS = (aten._to_copy.default, aten.to.dtype, aten.to.device, aten.type_as.default)
+_CONVOLUTIONS = (aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
+_SIZED = (
+    aten.view.default, aten.reshape.default, aten.expand.default, aten.repeat.default,
+    aten._unsafe_view.default, aten.unflatten.int,
+)  # fmt: skip
+
+
+class WholeFunction:
+    """A function of `taut.functional` with its arguments behind the input."""
+
+    def __init__(self, function: Any, more: dict[str, Any]) -> None:
+        self.function, self.more = function, more
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """What the function gives for an input."""
+        return self.function(x, **self.more)
+
+    def __str__(self) -> str:
+        return f"{self.function.__name__} {self.more}"
+
+
+def is_note(node: fx.Node) -> bool:
+    """Whether a node only checks or states something."""
+    name = getattr(node.target, "__name__", str(node.target))
+    return (
+        node.op == "call_function"
+        and not node.users
+        and ("assert" in name or "sym_constrain" in name)
+    )
+
+
+def is_size(node: fx.Node) -> bool:
+    """Whether a node is the size of the batch, or a number computed from it."""
+    return node.op == "call_function" and isinstance(node.meta.get("val"), (int, torch.SymInt))
+
+
+def replaces_all(node: fx.Node) -> bool:
+    """Whether work in place on a view replaced every entry, by a tensor of the same shape."""
+    if node.target is aten.copy.default:
+        before, after = (n.meta["val"] for n in node.all_input_nodes[-2:])
+        return len(node.all_input_nodes) == 2 and before.shape[1:] == after.shape[1:]
+    return node.target is aten.slice_scatter.default and tuple(node.args[2:]) in (
+        (), (0,), (0, 0), (0, 0, 2**63 - 1),
+    )  # fmt: skip
+
+
+class Rewriter:
+    """Turns an exported graph into a program.
+
+    Args:
+        prepared: the network that was exported.
+        exported: what `torch.export` made of it.
+        input_shape: of one input.
+        subject: who asks, for errors.
+        whole: the layers and functions that stayed one operation, by their numbers.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        exported: Any,
+        input_shape: tuple[int, ...],
+        subject: str,
+        whole: list[Any],
+    ) -> None:
+        self.prepared, self.exported, self.subject = prepared, exported, subject
+        self.input_shape = input_shape
+        self.whole = whole
+        self.root = nn.Module()
+        self.graph = fx.Graph()
+        self.made: dict[fx.Node, Any] = {}
+        self.following: set[fx.Node] = set()
+        self.batch: Any = None
+        self.stored: dict[int, str] = {}
+
+    def program(self) -> Program:
+        """The program itself."""
+        signature = self.exported.graph_signature
+        stored = {
+            **signature.inputs_to_parameters,
+            **signature.inputs_to_buffers,
+            **signature.inputs_to_lifted_tensor_constants,
+        }
+        tensors = {**self.exported.state_dict, **self.exported.constants}
+        for node in self.exported.graph.nodes:
+            if node.op == "placeholder" and node.name in stored:
+                self.made[node] = self._store(tensors[stored[node.name]])
+            elif node.op == "placeholder":
+                self._input(node)
+            elif node.op == "output":
+                self._output(node, signature.user_outputs)
+            elif node.op == "call_function" and not is_note(node) and node.users:
+                self._call(node)
+        module = fx.GraphModule(self.root, self.graph)
+        module.graph.eliminate_dead_code()  # padding that became part of a convolution
+        module.recompile()
+        return Program(module, self.input_shape, exported=True)
+
+    def _store(self, tensor: Tensor) -> fx.Node:
+        name = self.stored.setdefault(id(tensor), f"stored{len(self.stored)}")
+        if not hasattr(self.root, name):
+            self.root.register_buffer(name, tensor.detach())
+        return self.graph.get_attr(name)
+
+    def _input(self, node: fx.Node) -> None:
+        if self.batch is not None:
+            raise NoRuleError(
+                f"{self.subject}: the forward must take one tensor; `{node.target}` is another "
+                "input. Wrap the model so that only one varies."
+            )
+        self.batch = node.meta["val"].shape[0]
+        made = self.graph.placeholder("x")
+        made.meta["shape"] = self.input_shape
+        self.made[node] = made
+        self.following.add(node)
+
+    def _output(self, node: fx.Node, wanted: Any) -> None:
+        (outputs,) = node.args
+        results = [out for out in outputs if getattr(out, "name", None) in wanted]  # type: ignore[union-attr]
+        if len(results) != 1 or len(wanted) != 1 or results[0] not in self.following:
+            raise NoRuleError(
+                f"{self.subject}: the forward must return one tensor that follows its input; "
+                f"got {len(wanted)} results."
+            )
+        self.graph.output(self.made[results[0]])
+
+    def _call(self, node: fx.Node) -> None:
+        place, kind = self._place(node)
+        target: Any = node.target
+        if is_size(node):
+            self.made[node] = self.graph.call_function(target, self._args(node)[0])
+            self._refuse_batch_as_number(node)
+            return
+        follows = [n for n in node.all_input_nodes if n in self.following]
+        if not follows:
+            self._stored_only(node, place)
+            return
+        self.following.add(node)
+        args, kwargs = self._args(node)
+        if target is torch.ops.taut.layer.default:
+            made = self._whole(args[0], args[1])
+        elif target is aten._native_batch_norm_legit_no_training.default:
+            x, weight, bias, mean, var, _, eps = args
+            made = self.graph.call_function(batch_norm, (x, weight, bias, mean, var, eps))
+        elif target is operator.getitem and self._target_of(node) is batch_norm:
+            if args[1] != 0:
+                raise NoRuleError(
+                    f"{self.subject}: `{place}`: statistics of batch normalisation are not followed."
+                )
+            self.made[node] = args[0]
+            return
+        elif target in _CASTS:
+            self._refuse_narrowing(node, place)
+            self.made[node] = args[0]
+            return
+        elif replaces_all(node) and node.args[1] in self.following:
+            self._refuse_narrowing(node, place)
+            self.made[node] = args[1]
+            return
+        elif target in _CONVOLUTIONS and self._padded_by_copies(node):
+            made = self._padded(node, args)
+        else:
+            made = self.graph.call_function(target, args, kwargs)
+        self._refuse_narrowing(node, place)
+        made.meta.update(place=place, kind=kind)
+        found = node.meta["val"]
+        if isinstance(found, (tuple, list)) and made.target is batch_norm:
+            found = found[0]
+        made.meta["shape"] = sample_shape(found, self.batch, f"{self.subject}: `{place}`")
+        self.made[node] = made
+
+    def _target_of(self, node: fx.Node) -> Any:
+        return getattr(self.made.get(node.args[0]), "target", None)  # type: ignore[arg-type]
+
+    def _args(self, node: fx.Node) -> tuple[Any, Any]:
+        return fx.node.map_arg((node.args, node.kwargs), lambda n: self.made[n])  # type: ignore[return-value]
+
+    def _stored_only(self, node: fx.Node, place: str) -> None:
+        target: Any = node.target
+        if target not in EXACT_ON_STORED and target is not operator.getitem:
+            raise NoRuleError(
+                f"{self.subject}: `{place}` computes a constant in the forward, and what rounding "
+                "makes of it is not proven. Compute it once, in __init__, and keep it as a buffer."
+            )
+        args, kwargs = self._args(node)
+        self.made[node] = self.graph.call_function(target, args, kwargs)
+
+    def _whole(self, x: fx.Node, index: int) -> fx.Node:
+        layer = self.whole[index]
+        if isinstance(layer, WholeFunction):
+            target, more = layer.function, layer.more
+        else:
+            record = find_record(layer)
+            assert record is not None
+            if record.call is None:
+                name = f"layer{index}"
+                self.root.add_module(name, layer)
+                return self.graph.call_module(name, (x,))
+            target, more = record.call(layer)
+        more = {n: self._store(v) if isinstance(v, Tensor) else v for n, v in more.items()}
+        return self.graph.call_function(target, (x,), more)
+
+    def _padded_by_copies(self, node: fx.Node) -> bool:
+        source = node.args[0]
+        if not isinstance(source, fx.Node) or source.target is not aten.pad.default:
+            return False
+        copies = len(source.args) > 2 and source.args[2] != "constant"
+        plain = len(node.args) < 5 or not any(node.args[4])  # type: ignore[arg-type]
+        if not (copies and plain and len(source.users) == 1):
+            return False
+        # Padding that torch's own modules do not know is a step of its own.
+        padding: Any = source.args
+        pad = padding[1]
+        pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)]
+        weight: Any = node.all_input_nodes[1]
+        kernel: Any = weight.meta["val"].shape[2:]
+        dilation: Any = node.args[5] if len(node.args) > 5 else [1] * len(kernel)
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        same = [(total // 2, total - total // 2) for total in reversed(totals)]
+        return len(pairs) == len(kernel) and (pairs == same or all(a == b for a, b in pairs))
+
+    def _padded(self, node: fx.Node, args: Any) -> fx.Node:
+        source: Any = node.args[0]
+        x, pad, mode = self.made[source.args[0]], list(source.args[1]), source.args[2]
+        ones = [1] * (len(pad) // 2)
+        given: list[Any] = [*args[1:], *(None, ones, None, ones, 1)[len(args) - 2 :]]
+        weight, bias, stride, _, dilation, groups = given
+        return self.graph.call_function(
+            padded_convolution, (x, weight, bias, pad, mode, list(stride), list(dilation), groups)
+        )
+
+    def _refuse_narrowing(self, node: fx.Node, place: str) -> None:
+        sources = [n.meta["val"] for n in node.all_input_nodes if n in self.following]
+        after = node.meta["val"].dtype if isinstance(node.meta["val"], Tensor) else None
+        if after is None or not all(isinstance(source, Tensor) for source in sources):
+            return
+        before = min((s.dtype for s in sources), key=lambda dtype: torch.finfo(dtype).eps)
+        if not after.is_floating_point or torch.finfo(after).eps > torch.finfo(before).eps:
+            raise NoRuleError(
+                f"{self.subject}: `{place}` casts {before} to {after}, which rounds, or jumps "
+                "between whole numbers. Only casts to wider floating-point types are followed."
+            )
+
+    def _refuse_batch_as_number(self, node: fx.Node) -> None:
+        """The size of the batch may only be passed on as a size."""
+        for user in node.users:
+            if is_note(user) or is_size(user):
+                continue
+            sized = user.target in EXACT_ON_STORED or user.target in _SIZED
+            inside = any(
+                isinstance(a, (list, tuple)) and node in a
+                for a in (*user.args, *user.kwargs.values())
+            )
+            if not (sized and inside):
+                place, _ = self._place(user)
+                raise NoRuleError(
+                    f"{self.subject}: `{place}` computes with the size of the batch. It may only be "
+                    "passed on as a size: samples must pass through a network on their own."
+                )
+
+    def _place(self, node: fx.Node) -> tuple[str, str]:
+        """Where in the model an operation stands, for people, and what it is."""
+        target = node.target
+        name = getattr(target, "_opname", None) or getattr(target, "__name__", str(target))
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        if target is torch.ops.taut.layer.default:
+            layer = self.whole[node.args[1]]  # type: ignore[index]
+            if isinstance(layer, WholeFunction):
+                name = layer.function.__name__
+            else:
+                path = stack[-1][0] if stack else ""
+                return path or "model", self.prepared.kind(layer)
+        if not stack:
+            return name, name
+        path, kind = stack[-1][0], str(stack[-1][1])
+        known = kind.startswith("torch.nn.modules.") and not kind.endswith("Sequential")
+        short = kind.rpartition(".")[2]
+        if known and path:
+            module = self._submodule(path)
+            return path, short if module is None else self.prepared.kind(module)
+        return f"{name} in {path or short}" + (f" ({short})" if path else ""), name
+
+    def _submodule(self, path: str) -> nn.Module | None:
+        try:
+            return self.prepared.model.get_submodule(path)
+        except AttributeError:
+            return None

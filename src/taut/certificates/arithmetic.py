@@ -1,0 +1,16 @@
+"""The arithmetics that certificates speak of."""
+
+import torch
+
+from taut.errors import check_choice
+from taut.names import Arithmetic
+
+__all__ = ["Arithmetic", "dtype_of"]
+
+_DTYPES = {"real": None, "float64": torch.float64, "float32": torch.float32}
+
+
+def dtype_of(arithmetic: Arithmetic, subject: str) -> torch.dtype | None:
+    """The dtype of an execution; None for real numbers."""
+    check_choice(subject, "arithmetic", arithmetic, tuple(_DTYPES))
+    return _DTYPES[arithmetic]

@@ -1,0 +1,150 @@
+r"""One tensor of a network as computed in float64, and where the truth may lie around it.
+
+The model of arithmetic is that of `taut.linalg.rounding`. With $v$ the true value, $\hat v(x)$ the
+computed one in float64, and $\tilde v(x')$ that of the execution under study at any $x'$ within
+distance $r$ of $x$, each tensor of the network has
+
+$$\|\hat v(x) - v(x)\| \le e, \quad \|v(x') - v(x)\| \le K r, \quad
+  \|\tilde v(x') - v(x')\| \le f + s r.$$
+
+All four travel through an operation by its constants. An operation that rounds adds
+$\gamma_k$ times the sum $m$ of magnitudes of its terms, at $x$ in float64, and at $x'$ in the
+arithmetic under study, where $m$ is larger by what may have moved on the way.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from taut.linalg.rounding import gamma
+from taut.rules import Call, Constants, Rounding, Value
+
+__all__ = ["ErrorBound", "LastLayer", "Rounded", "norms_up", "up"]
+
+_FLOOR = 2.0**-1021
+
+
+def up(x: Tensor) -> Tensor:
+    """Above what a handful of roundings and underflows may have lost."""
+    return x * (1 + 2.0**-48) + _FLOOR
+
+
+def norms_up(x: Tensor) -> Tensor:
+    """The norms of each sample, `(batch, ...)` to `(3, batch)`, never below the truth."""
+    magnitude = x.abs().reshape(len(x), math.prod(x.shape[1:]))
+    size = magnitude.shape[1]
+    if size == 0:
+        return x.new_zeros(3, len(x))
+    slack = 1 + 2 * gamma(size + 4)
+    largest = magnitude.amax(1)
+    # Squares below the range are lost: 2^-1022 each, and as much in each addition.
+    length = torch.linalg.vector_norm(magnitude, dim=1) * slack + math.sqrt(size) * 2.0**-510
+    total = magnitude.sum(1) * slack
+    return Constants(total, length, largest).within(size).values
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """How far the values of one tensor may lie from the computed ones, in all three norms.
+
+    Attributes:
+        error: $e$, for each sample.
+        far: $f$, for each sample.
+        reach: $K$.
+        slope: $s$.
+    """
+
+    error: Constants
+    far: Constants
+    reach: Constants
+    slope: Constants
+
+    @property
+    def parts(self) -> tuple[Constants, Constants, Constants, Constants]:
+        """All four, in order."""
+        return self.error, self.far, self.reach, self.slope
+
+    def __add__(self, other: "ErrorBound") -> "ErrorBound":
+        pairs = zip(self.parts, other.parts, strict=True)
+        return ErrorBound(*(Constants.added(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """The last dense layer behind a tensor, when only factors came since.
+
+    Attributes:
+        features: where the layer's input may lie.
+        weight: `(classes, features)`.
+        factor: what its output was multiplied by since, in magnitude, rounded up.
+        fresh: the part of the error bound that arose in the layer and since.
+    """
+
+    features: ErrorBound
+    weight: Tensor
+    factor: float
+    fresh: ErrorBound
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A tensor `(batch, ...)`, its error bound and, behind a last dense layer, that layer."""
+
+    value: Tensor
+    bound: ErrorBound
+    last: LastLayer | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.value.shape[1:])
+
+
+def underflow(count: int, dtype: torch.dtype, root: bool) -> float:
+    """Products and sums that fall below the normal range, `count` of each at most; or their root."""
+    lost = 4 * (count + 1) * torch.finfo(dtype).tiny
+    return math.sqrt(lost) if root else lost
+
+
+def added_rounding(
+    rounding: Rounding,
+    call: Call,
+    incoming: list[Rounded],
+    value: Tensor,
+    dtype: torch.dtype | None,
+) -> tuple[ErrorBound, Tensor]:
+    """What one operation adds to the error bound of its exact result.
+
+    Returns:
+        The addition, and `(batch,)`: the distance from each sample within which nothing overflows.
+    """
+    count = rounding.count(call)
+    size = math.prod(value.shape[1:])
+    terms = rounding.magnitude(call, *(r.value for r in incoming))
+    # The magnitudes themselves are computed in float64, with as many roundings.
+    magnitude = up(norms_up(terms) * (1 + 2 * gamma(count + 2)))
+    magnitude = magnitude + underflow(count, torch.float64, rounding.squares) * size
+    ones = value.new_tensor([[size], [math.nextafter(math.sqrt(size), math.inf)], [1.0]])
+    here = up(gamma(count) * magnitude + underflow(count, torch.float64, rounding.squares) * ones)
+    # Infinity could hide behind a maximum, and then no bound would hold.
+    here = torch.where(value.reshape(len(value), size).isfinite().all(1), here, math.inf)
+    limit = value.new_full((len(value),), math.inf)
+    nothing = Constants(0.0, 0.0, 0.0)
+    far, slope = torch.zeros_like(here), value.new_zeros(3)
+    if dtype is not None:
+
+        def grown(parts: list[Constants]) -> Tensor:
+            seen = [Value(c, r.shape) for c, r in zip(parts, incoming, strict=True)]
+            return rounding.growth(call.with_values(seen)).within(size).values
+
+        moved = [Constants.added([r.bound.error, r.bound.far]) for r in incoming]
+        rates = [Constants.added([r.bound.reach, r.bound.slope]) for r in incoming]
+        start, rate = up(magnitude + grown(moved)), grown(rates)
+        limit = (rounding.ceiling(dtype) - start[2]) / rate[2]
+        unit = gamma(count, dtype)
+        far = up(unit * start + underflow(count, dtype, rounding.squares) * ones)
+        slope = up(unit * rate)
+    fresh = (Constants.of(here), Constants.of(far), nothing, Constants.of(slope.to(value)))
+    return ErrorBound(*(part.within(size) for part in fresh)), limit

@@ -1,0 +1,204 @@
+"""The classifier and the examples of `taut certify` and `taut attack`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taut.cli.parameters import NORM, POSITIVE, data_dir_option, json_option, threads_option
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from taut.data import LabelledSet
+    from taut.evaluation import EvaluatedClassifier
+    from taut.training import Examples, TrainedRun
+
+__all__ = ["ClassifierInput", "classifier_options", "read_classifier"]
+
+_OPTIONS = (
+    click.argument("path", type=click.Path(exists=True, path_type=Path)),
+    click.option("--norm", type=NORM, help="Norm of the radii.  [default: that of the training]"),
+    click.option(
+        "--radius",
+        "radii",
+        type=POSITIVE,
+        multiple=True,
+        help="Radius; may be given several times.  [default: around the target radius]",
+    ),
+    click.option(
+        "--data",
+        help="Other examples: a name or a path as for taut train.  [default: its test examples]",
+    ),
+    data_dir_option,
+    click.option(
+        "--label",
+        help="Label column of --data, where that is a table: a name, or a position from 0 (-1 is "
+        "the last).  [default: that of the training]",
+    ),
+    threads_option,
+    json_option,
+)
+
+
+def classifier_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds PATH and the options for the classifier, the examples and the radii."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierInput:
+    """A classifier and its examples.
+
+    Attributes:
+        classifier: the classifier and its examples.
+        run: the training run; None for a network from a file.
+        radius: target radius of the training; None where that is not known.
+    """
+
+    classifier: "EvaluatedClassifier"
+    run: "TrainedRun | None"
+    radius: float | None
+
+
+def read_classifier(options: dict[str, Any]) -> ClassifierInput:
+    """Reads the classifier and its examples.
+
+    Raises:
+        ArgumentError: PATH is neither a run nor a network, or the data does not fit it.
+    """
+    import torch
+
+    from taut.data import read_labelled
+    from taut.evaluation import EvaluatedClassifier
+    from taut.export import open_file
+    from taut.norms import as_norm
+    from taut.training import InputSpec, load_run
+
+    torch.set_num_threads(options["threads"])
+    path, source = options["path"], options["data"]
+    if options["label"] is not None and source is None:
+        raise click.UsageError("--label is a column of --data: give both, or neither.")
+    if path.is_dir():
+        run = load_run(path)
+        norm = as_norm(options["norm"] or run.config.norm)
+        radius = run.config.radius if norm.name == run.config.norm else None
+        if source is None:
+            return ClassifierInput(
+                EvaluatedClassifier.from_run(_at(run, options["data_dir"]), norm), run, radius
+            )
+        rows = _read_for(run, options)
+        examples = _on(run.model, run.inputs.apply(rows.inputs), rows)
+        name, rounded = Path(source).name, bool(run.inputs.shift)
+        classifier = EvaluatedClassifier(name, run.model, run.inputs, examples, norm, rounded)
+        return ClassifierInput(classifier, run, radius)
+    if source is None:
+        raise click.UsageError("a network from a file needs --data.")
+    saved = open_file(path)
+    assert saved.bound.norm is not None
+    norm = as_norm(options["norm"]) if options["norm"] else saved.bound.norm
+    rows = read_labelled(source, data_dir=options["data_dir"], label=options["label"])
+    shape = tuple(saved.input_shape or rows.inputs.shape[1:])
+    inputs = _in_shape(torch.as_tensor(rows.inputs), shape, source)
+    model = saved.model.eval()
+    rows = _by_output(rows, _num_outputs(model, _on(model, inputs[:1], rows).inputs))
+    examples = _on(model, inputs, rows)
+    spec = InputSpec(shape=shape, classes=rows.classes, low=rows.low, high=rows.high)
+    rounded = inputs.dtype != examples.inputs.dtype
+    classifier = EvaluatedClassifier(Path(source).name, model, spec, examples, norm, rounded)
+    return ClassifierInput(classifier, None, None)
+
+
+def _at(run: "TrainedRun", data_dir: str | None) -> "TrainedRun":
+    """The run with its data in another folder, if one was given."""
+    from dataclasses import replace
+
+    if data_dir is None:
+        return run
+    return replace(run, config=replace(run.config, data_dir=data_dir))
+
+
+def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
+    """Other examples for a run, with its columns and classes."""
+    from taut.data import detect_format, read_matching
+    from taut.errors import DataError
+
+    source, spec, label = options["data"], run.inputs, options["label"]
+    path = Path(source).expanduser()
+    if path.is_file() and detect_format(path) in ("text", "parquet"):
+        label = label or run.config.label
+    rows = read_matching(
+        source,
+        data_dir=options["data_dir"],
+        label=label,
+        columns=spec.columns,
+        classes=spec.classes,
+    )
+    if rows.inputs.shape[1:] != spec.shape:
+        raise DataError(
+            f"data: {source}: an input must be as {options['path']} was trained on, "
+            f"{_what(spec.shape)}; got {_what(rows.inputs.shape[1:])}. Give data of the same kind "
+            "as its own, or leave out --data for its test examples."
+        )
+    return rows
+
+
+def _what(shape: tuple[int, ...]) -> str:
+    sizes = " x ".join(map(str, shape))
+    return f"an image of {sizes}" if len(shape) == 3 else f"a row of {sizes} numbers"
+
+
+def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
+    """Rows with labels that are output indices of a network without class names.
+
+    Labels 0, 1, ... are output indices, even where some do not occur; other labels are taken in
+    their order, one for each output.
+    """
+    from taut.data import list_some
+    from taut.errors import DataError
+
+    numbers = tuple(map(str, range(outputs)))
+    if set(rows.classes) <= set(numbers):
+        return rows.with_classes(numbers)
+    if len(rows.classes) != outputs:
+        raise DataError(
+            f"data: {rows.source}: there must be one class for each output of the network, or labels "
+            f"from 0 to {outputs - 1}; got {len(rows.classes)} classes, {list_some(rows.classes)}. "
+            "The folder of a run of taut train has the names of its classes: give that."
+        )
+    return rows
+
+
+def _num_outputs(model: "nn.Module", one: "Tensor") -> int:
+    import torch
+
+    with torch.no_grad():
+        return model(one).shape[-1]
+
+
+def _in_shape(inputs: "Tensor", shape: tuple[int, ...], source: str) -> "Tensor":
+    """Inputs as the network takes them; flat rows may be images, and images flat rows."""
+    from math import prod
+
+    from taut.errors import DataError
+
+    if inputs[0].numel() != prod(shape):
+        raise DataError(
+            f"data: {source}: an input must have the {prod(shape)} numbers that the network takes, "
+            f"of shape {shape}; got {tuple(inputs.shape[1:])}."
+        )
+    return inputs.reshape(-1, *shape)
+
+
+def _on(model: "nn.Module", inputs: "Tensor", rows: "LabelledSet") -> "Examples":
+    """Examples where the weights of the network are, in their dtype."""
+    import torch
+
+    from taut.training import Examples
+
+    held = next(model.parameters(), inputs)
+    return Examples(inputs, torch.as_tensor(rows.labels)).to(held.device, held.dtype)

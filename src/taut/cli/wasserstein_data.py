@@ -1,0 +1,95 @@
+"""The input and output files of `taut wasserstein`, checked before the long work begins."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from taut.data import Columns, Pair, Table, TableStream, check_pair, read_table
+from taut.errors import ArgumentError
+
+__all__ = ["check_outputs", "names_of", "open_data", "open_pair", "rows_for_page"]
+
+# Splits, scales and batches of a table held in memory take a few times its size.
+_MOST_BYTES = 2**28
+_PAGE_ROWS = 20_000
+_PAGE_CELLS = 2**24
+
+
+def open_data(path: str, columns: Columns, stream: bool | None) -> Table | TableStream:
+    """A file or folder: in memory where it is small, else a stream; `stream` overrides."""
+    opened = TableStream(path, columns=columns)
+    if stream is None:
+        stream = _bytes(path, opened) > _MOST_BYTES
+    return opened if stream else read_table(path, columns=columns)
+
+
+def open_pair(
+    a: str,
+    b: str,
+    columns: Columns,
+    stream: bool | None,
+    on_progress: Callable[[str, int, int], None],
+) -> Pair:
+    """Both data sets, with the same columns in the same order."""
+    # Headers first: a mismatch is found before anything is read.
+    opened = [TableStream(path, columns=columns) for path in (a, b)]
+    check_pair(*opened)
+    if stream is None:
+        stream = max(map(_bytes, (a, b), opened)) > _MOST_BYTES
+    if stream:
+        return check_pair(*opened)
+    tables = []
+    for done, path in enumerate((a, b)):
+        on_progress("reading", done, 2)
+        tables.append(read_table(path, columns=columns))
+    on_progress("reading", 2, 2)
+    return check_pair(*tables)
+
+
+def rows_for_page(pair: Pair, a: str, b: str, columns: Columns) -> tuple[Table, Table]:
+    """Rows to show in the report: all that are in memory, else the first of each file."""
+    if isinstance(pair.first, Table) and isinstance(pair.second, Table):
+        return pair.first, pair.second
+    limit = max(2, min(_PAGE_ROWS, _PAGE_CELLS // pair.first.dim))
+    some = check_pair(*(read_table(path, columns=columns, limit=limit) for path in (a, b)))
+    return some.first, some.second
+
+
+def names_of(a: str, b: str) -> tuple[str, str]:
+    """Names of the two: their file names where these differ, else the paths."""
+    names = (Path(a).name or a, Path(b).name or b)
+    if names[0] != names[1]:
+        return names
+    return (a, b) if a != b else (f"{a} (first)", f"{b} (second)")
+
+
+def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str]) -> None:
+    """Makes the folders of the output files, and raises if one cannot be written."""
+    wanted = [path for path in outputs if path is not None]
+    taken = [Path(path).resolve() for path in inputs]
+    for path in wanted:
+        if path.resolve() in taken:
+            raise ArgumentError(
+                f"wasserstein: outputs must not be written over inputs; got {str(path)!r} for both."
+            )
+        if [other.resolve() for other in wanted].count(path.resolve()) > 1:
+            raise ArgumentError(
+                f"wasserstein: outputs must be different files; got {str(path)!r} twice."
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ArgumentError(
+                f"wasserstein: the folder of {str(path)!r} cannot be made: {error.strerror}."
+            ) from error
+        if (path.exists() and not os.access(path, os.W_OK)) or not os.access(path.parent, os.W_OK):
+            raise ArgumentError(f"wasserstein: {str(path)!r} cannot be written; choose another.")
+
+
+def _bytes(path: str, opened: TableStream) -> int:
+    """About how many bytes of memory the numbers take."""
+    if opened.rows is not None:
+        return 8 * opened.rows * opened.dim
+    # Text: a number and its delimiter take about eight bytes; compressed text, a third.
+    size = Path(path).stat().st_size
+    return 3 * size if path.endswith(".gz") else size

@@ -1,0 +1,209 @@
+"""Downloads of official files: from several mirrors, resumed after an interruption, verified."""
+
+import hashlib
+import http.client
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from taut.data.official_sets import OfficialFile, OfficialSet
+from taut.errors import DamagedFileError, DataError, TautError
+
+__all__ = ["FetchError", "Progress", "fetch", "fetch_file"]
+
+# Name of the file, bytes received, total bytes.
+Progress = Callable[[str, int, int], None]
+
+_STEP = 2**18
+_TRIES = 3
+_NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+
+class FetchError(TautError, OSError):
+    """No mirror gave the file."""
+
+
+class _MirrorError(Exception):
+    """This mirror does not give the file; the next may."""
+
+
+class _Reply(NamedTuple):
+    body: http.client.HTTPResponse
+    start: int
+
+
+def fetch(
+    known: OfficialSet,
+    folder: Path,
+    *,
+    on_progress: Progress | None = None,
+    timeout: float = 30.0,
+) -> list[Path]:
+    """Downloads all files of an official set into a folder; existing ones are only verified.
+
+    See `fetch_file`.
+    """
+    return [
+        fetch_file(file, known.mirrors, folder, on_progress=on_progress, timeout=timeout)
+        for file in known.files
+    ]
+
+
+def fetch_file(
+    file: OfficialFile,
+    mirrors: tuple[str, ...],
+    folder: Path,
+    *,
+    on_progress: Progress | None = None,
+    timeout: float = 30.0,
+) -> Path:
+    """Downloads one file and verifies its checksum.
+
+    The download is written to `NAME.part` and renamed once its SHA-256 is right. An interrupted
+    download is resumed, now or by a later call, from whichever mirror answers. Processes that fetch
+    the same file at once wait for the first.
+
+    Args:
+        file: name, size and checksum.
+        mirrors: URLs that end in `/`, tried in turn.
+        folder: target folder; created if it does not exist.
+        on_progress: called with the name, the bytes received and the size.
+        timeout: seconds without a byte after which a mirror is abandoned.
+
+    Raises:
+        FetchError: no mirror gave the file; says what each said.
+        DamagedFileError: another file of that name exists; it is not changed.
+        DataError: the folder cannot be written to.
+    """
+    report = on_progress or (lambda name, done, total: None)
+    target = folder / file.name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            with _alone(folder / f"{file.name}.part") as part:
+                # Another process may have brought it while this one waited.
+                if not target.exists():
+                    _fill(part, file, mirrors, report, timeout)
+                    os.replace(part.name, target)
+    except FetchError:
+        raise
+    except OSError as error:
+        raise DataError(
+            f"fetch: {folder} must be a folder that can be written to; got: {error.strerror}. "
+            "Pass another data_dir or set TAUT_DATA."
+        ) from error
+    with open(target, "rb") as whole:
+        digest = hashlib.file_digest(whole, "sha256").hexdigest()
+    if digest != file.sha256:
+        raise DamagedFileError(
+            f"fetch: {target} must have the SHA-256 {file.sha256[:16]}...; it has "
+            f"{digest[:16]}... and {target.stat().st_size} bytes instead of {file.size}. "
+            "Delete it and fetch again."
+        )
+    report(file.name, file.size, file.size)
+    return target
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[IO[bytes]]:
+    """The file, open to read and append, held by this process alone where the system can do that."""
+    with open(path, "ab+") as part:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(part, fcntl.LOCK_EX)
+        yield part
+
+
+def _fill(
+    part: IO[bytes], file: OfficialFile, mirrors: tuple[str, ...], report: Progress, timeout: float
+) -> None:
+    """Makes the part whole, or raises what every mirror said."""
+    said = []
+    for mirror in mirrors:
+        try:
+            _fill_from(part, file, mirror + file.name, report, timeout)
+            return
+        except _MirrorError as error:
+            said.append(f"{mirror}: {error}")
+    there = part.seek(0, os.SEEK_END)
+    kept = f" {there} of {file.size} bytes are kept for the next try." if there else ""
+    raise FetchError(f"fetch: no mirror gives {file.name}: {'; '.join(said)}.{kept}")
+
+
+def _fill_from(
+    part: IO[bytes], file: OfficialFile, address: str, report: Progress, timeout: float
+) -> None:
+    tries, inherited = 0, part.seek(0, os.SEEK_END) > 0
+    while True:
+        before = part.seek(0, os.SEEK_END)
+        if before < file.size:
+            reason = _transfer(part, file, address, report, timeout)
+            there = part.seek(0, os.SEEK_END)
+            if there < file.size:
+                # As long as bytes come it is worth going on.
+                tries = 0 if there > before else tries + 1
+                if tries >= (_TRIES if there else 1):
+                    raise _MirrorError(reason)
+                continue
+        part.seek(0)
+        digest = hashlib.file_digest(part, "sha256").hexdigest()  # type: ignore[arg-type]
+        if digest == file.sha256 and part.tell() == file.size:
+            part.flush()
+            os.fsync(part.fileno())
+            return
+        part.truncate(0)
+        if not inherited:
+            raise _MirrorError(f"wrong checksum, SHA-256 {digest[:16]}...")
+        # The bytes that others left may be the wrong ones: once more, from the start.
+        inherited = False
+
+
+def _transfer(
+    part: IO[bytes], file: OfficialFile, address: str, report: Progress, timeout: float
+) -> str:
+    """Appends what one request gives; returns why it ended early, if it did."""
+    there = part.seek(0, os.SEEK_END)
+    try:
+        reply = _ask(address, there, file.size, timeout)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _MirrorError(f"HTTP {error.code} {error.reason}") from error
+    except _NETWORK as error:
+        return str(getattr(error, "reason", error)) or type(error).__name__
+    with reply.body as body:
+        part.truncate(reply.start)
+        there = reply.start
+        while there < file.size:
+            try:
+                piece = body.read(min(_STEP, file.size - there))
+            except _NETWORK as error:
+                return str(error) or type(error).__name__
+            if not piece:
+                break
+            part.write(piece)
+            there += len(piece)
+            report(file.name, there, file.size)
+    return f"broke off after {there} of {file.size} bytes"
+
+
+def _ask(address: str, start: int, size: int, timeout: float) -> _Reply:
+    """The reply to a request for all from `start`, and where it really starts."""
+    request = urllib.request.Request(address, headers={"User-Agent": "taut"})
+    if start:
+        request.add_header("Range", f"bytes={start}-")
+    body = urllib.request.urlopen(request, timeout=timeout)
+    given = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", body.headers.get("Content-Range", ""))
+    if body.status == 206 and given and int(given[1]) == start:
+        total = given[2]
+    else:  # a mirror that cannot resume sends all
+        start, total = 0, body.headers.get("Content-Length") or "*"
+    if (body.status, start) == (206, 0) or total not in ("*", str(size)):
+        body.close()
+        raise _MirrorError(f"offers {total} bytes instead of {size}")
+    return _Reply(body, start)

@@ -1,0 +1,231 @@
+"""`evaluate_robustness`: clean, certified and attacked accuracy side by side."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from taut.attacks import (
+    AttackResult,
+    autoattack,
+    check_certificates,
+    fgsm,
+    minimal_perturbation,
+    pgd,
+)
+from taut.certificates import Certificates
+from taut.errors import ArgumentError, ViolatedCertificateError, check_choice, check_count
+from taut.evaluation.classifier import EvaluatedClassifier, evenly_spaced_rows
+from taut.norms import L1
+
+__all__ = ["ATTACKS", "RobustnessResult", "evaluate_robustness"]
+
+ATTACKS = ("fgsm", "pgd", "autoattack")
+
+OnAttack = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class RobustnessResult:
+    """What attacks found on the examples of a classifier.
+
+    Attributes:
+        classifier: the attacked classifier, with the attacked examples alone.
+        certificates: certificates of the same examples.
+        radii: radii of the attacks, ascending.
+        distances: for each attack the smallest distance at which it succeeded, `(n,)`;
+            0 where the prediction was wrong without attack, infinite where no attack succeeded.
+        minimal_rows: the examples that were also searched for a minimal perturbation.
+        minimal: the result of that search; None where there is none, as in L1.
+        violations: a sentence for every attack that succeeded inside a certified radius. Each is
+            a bug in taut.
+        settings: number of steps and restarts, and the random seed.
+    """
+
+    classifier: EvaluatedClassifier
+    certificates: Certificates
+    radii: tuple[float, ...]
+    distances: dict[str, Tensor]
+    minimal_rows: Tensor
+    minimal: AttackResult | None
+    violations: tuple[str, ...]
+    settings: dict[str, Any]
+
+    @property
+    def clean(self) -> float:
+        """Accuracy without attack."""
+        return float(self.certificates.certified_accuracy())
+
+    def certified(self, radius: float) -> float:
+        """Fraction of examples that are classified correctly at every point within `radius`."""
+        return float(self.certificates.certified_accuracy(radius))
+
+    def accuracy(self, radius: float, attack: str | None = None) -> float:
+        """Accuracy under one attack, or under all of them together, within `radius`."""
+        found = [self.distances[attack]] if attack else list(self.distances.values())
+        return float((torch.stack(found).amin(0) > radius).double().mean())
+
+
+def evaluate_robustness(
+    classifier: EvaluatedClassifier,
+    radii: Sequence[float],
+    attacks: Sequence[str] = ("pgd",),
+    *,
+    num_steps: int = 200,
+    num_restarts: int = 1,
+    num_minimal: int = 6,
+    seed: int = 0,
+    on_attack: OnAttack | None = None,
+) -> RobustnessResult:
+    """Attacks every example at every radius, and checks each success against its certificate.
+
+    An example that an attack changed within one radius counts as changed within all larger ones.
+
+    Args:
+        classifier: the classifier and its examples.
+        radii: radii of the attacks.
+        attacks: some of "fgsm", "pgd", "autoattack".
+        num_steps: number of PGD steps.
+        num_restarts: number of PGD restarts.
+        num_minimal: number of examples to search for a minimal perturbation, with at most 50
+            steps a round.
+        seed: random seed.
+        on_attack: called with the name and the radius of an attack before it starts.
+
+    Raises:
+        ArgumentError: a gradient attack in L1, where there is none.
+    """
+    check_count("evaluate_robustness", "num_restarts", num_restarts)
+    for name in attacks:
+        check_choice("evaluate_robustness", "attacks", name, ATTACKS)
+    if classifier.norm == L1 and set(attacks) != {"autoattack"}:
+        raise ArgumentError(
+            f"evaluate_robustness: `attacks` must be autoattack alone in L1; got "
+            f"{', '.join(attacks)}."
+        )
+    ascending = tuple(sorted(set(map(float, radii))))
+    if not ascending or ascending[0] <= 0:
+        raise ArgumentError(f"evaluate_robustness: `radii` must be above 0; got {list(radii)}.")
+    certificates = classifier.certify()
+    violations: list[str] = []
+    distances: dict[str, Tensor] = {}
+    for name in attacks:
+        smallest = torch.full((len(certificates),), torch.inf, dtype=torch.float64)
+        for radius in ascending:
+            if on_attack is not None:
+                on_attack(name, radius)
+            rows = smallest.isinf().nonzero()[:, 0]
+            part = classifier.take(rows)
+            found = _attack(name, part, radius, num_steps, num_restarts, seed)
+            violations += _violations(found, _take(certificates, rows), part.model)
+            smallest[rows] = found.distance.cpu()
+        distances[name] = smallest
+    rows, minimal = _minimal_perturbations(
+        classifier, certificates, num_minimal, min(50, num_steps), seed, on_attack
+    )
+    if minimal is not None:
+        violations += _violations(minimal, _take(certificates, rows), classifier.model)
+    settings = {"num_steps": num_steps, "num_restarts": num_restarts, "seed": seed}
+    return RobustnessResult(
+        classifier, certificates, ascending, distances, rows, minimal, tuple(violations), settings
+    )
+
+
+def _attack(
+    name: str,
+    classifier: EvaluatedClassifier,
+    radius: float,
+    num_steps: int,
+    num_restarts: int,
+    seed: int,
+) -> AttackResult:
+    spec, norm = classifier.spec, classifier.norm
+    batch = (classifier.model, classifier.examples.inputs, classifier.examples.labels)
+    ball: dict[str, Any] = {"radius": radius, "norm": norm, "low": spec.low, "high": spec.high}
+    if name == "fgsm":
+        return fgsm(*batch, **ball)
+    if name == "pgd":
+        generator = Generator().manual_seed(seed)
+        return pgd(
+            *batch, num_steps=num_steps, num_restarts=num_restarts, generator=generator, **ball
+        )
+    if spec.low is None or spec.high is None:
+        # AutoAttack needs bounds on the data; these are too far away for it to reach.
+        values = classifier.examples.inputs
+        low, high = (float(end) for end in values.aminmax()) if values.numel() else (0.0, 1.0)
+        ball |= {"low": low - 2 * radius, "high": high + 2 * radius}
+    with _autoattack_log_off():
+        return autoattack(*batch, seed=seed, **ball)
+
+
+def _minimal_perturbations(
+    classifier: EvaluatedClassifier,
+    certificates: Certificates,
+    count: int,
+    num_steps: int,
+    seed: int,
+    on_attack: OnAttack | None,
+) -> tuple[Tensor, AttackResult | None]:
+    """The closest adversarial examples of a few inputs, from small radii to large ones."""
+    assert certificates.correct is not None
+    correct = certificates.correct.nonzero()[:, 0]
+    ranked = correct[certificates.radius[correct].argsort(stable=True)]
+    rows = ranked[evenly_spaced_rows(len(ranked), count)]
+    if classifier.norm == L1 or not len(rows):
+        return rows, None
+    if on_attack is not None:
+        on_attack("minimal_perturbation", 0.0)
+    inputs, labels = classifier.examples.inputs, classifier.examples.labels
+    limits = torch.zeros(len(rows), dtype=torch.float64)
+    for index, row in enumerate(rows.tolist()):
+        distance = classifier.norm.vector((inputs - inputs[row]).flatten(1).double())
+        # The nearest correctly classified input of another class is already adversarial.
+        others = distance[(labels != labels[row]) & certificates.correct]
+        limits[index] = others.min() if len(others) else distance.max()
+    some = classifier.take(rows).examples
+    found = minimal_perturbation(
+        classifier.model,
+        some.inputs,
+        some.labels,
+        radius=limits,
+        norm=classifier.norm,
+        num_steps=num_steps,
+        low=classifier.spec.low,
+        high=classifier.spec.high,
+        generator=Generator().manual_seed(seed),
+    )
+    return rows, found
+
+
+def _violations(found: AttackResult, certificates: Certificates, model: nn.Module) -> list[str]:
+    try:
+        check_certificates(found, certificates, model)
+    except ViolatedCertificateError as error:
+        return [str(error)]
+    return []
+
+
+def _take(certificates: Certificates, rows: Tensor) -> Certificates:
+    return replace(
+        certificates,
+        prediction=certificates.prediction[rows],
+        margin=certificates.margin[rows],
+        radius=certificates.radius[rows],
+        correct=None if certificates.correct is None else certificates.correct[rows],
+    )
+
+
+@contextmanager
+def _autoattack_log_off() -> Iterator[None]:
+    """AutoAttack writes its progress to the log at a level that test runners show."""
+    logger = logging.getLogger("auto-attack")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

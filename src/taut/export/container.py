@@ -1,0 +1,106 @@
+"""The container of a saved network: a safetensors file with a header of ours and a checksum."""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from taut.errors import DamagedFileError
+
+__all__ = ["FORMAT", "digest", "digest_place", "read_header", "read_tensors", "write_atomically"]
+
+FORMAT = 2
+_DIGEST = re.compile(rb'\\"sha256\\":\\"([0-9a-f]{64})\\"')
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_LARGEST_HEADER = 100_000_000
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file that is complete or not there, whatever happens in between."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(beside, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read_header(data: bytes) -> dict[str, Any]:
+    """The header of a taut file, as yet unverified."""
+    # The length of a header may begin with the same bytes, so a header must be missing, too.
+    if data[8:9] != b"{" and (data[:2] == b"PK" or data[:1] == b"\x80"):
+        raise DamagedFileError(
+            "this is an archive or a pickle of torch, not a taut file. Pickles can run any code, "
+            "so they are not opened; write the model with taut.save."
+        )
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or not 2 <= size <= min(len(data) - 8, _LARGEST_HEADER):
+        raise DamagedFileError("it is truncated, or not a safetensors file.")
+    try:
+        entries = json.loads(data[8 : 8 + size])
+        ends = [entry["data_offsets"][1] for name, entry in entries.items() if name[:2] != "__"]
+        whole = 8 + size + max(ends, default=0)
+        text = entries.get("__metadata__", {}).get("taut")
+        header = None if text is None else json.loads(text)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        raise DamagedFileError("its header is not that of a safetensors file.") from error
+    if not isinstance(header, dict):
+        raise DamagedFileError(
+            "this safetensors file was not written by taut.save: it names no layers. Build the "
+            "model in code and load its state dict."
+        )
+    if header.get("format") != FORMAT:
+        raise DamagedFileError(
+            f"its format is {str(header.get('format'))[:20]}, and this version of taut reads "
+            f"{FORMAT}, which stores what proves the constant. Load it with the version that wrote "
+            "it and save its network again with this one."
+        )
+    if whole != len(data):
+        raise DamagedFileError(
+            f"it has {len(data)} bytes and should have {str(whole)[:20]}: truncated, or added to. "
+            "Fetch it again."
+        )
+    return header
+
+
+def digest_place(data: bytes) -> slice:
+    """Where the 64 digits of the checksum stand."""
+    size = int.from_bytes(data[:8], "little")
+    places = [match.span(1) for match in _DIGEST.finditer(data[: 8 + size])]
+    if len(places) != 1:
+        raise DamagedFileError("it must state one checksum. Fetch it again.")
+    return slice(*places[0])
+
+
+def digest(data: bytes, place: slice) -> str:
+    """The checksum: SHA-256 of the whole file with its own digits read as zeros."""
+    running = hashlib.sha256(data[: place.start])
+    running.update(b"0" * (place.stop - place.start))
+    running.update(data[place.stop :])
+    return running.hexdigest()
+
+
+def read_tensors(data: bytes) -> dict[str, Tensor]:
+    """The tensors of a file by name, all of them finite floats."""
+    try:
+        tensors = safetensors.torch.load(data)
+    except Exception as error:
+        raise DamagedFileError(f"its tensors cannot be read: {error}") from error
+    for name, value in tensors.items():
+        if value.dtype not in _DTYPES:
+            raise DamagedFileError(
+                f"tensor `{name}` is of dtype {value.dtype}; it must be a float."
+            )
+        if not value.isfinite().all():
+            raise DamagedFileError(f"tensor `{name}` holds NaN or infinity.")
+    return tensors

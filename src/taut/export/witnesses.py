@@ -1,0 +1,143 @@
+"""What `save` writes beside a network so that others can prove its constant without this library.
+
+A witness is a number that bounds the L2 norm of one layer and, for a convolution, how to see it. The
+numbers are those of `taut.linalg`; `taut.checker` proves them by its own means. Where evaluation does
+not multiply by the parameter itself, the numbers that it multiplies by are stored as well.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from taut.errors import ArgumentError
+from taut.linalg import (
+    bound_autocorrelation,
+    bound_convolution,
+    bound_spectral_norm,
+)
+from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear
+from taut.norms import L2
+
+__all__ = ["EVALUATION", "check_evaluation", "evaluation_tensors", "make_witnesses"]
+
+EVALUATION = "evaluation:"
+
+_CONVOLUTIONS = (
+    ConstrainedConv,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+
+
+def evaluation_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of evaluation that differ from the parameters they are made of, by their names."""
+    found = {}
+    for path, layer in model.named_modules():
+        if isinstance(layer, ConstrainedLayer):
+            weight, made = layer.weight.detach(), layer.evaluation_weight().detach()
+            if weight.shape != made.shape or not torch.equal(weight, made):
+                found[f"{EVALUATION}{path}"] = made.cpu().contiguous()
+    return found
+
+
+def check_evaluation(model: nn.Module, stored: dict[str, Tensor]) -> None:
+    """Raises unless every constrained layer evaluates to the weight that a file states.
+
+    The maps from parameters to weights are iterations, which another machine rounds differently, by
+    more where they are ill-conditioned: half of the digits must agree.
+    """
+    left = set(stored)
+    for path, layer in model.named_modules():
+        if isinstance(layer, ConstrainedLayer):
+            name = f"{EVALUATION}{path}"
+            left.discard(name)
+            made, wanted = layer.evaluation_weight(), stored.get(name, layer.weight.detach())
+            tolerance = torch.finfo(made.dtype).eps ** 0.5 * float(made.abs().amax())
+            fits = wanted.shape == made.shape and wanted.dtype == made.dtype
+            if not fits or float((wanted - made).abs().amax()) > tolerance:
+                raise ArgumentError(
+                    f"`{path or 'model'}` does not evaluate to the weight that is stored for it."
+                )
+    if left:
+        raise ArgumentError(f"tensor `{min(left)}` belongs to no layer.")
+
+
+@torch.no_grad()
+def make_witnesses(
+    model: nn.Module, input_shape: Sequence[int] | None
+) -> dict[str, dict[str, Any]]:
+    """For each layer with a weight, by its path, what `taut.checker` needs to prove its L2 norm.
+
+    Args:
+        model: in evaluation mode.
+        input_shape: of one input, or None for proofs that hold for every size.
+    """
+    sizes = _input_sizes(model, input_shape)
+    witnesses: dict[str, dict[str, Any]] = {}
+    for path, layer in model.named_modules():
+        constrained = isinstance(layer, ConstrainedLayer)
+        if isinstance(layer, (nn.Linear, ConstrainedLinear)):
+            weight = layer.evaluation_weight() if constrained else layer.weight.detach()
+            witnesses[path] = {"l2": bound_spectral_norm(weight).value, "route": "dense"}
+        elif isinstance(layer, _CONVOLUTIONS):
+            kernel = layer.evaluation_weight() if constrained else layer.weight.detach()
+            if (found := _witness(layer, kernel, sizes.get(layer))) is not None:
+                witnesses[path] = found
+    return witnesses
+
+
+def _input_sizes(
+    model: nn.Module, input_shape: Sequence[int] | None
+) -> dict[nn.Module, tuple[int, ...]]:
+    """The spatial size that enters each convolution, at its first use."""
+    sizes: dict[nn.Module, tuple[int, ...]] = {}
+    layers = [layer for layer in model.modules() if isinstance(layer, _CONVOLUTIONS)]
+    if input_shape is None or not layers:
+        return sizes
+
+    def note(layer: nn.Module, args: tuple[Tensor, ...]) -> None:
+        sizes.setdefault(layer, tuple(args[0].shape[2:]))
+
+    handles = [layer.register_forward_pre_hook(note) for layer in layers]
+    try:
+        model(layers[0].weight.new_zeros(1, *input_shape))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return sizes
+
+
+def _witness(layer: Any, kernel: Tensor, size: tuple[int, ...] | None) -> dict[str, Any] | None:
+    bound = bound_convolution(
+        kernel,
+        L2,
+        stride=layer.stride,
+        padding=layer.padding,
+        padding_mode=layer.padding_mode,
+        dilation=layer.dilation,
+        groups=layer.groups,
+        transposed=layer.transposed,
+        output_padding=layer.output_padding,
+        input_size=size,
+    )
+    route = "zeros"
+    if layer.padding_mode != "zeros":
+        route = "circle" if bound.method.startswith("circle") else "padding"
+    if grid := re.search(r"(\d+(?: x \d+)*) frequencies", bound.method):
+        points = [int(number) for number in grid[1].split(" x ")]
+        return {"l2": bound.value, "route": route, "frequencies": points}
+    if "autocorrelation" in bound.method:
+        return {"l2": bound.value, "route": route}
+    if "Schur" in bound.method or route != "zeros" or not kernel.any():
+        return None  # the checker sees Schur's bound by itself
+    value = bound_autocorrelation(
+        kernel, stride=layer.stride, dilation=layer.dilation, groups=layer.groups
+    )
+    return {"l2": value, "route": route}

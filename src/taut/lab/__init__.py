@@ -1,1 +1,0 @@
-"""The paper, one file per table or figure: from a seed to records."""

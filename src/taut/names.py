@@ -1,0 +1,38 @@
+"""The names that taut accepts as strings, as types: editors complete them, type checkers check them."""
+
+from typing import Literal
+
+__all__ = [
+    "ActivationName",
+    "ArchitectureName",
+    "Arithmetic",
+    "AugmentationName",
+    "ConstraintName",
+    "DtypeName",
+    "LossName",
+    "NormName",
+    "OptimizerName",
+    "ScheduleName",
+]
+
+NormName = Literal["l1", "l2", "linf"]
+Arithmetic = Literal["real", "float64", "float32"]
+# Any other group size works too: "groupsort" and the size.
+ActivationName = Literal[
+    "maxmin",
+    "groupsort4",
+    "groupsort8",
+    "fullsort",
+    "maxout",
+    "abs",
+    "relu",
+    "householder",
+    "identity",
+]
+ConstraintName = Literal["orthonormal", "bjorck", "spectral", "parseval", "linf", "l1", "none"]
+ArchitectureName = Literal["dense", "conv", "lenet", "wrn"]
+LossName = Literal["cross_entropy", "hinge", "hkr"]
+OptimizerName = Literal["adam", "sgd", "aggmo"]
+ScheduleName = Literal["cosine", "step", "constant"]
+AugmentationName = Literal["none", "crop", "crop-flip"]
+DtypeName = Literal["float32", "float64", "bfloat16"]

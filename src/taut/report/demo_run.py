@@ -1,0 +1,231 @@
+"""The computations of `taut demo`: three activations on two known distances, and a classifier.
+
+The critics differ only in their activation. All are 1-Lipschitz by construction, so a critic that
+falls short of the distance has lost slope in its activation. Then a classifier with MaxMin is
+trained, certified and attacked.
+"""
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import torch
+from torch import Generator, Tensor
+
+from taut import nn
+from taut.certificates import Certificates
+from taut.evaluation import (
+    EvaluatedClassifier,
+    RobustnessResult,
+    evaluate_robustness,
+    evenly_spaced_rows,
+    values_and_gradient_norms,
+)
+from taut.norms import L2
+from taut.training import Progress, TrainConfig, TrainedRun, train
+from taut.transport import CriticFit, Problem, absolute_value, fit_critic, three_cones
+
+__all__ = [
+    "ACTIVATIONS",
+    "DemoRun",
+    "DigitsResult",
+    "Task",
+    "TaskResult",
+    "TrainedCritic",
+    "demo_tasks",
+    "run_demo",
+]
+
+ACTIVATIONS = ("relu", "maxmin", "fullsort")
+
+OnStep = Callable[[str, str, float], None]
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem, the training settings of its critics, and the points to show them at.
+
+    Attributes:
+        problem: the two distributions.
+        hidden: widths of the hidden layers.
+        num_steps: number of training steps.
+        batch_size: samples of each distribution per step.
+        lr: initial learning rate.
+        points: points at which values and slopes are computed, `(..., dim)`.
+    """
+
+    problem: Problem
+    hidden: tuple[int, ...]
+    num_steps: int
+    batch_size: int
+    lr: float
+    points: Tensor
+
+
+@dataclass(frozen=True)
+class TrainedCritic:
+    """A critic with one activation, trained on one problem.
+
+    Attributes:
+        activation: name of the activation.
+        fit: history and final estimate.
+        values: the critic at the points of the task. A critic is determined up to a constant,
+            which is chosen to match the potential where mass is transported.
+        slopes: norm of the gradient at the points.
+        mean_slope: mean of `slopes` where mass is transported; 1 for the potential.
+        seconds: training time.
+    """
+
+    activation: str
+    fit: CriticFit
+    values: Tensor
+    slopes: Tensor
+    mean_slope: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """A task and its critics, in the order of `ACTIVATIONS`."""
+
+    task: Task
+    critics: tuple[TrainedCritic, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DigitsResult:
+    """The classifier of digits.
+
+    Attributes:
+        run: the training run.
+        classifier: the classifier with its test images.
+        certificates: certificates of the test images.
+        radius: target radius of the training.
+        attacked: result of the attacks.
+        seconds: time of training, and of certification and attacks.
+    """
+
+    run: TrainedRun
+    classifier: EvaluatedClassifier
+    certificates: Certificates
+    radius: float
+    attacked: RobustnessResult
+    seconds: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """All results of the demonstration, and how it was run."""
+
+    seed: int
+    tasks: tuple[TaskResult, ...]
+    digits: DigitsResult
+    seconds: float
+    threads: int
+    versions: dict[str, str]
+
+
+def demo_tasks(quick: bool = False) -> tuple[Task, ...]:
+    """The two tasks, with three hidden layers as in the paper; smaller ones if `quick`, for tests."""
+    line = torch.linspace(-1.5, 1.5, 300).unsqueeze(-1)
+    # Even counts avoid the tips of the cones, which have no gradient.
+    plane = torch.stack(
+        torch.meshgrid(
+            torch.linspace(-3.2, 3.2, 256), torch.linspace(-1.4, 1.4, 112), indexing="xy"
+        ),
+        dim=-1,
+    )
+    if quick:
+        return (
+            Task(absolute_value(), (16, 16), 60, 32, 1e-2, line),
+            Task(three_cones(), (24, 24), 60, 64, 1e-2, plane[::8, ::8]),
+        )
+    return (
+        Task(absolute_value(), (128, 128, 128), 300, 64, 3e-3, line),
+        Task(three_cones(), (128, 128, 128), 1000, 256, 5e-3, plane),
+    )
+
+
+def run_demo(
+    *,
+    seed: int,
+    tasks: tuple[Task, ...] | None = None,
+    quick: bool = False,
+    on_step: OnStep | None = None,
+    on_progress: OnProgress | None = None,
+) -> DemoRun:
+    """Trains critics with every activation on every task, and a classifier of digits.
+
+    Args:
+        seed: random seed of initial weights and samples, the same for all critics of a task.
+        tasks: the tasks; None for `demo_tasks(quick)`.
+        quick: whether to train a small classifier, for tests.
+        on_step: called after each step with the problem's name, the activation and the dual value.
+        on_progress: called while the classifier is trained.
+    """
+    start = time.perf_counter()
+    records = []
+    for task in tasks or demo_tasks(quick):
+        critics = [_train(task, activation, seed, on_step) for activation in ACTIVATIONS]
+        records.append(TaskResult(task, tuple(critics)))
+    return DemoRun(
+        seed=seed,
+        tasks=tuple(records),
+        digits=_digits(seed, quick, on_progress),
+        seconds=time.perf_counter() - start,
+        threads=torch.get_num_threads(),
+        versions={
+            "taut": version("taut"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    )
+
+
+def _digits(seed: int, quick: bool, on_progress: OnProgress | None) -> DigitsResult:
+    start = time.perf_counter()
+    hidden, epochs = ((32,), 2) if quick else ((128, 128), 25)
+    config = TrainConfig(
+        data="digits", radius=0.5, hidden=hidden, epochs=epochs, batch_size=64, seed=seed
+    )
+    run = train(config, on_progress=on_progress)
+    trained = time.perf_counter()
+    assert run.config.radius is not None
+    classifier = EvaluatedClassifier.from_run(run, L2)
+    part = classifier.take(evenly_spaced_rows(len(classifier.examples), 40 if quick else 300))
+    steps = 5 if quick else 40
+    found = evaluate_robustness(
+        part, (0.25, 0.5, 0.75, 1.0), ("fgsm", "pgd"), num_steps=steps, seed=seed
+    )
+    record = classifier, classifier.certify(), run.config.radius, found
+    return DigitsResult(run, *record, (trained - start, time.perf_counter() - trained))
+
+
+def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> TrainedCritic:
+    start = time.perf_counter()
+    # Layers draw their initial weights from the global generator, which is restored.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = nn.mlp([task.problem.dim, *task.hidden, 1], activation=activation)
+    fit = fit_critic(
+        net,
+        task.problem,
+        num_steps=task.num_steps,
+        batch_size=task.batch_size,
+        lr=task.lr,
+        generator=Generator().manual_seed(seed),
+        on_step=on_step and (lambda _, dual: on_step(task.problem.name, activation, dual)),
+    )
+    seconds = time.perf_counter() - start
+
+    net.eval()
+    values, slopes = values_and_gradient_norms(net, task.points)
+    truth = task.problem.potential(task.points)
+    # In these problems mass is transported where the potential is between 0 and 1.
+    transported = (truth >= 0) & (truth <= 1)
+    shift = (truth - values)[transported].mean()
+    mean_slope = slopes[transported].mean().item()
+    return TrainedCritic(activation, fit, values + shift, slopes, mean_slope, seconds)

@@ -1,0 +1,39 @@
+"""What is known of each operation: one record per type of module or function, one file per family."""
+
+from taut.rules import (  # noqa: F401 (importing a family registers its records)
+    convolution,
+    dense,
+    elementwise,
+    normalisation,
+    pooling,
+    resizing,
+    shape,
+    sorting,
+    sums,
+)
+from taut.rules.constants import Constants, Value
+from taut.rules.record import (
+    Call,
+    Record,
+    Rounding,
+    find_record,
+    find_schema,
+    register,
+    registered_functions,
+    registered_modules,
+)
+from taut.rules.schema import FileSchema
+
+__all__ = [
+    "Call",
+    "Constants",
+    "FileSchema",
+    "Record",
+    "Rounding",
+    "Value",
+    "find_record",
+    "find_schema",
+    "register",
+    "registered_functions",
+    "registered_modules",
+]

@@ -1,0 +1,72 @@
+"""Which layer can do what: read off the records, for the docs and the contract tests."""
+
+from torch import nn
+
+from taut.rules.record import Record, find_schema, registered_functions, registered_modules
+
+__all__ = ["CAPABILITIES", "capabilities_of", "capability_table"]
+
+CAPABILITIES = ("bound", "certify", "interval", "fold", "save", "export", "relu")
+# What torch's own exporter does not write.
+_NO_ONNX: dict[type[nn.Module], str] = {
+    nn.AdaptiveAvgPool3d: "torch.onnx has no adaptive average pooling in three dimensions."
+}
+
+
+def capabilities_of(kind: type[nn.Module]) -> dict[str, bool]:
+    """What the records promise of a type of module, by capability.
+
+    `certify` is meant in all three arithmetics, `save` with loading and checking, `export` to ONNX
+    and `.pt2`.
+
+    Example:
+        >>> capabilities_of(nn.Linear)["certify"]
+        True
+        >>> capabilities_of(nn.LayerNorm)["bound"]
+        False
+    """
+    record = registered_modules().get(kind, Record())
+    plain = any(
+        parent in registered_modules() and registered_modules()[parent].plain is not None
+        for parent in kind.__mro__
+    )
+    known = not record.refusal and (
+        plain or record.structure or record.call is not None or record.constants is not None
+    )
+    certified = known and (record.call is not None or plain or record.structure or _rounds(record))
+    return {
+        "bound": known,
+        "certify": certified,
+        "interval": certified,
+        "fold": known,
+        "save": find_schema(kind.__name__) is not None or record.structure,
+        "export": known and kind not in _NO_ONNX,
+        "relu": record.relu is not None
+        or kind in (nn.Linear, nn.ReLU, nn.Flatten, nn.Identity)
+        or (plain and "Linear" in kind.__name__),
+    }
+
+
+def _rounds(record: Record) -> bool:
+    return record.exact or record.rounding is not None
+
+
+def capability_table() -> list[tuple[str, dict[str, bool], str]]:
+    """A row for each type of module with a record: its name, what it can do, why it is refused."""
+    rows = []
+    for kind, record in registered_modules().items():
+        if kind.__name__.startswith("Constrained"):
+            continue
+        package = ".".join(kind.__module__.split(".")[:2])
+        reason = record.refusal or _NO_ONNX.get(kind, "")
+        rows.append((f"{package}.{kind.__name__}", capabilities_of(kind), reason))
+    return sorted(rows, key=lambda row: row[0])
+
+
+def functions_without_rounding() -> list[str]:
+    """Functions that can be bounded but not certified; none should be."""
+    return [
+        str(function)
+        for function, record in registered_functions().items()
+        if record.constants is not None and not _rounds(record)
+    ]

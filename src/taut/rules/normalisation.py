@@ -1,0 +1,169 @@
+"""Batch normalisation in evaluation; why other normalisations have no constant."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from taut.errors import ArgumentError, NoRuleError
+from taut.linalg.rounding import exact_double
+from taut.rules.constants import Constants
+from taut.rules.record import Bounds, Call, Rounding, register
+from taut.rules.schema import Arguments, FileSchema, Shapes
+
+__all__ = ["batch_norm", "subtract_mean"]
+
+aten = torch.ops.aten
+
+
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    eps: float,
+) -> Tensor:
+    """Batch normalisation by its running statistics."""
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training=False, eps=eps)
+
+
+def _scale(call: Call) -> Tensor:
+    """The factor of each channel in magnitude, up to three roundings."""
+    variance = exact_double("BatchNorm", call["running_var"])
+    if bool((variance < 0).any()):
+        raise NoRuleError("a running variance below 0 is none, and loses digits against eps.")
+    factor = (variance + call["eps"]).rsqrt()
+    if call["weight"] is not None:
+        factor = factor * exact_double("BatchNorm", call["weight"]).abs()
+    if not torch.isfinite(factor).all():
+        raise NoRuleError("a running variance of 0 has no inverse root without eps.")
+    return factor
+
+
+def _constants(call: Call) -> Constants:
+    # Three operations in float64, each off by less than one part in 2^52.
+    return call.first.constants.scaled(float(_scale(call).amax()) * (1 + 2**-48))
+
+
+def _per_channel(held: Tensor, x: Tensor) -> Tensor:
+    return held.view(1, -1, *(1,) * (x.dim() - 2)).to(x)
+
+
+def _magnitude(call: Call, x: Tensor) -> Tensor:
+    total = x.abs() + _per_channel(call["running_mean"].abs(), x)
+    total = total * _per_channel(_scale(call), x) * (1 + 2**-48)
+    return total if call["bias"] is None else total + _per_channel(call["bias"].abs(), x)
+
+
+def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
+    low, high = call.run(lower[0]), call.run(upper[0])
+    return torch.minimum(low, high), torch.maximum(low, high)
+
+
+register(
+    batch_norm,
+    proof="largest channel factor",
+    constants=_constants,
+    # Any arrangement of the formula has at most ten roundings a term.
+    rounding=Rounding(lambda call: 12, _magnitude, _constants),
+    image=_image,
+)
+
+
+def subtract_mean(input: Tensor, mean: Tensor, bias: Tensor | None) -> Tensor:
+    """The input without a fixed mean of each channel, plus an offset: a translation."""
+    column = (1, -1, *(1,) * (input.dim() - 2))
+    y = input - mean.view(column)
+    return y if bias is None else y + bias.view(column)
+
+
+def _shift_magnitude(call: Call, x: Tensor) -> Tensor:
+    total = x.abs() + _per_channel(call["mean"].abs(), x)
+    return total if call["bias"] is None else total + _per_channel(call["bias"].abs(), x)
+
+
+def _translation(call: Call) -> Constants:
+    return call.first.constants
+
+
+register(
+    subtract_mean,
+    proof="translation",
+    constants=_translation,
+    rounding=Rounding(lambda call: 4, _shift_magnitude, _translation),
+    image="monotone",
+)
+
+
+def _call_of(module: Any) -> tuple[Any, dict[str, Any]]:
+    if module.running_var is None:
+        raise NoRuleError(
+            "BatchNorm without running statistics depends on the batch. "
+            "Use track_running_stats=True."
+        )
+    names = ("weight", "bias", "running_mean", "running_var", "eps")
+    return batch_norm, {name: getattr(module, name) for name in names}
+
+
+def _shapes(a: Arguments) -> Shapes:
+    names = ("running_mean", "running_var", *(("weight", "bias") if a["affine"] else ()))
+    return {name: (a["num_features"],) for name in names}
+
+
+def _usual_momentum(module: Any) -> float:
+    if module.momentum is None or not module.track_running_stats:
+        raise ArgumentError(
+            "save: batch normalisation must follow running statistics by a momentum; got "
+            f"momentum={module.momentum}, track_running_stats={module.track_running_stats}. "
+            "A file cannot say it."
+        )
+    return module.momentum
+
+
+for _kind in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+    register(
+        _kind,
+        call=_call_of,
+        file=FileSchema(
+            _kind,
+            {"num_features": int, "eps": float, "momentum": float, "affine": bool},
+            {"num_features": 1},
+            _shapes,
+            {"momentum": _usual_momentum},
+        ),
+    )
+
+_REASONS = {
+    "it divides by the deviation of each sample, so its slope has no bound. Use taut.nn.Centering.": (
+        nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
+        nn.RMSNorm, nn.LocalResponseNorm, nn.CrossMapLRN2d,
+        aten.layer_norm.default, aten.group_norm.default, aten.instance_norm.default,
+        aten.native_layer_norm.default, aten.native_group_norm.default, aten.rms_norm.default,
+    ),
+    "attention multiplies tensors that both follow the input, so its slope has no bound. Use "
+    "fixed mixing matrices, such as OrthonormalLinear over positions.": (
+        nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer,
+        nn.Transformer, aten.scaled_dot_product_attention.default,
+    ),
+    "gates multiply tensors that both follow the input, and steps repeat, so the slope has no "
+    "bound. Unroll a recurrence of OrthonormalLinear and MaxMin instead.": (
+        nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell, nn.GLU,
+        aten.lstm.input, aten.gru.input, aten.glu.default,
+    ),
+    "it jumps, so no constant bounds its slope. Use a continuous activation.": (
+        nn.Hardshrink, nn.Threshold, aten.hardshrink.default, aten.round.default,
+        aten.floor.default, aten.sign.default, aten.threshold.default,
+    ),
+    "its slope grows without bound. Clamp its input, or use another function.": (
+        aten.exp.default, aten.log.default, aten.sqrt.default, aten.pow.Tensor_Scalar,
+        aten.reciprocal.default, aten.rsqrt.default, aten.square.default, nn.Softmin,
+    ),
+    "it is random. Use dropout layers, which are the identity in evaluation.": (
+        aten.rand.default, aten.randn.default, aten.bernoulli.default, aten.rand_like.default,
+        aten.randn_like.default, aten.native_dropout.default,
+    ),
+}  # fmt: skip
+for _reason, _operations in _REASONS.items():
+    register(*_operations, refusal=_reason)

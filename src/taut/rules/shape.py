@@ -1,0 +1,323 @@
+"""New shapes and orders of the same entries, copies, padding, joining: nothing is computed."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from taut.errors import NoRuleError
+from taut.linalg import bound_padding
+from taut.norms import Norm
+from taut.rules.constants import Constants, Value
+from taut.rules.convolution import check_numbers
+from taut.rules.forms import batch_free_dims, in_each_norm, refuse_batch_dim
+from taut.rules.record import Call, register
+from taut.rules.schema import Arguments, FileSchema, Shapes
+
+__all__ = ["EXACT_ON_STORED", "identity"]
+
+aten = torch.ops.aten
+
+
+def identity(input: Tensor) -> Tensor:
+    """Its argument: what dropout is in evaluation."""
+    return input
+
+
+def _same(call: Call) -> Constants:
+    return call.first.constants
+
+
+def _shape_known(call: Call) -> Constants:
+    """A new shape of the same entries; that the batch stays in front is seen in the graph."""
+    if call.shape is None:
+        raise NoRuleError("whether samples stay apart is not known. Give `input_shape`.")
+    return call.first.constants
+
+
+def _keeps_batch_first(call: Call) -> Constants:
+    x = call.first
+    if x.shape is None:
+        raise NoRuleError("whether samples stay apart is not known. Give `input_shape`.")
+    ndim = len(x.shape) + 1
+    if call["dims"] is not None:
+        moved = call["dims"][0] % ndim != 0
+    elif "dim0" in call.arguments:
+        moved = 0 in (call["dim0"] % ndim, call["dim1"] % ndim)
+    else:
+        source, destination = call["source"], call["destination"]
+        places = [*_listed(source), *_listed(destination)]
+        moved = any(place % ndim == 0 for place in places)
+    if moved:
+        raise NoRuleError("moving the batch away from the front mixes the samples of a batch.")
+    return x.constants
+
+
+def _listed(held: Any) -> list[int]:
+    return list(held) if isinstance(held, (list, tuple)) else [held]
+
+
+def _along_dim(call: Call) -> Constants:
+    batch_free_dims(call, call["dim"])
+    return call.first.constants
+
+
+def _flatten(call: Call) -> Constants:
+    refuse_batch_dim(call["start_dim"], call.first)
+    return call.first.constants
+
+
+def _unsqueeze(call: Call) -> Constants:
+    x = call.first
+    dim = call["dim"]
+    if (
+        dim == 0
+        or (x.shape is None and dim < -1)
+        or (x.shape is not None and dim == -len(x.shape) - 2)
+    ):
+        raise NoRuleError("a new dimension in front of the batch mixes its samples.")
+    return x.constants
+
+
+def _slice(call: Call) -> Constants:
+    x = call.first
+    dims = None if x.shape is None else len(x.shape) + 1
+    if call["dim"] == 0 or call["dim"] == -(dims or math.inf):
+        whole = (
+            call["start"] in (None, 0) and call["end"] in (None, 2**63 - 1) and call["step"] == 1
+        )
+        if not whole:
+            raise NoRuleError("only slices that keep the batch are followed: use x[:, ...].")
+        return x.constants
+    return _along_dim(call)
+
+
+def _evaluating(call: Call) -> Constants:
+    if call["train"]:
+        raise NoRuleError("dropout in training mode is random. Pass training=self.training.")
+    return call.first.constants
+
+
+for _rule, _operations in {
+    _same: (
+        identity, aten.clone.default, aten.contiguous.default, aten.alias.default,
+        aten.detach.default, aten.lift_fresh_copy.default,
+        aten.pixel_shuffle.default, aten.pixel_unshuffle.default, aten.channel_shuffle.default,
+    ),
+    _shape_known: (aten.view.default, aten.reshape.default, aten._unsafe_view.default),
+    _keeps_batch_first: (
+        aten.permute.default, aten.transpose.int, aten.movedim.int, aten.movedim.intlist,
+    ),
+    _flatten: (aten.flatten.using_ints,),
+    _unsqueeze: (aten.unsqueeze.default,),
+    _slice: (aten.slice.Tensor,),
+    _along_dim: (
+        aten.unflatten.int, aten.squeeze.dim, aten.squeeze.dims, aten.select.int,
+        aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_with_sizes.default,
+        aten.unbind.int, aten.narrow.default,
+    ),
+    _evaluating: (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default),
+}.items():  # fmt: skip
+    register(*_operations, proof="permutation", constants=_rule, exact=True, image="monotone")
+
+
+def _shifted(call: Call) -> Constants:
+    batch_free_dims(call, call["dims"])
+    return call.first.constants
+
+
+register(
+    aten.roll.default, aten.flip.default,
+    proof="permutation", constants=_shifted, exact=True, image="monotone",
+)  # fmt: skip
+
+
+def _copies(call: Call) -> Constants:
+    x = call.first
+    if x.shape is None or call.shape is None:
+        raise NoRuleError("how often entries are copied is not known. Give `input_shape`.")
+    return x.constants.repeated(math.prod(call.shape) // max(1, math.prod(x.shape)))
+
+
+def _repeats(call: Call) -> Constants:
+    times = call["repeats"] if call["repeats"] is not None else call["dims"]
+    shape = call.first.shape
+    # Copies of the whole batch, or a new dimension in front of it, would mix its samples.
+    if shape is not None and (len(times) != len(shape) + 1 or times[0] != 1):
+        raise NoRuleError("repeating the batch mixes its samples. Repeat 1 times along dim 0.")
+    return _copies(call)
+
+
+register(
+    aten.expand.default,
+    proof="how often entries are copied", constants=_copies, exact=True, image="monotone",
+)  # fmt: skip
+register(
+    aten.repeat.default, aten.tile.default,
+    proof="how often entries are copied", constants=_repeats, exact=True, image="monotone",
+)  # fmt: skip
+
+
+def _interleaved(call: Call) -> Constants:
+    batch_free_dims(call, call["dim"])
+    return _copies(call)
+
+
+register(
+    aten.repeat_interleave.self_int,
+    proof="how often entries are copied", constants=_interleaved, exact=True, image="monotone",
+)  # fmt: skip
+
+
+def _join(call: Call) -> Constants:
+    values = call.values
+    dim = call["dim"] or 0
+    reference = Value(values[0].constants, call.shape)
+    refuse_batch_dim(dim, reference)
+    return Constants.joined([value.constants for value in values])
+
+
+register(
+    aten.cat.default, aten.stack.default,
+    proof="side by side", constants=_join, exact=True, image="monotone",
+)  # fmt: skip
+
+
+def _part_replaced(call: Call) -> Constants:
+    """What work in place on a slice leaves: every entry is one of the tensor or of the slice."""
+    refuse_batch_dim(call["dim"], Value(call.values[0].constants, call.shape))
+    return Constants.joined([value.constants for value in call.values])
+
+
+register(
+    aten.slice_scatter.default, aten.select_scatter.default,
+    proof="side by side", constants=_part_replaced, exact=True, image="monotone",
+)  # fmt: skip
+
+
+def _still(call: Call) -> Constants:
+    return call.first.constants.scaled(0.0)
+
+
+register(
+    aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
+    aten.new_zeros.default, aten.new_ones.default, aten.new_full.default,
+    proof="constant", constants=_still, exact=True, image="monotone",
+)  # fmt: skip
+
+_MODES = {
+    "constant": "constant",
+    "reflect": "reflect",
+    "replicate": "replicate",
+    "circular": "circular",
+}
+
+
+def _pad(call: Call) -> Constants:
+    x, amounts = call.first, list(call["pad"])
+    mode = call["mode"] or "constant"
+    if x.shape is not None and len(amounts) > 2 * len(x.shape):
+        raise NoRuleError("padding along the batch mixes its samples.")
+    dims = len(amounts) // 2
+
+    def bound(norm: Norm) -> float:
+        size = None if x.shape is None else x.shape[len(x.shape) - dims :]
+        return bound_padding(amounts, _MODES[mode], norm, size).value
+
+    return in_each_norm(call, bound)
+
+
+register(
+    aten.pad.default, aten.constant_pad_nd.default,
+    proof="how often entries are copied", constants=_pad, exact=True, image="monotone",
+)  # fmt: skip
+_PADDING = {
+    "reflect": (nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d),
+    "replicate": (nn.ReplicationPad1d, nn.ReplicationPad2d, nn.ReplicationPad3d),
+    "circular": (nn.CircularPad1d, nn.CircularPad2d, nn.CircularPad3d),
+    "constant": (
+        nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d,
+        nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d,
+    ),
+}  # fmt: skip
+
+
+def _call_of_padding(mode: str) -> Any:
+    def call(module: Any) -> Any:
+        value = float(getattr(module, "value", 0.0)) if mode == "constant" else None
+        return aten.pad.default, {"pad": list(module.padding), "mode": mode, "value": value}
+
+    return call
+
+
+def list_schema(
+    kind: type[nn.Module], name: str, count: int | None, least: int, **more: Any
+) -> FileSchema:
+    """How a file names a layer that is given one list of whole numbers, and nothing stored."""
+
+    def shapes(a: Arguments) -> Shapes:
+        check_numbers(kind, name, a[name], len(a[name]) if count is None else count, least)
+        return {}
+
+    return FileSchema(
+        kind,
+        {name: list, **more},
+        shapes=shapes,
+        read={name: lambda m: list(getattr(m, name))},
+        make=lambda **a: kind(**{**a, name: tuple(a[name])}),
+    )
+
+
+for _mode, _kinds in _PADDING.items():
+    for _kind in _kinds:
+        register(_kind, call=_call_of_padding(_mode))
+        if "Constant" not in _kind.__name__:
+            register(_kind, file=list_schema(_kind, "padding", 2 * int(_kind.__name__[-2]), 0))
+
+for _kind in (
+    nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+):  # fmt: skip
+    register(
+        _kind,
+        call=lambda m: (identity, {}),
+        file=FileSchema(_kind, {} if _kind is nn.Identity else {"p": float}),
+    )
+register(
+    nn.Flatten,
+    call=lambda m: (aten.flatten.using_ints, {"start_dim": m.start_dim, "end_dim": m.end_dim}),
+    file=FileSchema(nn.Flatten, {"start_dim": int, "end_dim": int}),
+)
+register(
+    nn.Unflatten,
+    call=lambda m: (aten.unflatten.int, {"dim": m.dim, "sizes": list(m.unflattened_size)}),
+    file=list_schema(nn.Unflatten, "unflattened_size", None, 1, dim=int),
+)
+for _kind, _target, _name, _argument in (
+    (nn.PixelShuffle, aten.pixel_shuffle.default, "upscale_factor", "upscale_factor"),
+    (nn.PixelUnshuffle, aten.pixel_unshuffle.default, "downscale_factor", "downscale_factor"),
+    (nn.ChannelShuffle, aten.channel_shuffle.default, "groups", "groups"),
+):
+    register(
+        _kind,
+        call=lambda m, target=_target, name=_name, argument=_argument: (
+            target,
+            {argument: getattr(m, name)},
+        ),
+        file=FileSchema(_kind, {_name: int}),
+    )
+
+# What may be done to a stored tensor on its way to an operation, since it changes no number.
+EXACT_ON_STORED = {
+    aten.view.default, aten.reshape.default, aten.flatten.using_ints, aten.unflatten.int,
+    aten.permute.default, aten.transpose.int, aten.movedim.int, aten.movedim.intlist,
+    aten.t.default, aten.mT.default, aten.numpy_T.default, aten.squeeze.default,
+    aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default, aten.expand.default,
+    aten.slice.Tensor, aten.select.int, aten.detach.default, aten.clone.default,
+    aten.contiguous.default, aten.alias.default, aten.lift_fresh_copy.default, aten.neg.default,
+    aten.abs.default, aten.cat.default, aten.stack.default, aten.chunk.default,
+    aten.split.Tensor, aten.unbind.int, aten.sym_size.int, aten.full.default, aten.zeros.default,
+    aten.ones.default, aten.eye.default, aten.arange.default, aten.scalar_tensor.default,
+    aten.zeros_like.default, aten.ones_like.default, aten.new_zeros.default, aten.new_ones.default,
+}  # fmt: skip

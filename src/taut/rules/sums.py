@@ -1,0 +1,185 @@
+"""Sums, differences, products with fixed numbers, reductions: what residual networks add."""
+
+import math
+import operator
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from taut.errors import NoRuleError
+from taut.linalg.rounding import exact_double
+from taut.rules.constants import Constants, Value
+from taut.rules.forms import batch_free_dims, linear_image, linear_rounding
+from taut.rules.record import Bounds, Call, Rounding, register
+
+__all__: list[str] = []
+
+aten = torch.ops.aten
+
+
+def _operands(call: Call) -> tuple[Any, Any]:
+    first, second = list(call.arguments.values())[:2]
+    return first, second
+
+
+def _spread(x: Value, call: Call) -> Constants:
+    """The constants of an operand after broadcasting to the shape of the result."""
+    if call.shape is None or x.shape is None:
+        raise NoRuleError(
+            "two tensors meet and their shapes are not known, so one may be copied along the "
+            "other. Give `input_shape`."
+        )
+    return x.constants.repeated(math.prod(call.shape) // max(1, math.prod(x.shape)))
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, Real) or (isinstance(x, Tensor) and x.dim() == 0)
+
+
+def _add(call: Call) -> Constants:
+    a, b = _operands(call)
+    alpha = _largest(1 if call["alpha"] is None else call["alpha"])
+    if _is_number(b):
+        return a.constants
+    if _is_number(a):
+        return b.constants.scaled(alpha)
+    parts = [(a, 1.0), (b, alpha)]
+    return Constants.added(_spread(x, call).scaled(k) for x, k in parts if isinstance(x, Value))
+
+
+def _multiply(call: Call) -> Constants:
+    a, b = _operands(call)
+    if isinstance(a, Value) and isinstance(b, Value):
+        raise NoRuleError(
+            "the product of two tensors that both follow the input has no global constant."
+        )
+    value, other = (a, b) if isinstance(a, Value) else (b, a)
+    constants = value.constants if _is_number(other) else _spread(value, call)
+    return constants.scaled(_largest(other))
+
+
+def _divide(call: Call) -> Constants:
+    a, b = _operands(call)
+    if isinstance(b, Value):
+        raise NoRuleError("division by a tensor that follows the input has no global constant.")
+    inverse = 1 / exact_double("division", torch.as_tensor(b, dtype=torch.float64))
+    if not bool(inverse.isfinite().all()):
+        raise NoRuleError("division by 0, or by numbers too small for float64, has no constant.")
+    constants = a.constants if _is_number(b) else _spread(a, call)
+    return constants.scaled(math.nextafter(_largest(inverse), math.inf))
+
+
+def _largest(x: Any) -> float:
+    if isinstance(x, Tensor) and not x.is_complex():
+        return float(exact_double("factor", x.double()).abs().amax()) if x.numel() else 0.0
+    if not isinstance(x, Real) or not math.isfinite(x):
+        raise NoRuleError(f"a factor of {x!r} has no constant.")
+    return abs(float(x))
+
+
+def _magnitude_of_sum(call: Call, *tensors: Tensor) -> Tensor:
+    a, b = _operands(call.absolute().with_values([tensor.abs() for tensor in tensors]))
+    alpha = 1 if call["alpha"] is None else abs(call["alpha"])
+    return abs(a) + alpha * abs(b)
+
+
+def _image_of_sum(sign: int) -> Any:
+    def image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
+        alpha = sign * (1 if call["alpha"] is None else call["alpha"])
+        a, b = _operands(call)
+        ends = iter(zip(lower, upper, strict=True))
+        (a_low, a_high), (b_low, b_high) = (
+            next(ends) if isinstance(part, Value) else (part, part) for part in (a, b)
+        )
+        if alpha < 0:
+            b_low, b_high = b_high, b_low
+        return a_low + alpha * b_low, a_high + alpha * b_high
+
+    return image
+
+
+_SUM = Rounding(lambda call: 4, _magnitude_of_sum, lambda call: _add(call))
+register(
+    aten.add.Tensor, aten.add.Scalar, operator.add,
+    proof="sum", constants=_add, rounding=_SUM, image=_image_of_sum(1),
+)  # fmt: skip
+register(
+    aten.sub.Tensor, aten.sub.Scalar, operator.sub,
+    proof="sum", constants=_add, rounding=_SUM, image=_image_of_sum(-1),
+)  # fmt: skip
+
+
+def _reverse_difference(call: Call) -> Constants:
+    if call["alpha"] not in (None, 1):
+        raise NoRuleError("a difference with `alpha` from the other side is not followed.")
+    _ = call.first
+    return _add(call)
+
+
+register(
+    aten.rsub.Scalar, aten.rsub.Tensor,
+    proof="sum",
+    constants=_reverse_difference,
+    rounding=_SUM,
+    image=lambda call, lower, upper: (call.run(upper[0]), call.run(lower[0])),
+)  # fmt: skip
+for _target, _rule in (
+    (aten.mul.Tensor, _multiply),
+    (aten.mul.Scalar, _multiply),
+    (operator.mul, _multiply),
+    (aten.div.Tensor, _divide),
+    (aten.div.Scalar, _divide),
+):
+    register(
+        _target,
+        proof="factor",
+        constants=_rule,
+        rounding=linear_rounding(lambda call: 4, _rule, None),
+        image=linear_image(None),
+    )
+register(
+    aten.neg.default,
+    proof="factor",
+    constants=lambda call: call.first.constants,
+    exact=True,
+    image=lambda call, lower, upper: (-upper[0], -lower[0]),
+)
+
+
+def _count(call: Call) -> int:
+    """How many entries are added up in each entry of the result."""
+    x = call.first
+    batch_free_dims(call, call["dim"])
+    if x.shape is None or call.shape is None:
+        raise NoRuleError("how many entries are summed is not known. Give `input_shape`.")
+    return max(1, math.prod(x.shape) // max(1, math.prod(call.shape)))
+
+
+def _sum(call: Call) -> Constants:
+    return call.first.constants.summed(_count(call))
+
+
+def _mean(call: Call) -> Constants:
+    return _sum(call).scaled(math.nextafter(1 / _count(call), 1))
+
+
+for _target, _rule in ((aten.sum.dim_IntList, _sum), (aten.mean.dim, _mean)):
+    register(
+        _target,
+        proof="sum",
+        constants=_rule,
+        rounding=linear_rounding(lambda call: _count(call) + 3, _rule, None),
+        image=linear_image(None),
+    )
+
+
+def _larger(call: Call) -> Constants:
+    return Constants.joined([_spread(x, call) for x in call.values])
+
+
+register(
+    aten.maximum.default, aten.minimum.default,
+    proof="choice", constants=_larger, exact=True, image="monotone",
+)  # fmt: skip

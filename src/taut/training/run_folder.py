@@ -1,0 +1,243 @@
+"""The folder of a run: which files it holds, when they are written, and to which run it belongs.
+
+`inputs.json`, `config.toml` (the requested configuration) and `resolved.toml` (with every field
+derived) are written first, then `checkpoint.safetensors` and `log.jsonl` during training, then
+`model.safetensors` and last `result.json`, which marks the run as finished. Each file is complete or
+missing, whenever the process dies.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Generic
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from taut.errors import ArgumentError, DamagedFileError
+from taut.export import write_atomically
+from taut.training.config import TrainConfig
+from taut.training.config_file import AnyConfig, from_toml, to_toml
+from taut.training.examples import InputSpec, with_absolute_paths
+
+__all__ = ["RunFolder"]
+
+_SUBJECT = "train"
+
+
+class RunFolder(Generic[AnyConfig]):
+    """The files of one run.
+
+    Args:
+        path: the folder; it need not exist yet.
+        kind: class of its configuration.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: type[AnyConfig] = TrainConfig) -> None:
+        self.path = Path(path)
+        self.kind = kind
+        self.config_file = self.path / "config.toml"
+        self.resolved_file = self.path / "resolved.toml"
+        self.inputs_file = self.path / "inputs.json"
+        self.checkpoint_file = self.path / "checkpoint.safetensors"
+        self.log_file = self.path / "log.jsonl"
+        self.model_file = self.path / "model.safetensors"
+        self.result_file = self.path / "result.json"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run here is finished."""
+        return self.result_file.exists()
+
+    def open(
+        self, requested: AnyConfig, resolved: AnyConfig, spec: InputSpec, fingerprint: str
+    ) -> None:
+        """Creates the folder, or checks that the run in it is the same one.
+
+        A run that ended before its first checkpoint, as after a wrong option, may be replaced.
+
+        Args:
+            requested: configuration as the caller gave it.
+            resolved: the same with every field derived.
+            spec: inputs of the network.
+            fingerprint: checksum of the data.
+
+        Raises:
+            ArgumentError: there is a run with another configuration or on other data; the text
+                names what differs.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        kept = self.checkpoint_file.exists() or self.finished
+        if self.config_file.exists():
+            if kept:
+                self.check_same(resolved)
+                self.check_data(fingerprint, self._stored_fingerprint())
+        elif foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
+            raise ArgumentError(
+                subject=_SUBJECT,
+                argument="out",
+                rule="must be a new or empty folder, or that of a run",
+                got=f"{self.path}, which holds {foreign[0]} and no config.toml",
+                remedy="Choose another folder.",
+            )
+        for leftover in self._leftovers():
+            leftover.unlink(missing_ok=True)
+        if not kept or not self._is_readable(self.spec):
+            write_json(self.inputs_file, spec.to_dict())
+        write_atomically(self.resolved_file, to_toml(resolved).encode())
+        write_atomically(self.config_file, to_toml(requested).encode())
+
+    def _is_own(self, entry: Path) -> bool:
+        return entry in (self.inputs_file, self.resolved_file) or entry in self._leftovers()
+
+    def _leftovers(self) -> list[Path]:
+        """Files that a process was writing when it died."""
+        files = [path for name, path in vars(self).items() if name.endswith("_file")]
+        return [entry for file in files for entry in self.path.glob(f".{file.name}.????????")]
+
+    def check_same(self, config: AnyConfig) -> None:
+        """Raises if the run here has another configuration; the location of data does not count."""
+        mine, theirs = (c.to_dict() for c in (_anywhere(config), _anywhere(self.config())))
+        differing = [
+            f"{name} (there {theirs.get(name)!r}, now {mine.get(name)!r})"
+            for name in {**theirs, **mine}
+            if mine.get(name) != theirs.get(name)
+        ]
+        if differing:
+            raise ArgumentError(
+                subject=_SUBJECT,
+                argument="out",
+                rule="must be a new folder or that of the same run",
+                got=f"{self.path}, the folder of a run with another {', '.join(differing)}",
+                remedy="Choose another folder.",
+            )
+
+    def check_data(self, fingerprint: str, stored: str) -> None:
+        """Raises if the run here began on data with another fingerprint."""
+        if fingerprint != stored:
+            raise ArgumentError(
+                subject=_SUBJECT,
+                rule=f"the data must be what the run in {self.path} began with",
+                got="other numbers",
+                remedy="Restore the old data, or choose another folder.",
+            )
+
+    def _stored_fingerprint(self) -> str:
+        if self._is_readable(self.result):
+            return self.result()["fingerprint"]
+        stored = self.read_checkpoint()
+        return self.result()["fingerprint"] if stored is None else stored[1]["fingerprint"]
+
+    def _is_readable(self, part: Callable[[], Any]) -> bool:
+        try:
+            part()
+        except (ArgumentError, DamagedFileError):
+            return False
+        return True
+
+    def config(self) -> AnyConfig:
+        """The resolved configuration of the run here."""
+        return self._read_config(self.resolved_file)
+
+    def requested_config(self) -> AnyConfig:
+        """The configuration that was requested."""
+        return self._read_config(self.config_file)
+
+    def _read_config(self, path: Path) -> AnyConfig:
+        held = _read(path)
+        try:
+            return from_toml(held.decode(), self.kind)
+        except (ArgumentError, UnicodeDecodeError) as error:
+            raise _damaged(path, error) from error
+
+    def spec(self) -> InputSpec:
+        """The inputs of its network."""
+        held = _read_json(self.inputs_file)
+        try:
+            return InputSpec.from_dict(held)
+        except (AttributeError, TypeError) as error:
+            raise _damaged(self.inputs_file, error) from error
+
+    def result(self) -> dict[str, Any]:
+        """The result of the run."""
+        return _read_json(self.result_file)
+
+    def history(self) -> list[dict[str, Any]]:
+        """One row for each epoch."""
+        lines = _read(self.log_file).splitlines()
+        return [_read_json(self.log_file, line) for line in lines]
+
+    def write_checkpoint(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+        """Replaces the checkpoint atomically."""
+        # JSON has no NaN or infinity of its own; Python's reader takes them back.
+        data = safetensors.torch.save(tensors, {"taut": json.dumps(metadata)})
+        write_atomically(self.checkpoint_file, data)
+
+    def read_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The last checkpoint, or None if there is none.
+
+        Raises:
+            DamagedFileError: it cannot be read.
+        """
+        if not self.checkpoint_file.exists():
+            return None
+        try:
+            with safetensors.safe_open(self.checkpoint_file, "pt") as file:
+                metadata = json.loads(file.metadata()["taut"])
+                return {name: file.get_tensor(name) for name in file.keys()}, metadata
+        except (safetensors.SafetensorError, ValueError, LookupError, TypeError) as error:
+            raise DamagedFileError(
+                subject=_SUBJECT,
+                rule=f"{self.checkpoint_file.name} must be readable to resume the run",
+                got=str(error),
+                remedy="Delete the folder to start again.",
+            ) from error
+
+
+def write_json(path: Path, held: dict[str, Any]) -> None:
+    """Writes a JSON file atomically."""
+    write_atomically(path, (json.dumps(held, indent=2) + "\n").encode())
+
+
+def _anywhere(config: AnyConfig) -> AnyConfig:
+    return replace(with_absolute_paths(config), data_dir=None, threads=None)
+
+
+def _read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
+    """The content of a JSON file of the run, or of a text from it."""
+    held = _read(path) if text is None else text
+    try:
+        return json.loads(held)
+    except ValueError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DamagedFileError:
+    remedy = "Restore it, or delete the folder and train again."
+    if path.with_name("checkpoint.safetensors").exists():
+        remedy = (
+            "Restore it: checkpoint.safetensors still has the weights."
+            if path.suffix == ".toml"
+            else "Run the same training command again to write it from the checkpoint."
+        )
+    return DamagedFileError(
+        subject="load_run",
+        rule=f"{path} must be as the run wrote it",
+        got=f"a file that is cut short or altered ({error})",
+        remedy=remedy,
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ArgumentError(
+            subject="load_run",
+            rule=f"{path.parent} must be the folder of a finished run",
+            got=f"a folder without {path.name}",
+            remedy="Train into it first, or run the same training command again to finish it.",
+        ) from error

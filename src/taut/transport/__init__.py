@@ -1,0 +1,65 @@
+"""Wasserstein distances: exact, by critics, with confidence bounds; problems of known distance.
+
+`taut.wasserstein` is the estimator; the functions here are its parts.
+"""
+
+from taut.nn import ConeCritic
+from taut.transport.cone_fit import ConeFit, fit_cones
+from taut.transport.confidence import Method, bound_mean
+from taut.transport.coupling import coupling_upper_bound
+from taut.transport.critic_network import network_critic, rescale_network
+from taut.transport.critics import CriticFit, Sampler, dual_value, fit_critic
+from taut.transport.estimator import wasserstein
+from taut.transport.exact import Transport, exact_transport
+from taut.transport.funnel_benchmark import funnels
+from taut.transport.mean_difference import bound_difference
+from taut.transport.permutation import permutation_p_value
+from taut.transport.problems import (
+    Problem,
+    absolute_value,
+    cone,
+    laplaces,
+    shells,
+    shifted_gaussians,
+    three_cones,
+)
+from taut.transport.result import WassersteinResult
+from taut.transport.saved_critic import SavedCritic, load_critic
+from taut.transport.scaling import FeatureScaling, Scaling
+from taut.transport.selection import CriticName
+from taut.transport.upper_bound import bound_population_upper
+
+__all__ = [
+    "ConeCritic",
+    "ConeFit",
+    "CriticFit",
+    "CriticName",
+    "FeatureScaling",
+    "Method",
+    "Problem",
+    "Sampler",
+    "SavedCritic",
+    "Scaling",
+    "Transport",
+    "WassersteinResult",
+    "absolute_value",
+    "bound_difference",
+    "bound_mean",
+    "bound_population_upper",
+    "cone",
+    "coupling_upper_bound",
+    "dual_value",
+    "exact_transport",
+    "fit_cones",
+    "fit_critic",
+    "funnels",
+    "laplaces",
+    "load_critic",
+    "network_critic",
+    "permutation_p_value",
+    "rescale_network",
+    "shells",
+    "shifted_gaussians",
+    "three_cones",
+    "wasserstein",
+]

@@ -1,0 +1,293 @@
+r"""What a sample proves about a population: bounds of means that hold at every sample size.
+
+Every bound here is for a confidence `1 - δ` chosen beforehand and needs no more than this: the
+sample was drawn independently from one law, all of it inside `[low, high]`, and neither the range
+nor the scoring function was chosen by looking at it. Nothing is asymptotic. Values in float64 are
+rounded outward: the number returned is itself on the stated side, not merely close to one that is.
+"""
+
+import math
+from numbers import Real
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+
+from taut.bounds import Bound
+from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_choice, check_count
+from taut.linalg import gamma, unit_roundoff
+
+__all__ = [
+    "METHODS",
+    "Method",
+    "bound_mean",
+    "check_confidence",
+    "check_range",
+    "check_sample",
+    "check_seed",
+    "confidence_of_each",
+    "less",
+    "log_inverse",
+    "lower_mean",
+    "shuffle",
+]
+
+Method = Literal["betting", "bernstein", "hoeffding"]
+Side = Literal["lower", "upper"]
+
+_U = unit_roundoff()
+METHODS = ("betting", "bernstein", "hoeffding")
+_LARGEST_STAKE = 0.75  # of the wealth, at one draw: log(1 - stake) stays finite
+_CHUNK_ENTRIES = 2**22
+
+
+def bound_mean(
+    sample: Tensor,
+    low: float,
+    high: float,
+    confidence: float = 0.95,
+    side: Side = "lower",
+    method: Method = "betting",
+    generator: Generator | None = None,
+) -> Bound:
+    r"""A bound of the population mean on one side, from a sample of bounded independent draws.
+
+    With $R$ = `high - low`, $\delta$ = `1 - confidence`, $n$ draws of mean $\hat\mu$ and unbiased
+    variance $V$, the lower bound is
+
+    - `"hoeffding"`: $\hat\mu - R \sqrt{\ln(1/\delta) / 2n}$;
+    - `"bernstein"`: $\hat\mu - \sqrt{2 V \ln(2/\delta) / n} - 7 R \ln(2/\delta) / 3(n - 1)$
+      (Maurer and Pontil 2009);
+    - `"betting"`: the largest mean that a gambler who bets on larger draws has grown too rich to
+      believe in (Waudby-Smith and Ramdas 2024). The tightest of the three, nearly always by far.
+
+    **Theorem** (betting). Let $z_i \in [0, 1]$ be the draws moved to the unit interval, $\mu$ their
+    mean, and $\lambda_i \ge 0$ any function of $z_1, \dots, z_{i-1}$. For a candidate mean $m$ let
+
+    $$K_t(m) = \prod_{i \le t} \bigl(1 + \min(\lambda_i, c/m)\,(z_i - m)\bigr), \qquad c = 3/4.$$
+
+    Then $\mu \ge \sup \{m : \max_{t \le n} K_t(m) \ge 1/\delta\}$ with probability at least
+    $1 - \delta$.
+
+    *Proof.* Each factor of $K_t(\mu)$ is at least $1 - c > 0$; its expectation given the past is 1,
+    for the bet depends on the past alone. So $K_t(\mu)$ is a non-negative martingale that starts at
+    1, and Ville's inequality gives $\Pr(\max_t K_t(\mu) \ge 1/\delta) \le \delta$. Outside of that
+    event $\mu$ is not in the set. Each factor falls with $m$: its slope is $-\lambda_i$ where
+    $\lambda_i \le c/m$, and beyond that it is $1 - c + c z_i / m$. So $\max_t K_t$ falls too, the set
+    is an interval from 0, and $\mu$ lies above all of it. $\square$
+
+    The bets are $\lambda_i = \sqrt{2 \ln(1/\delta) / (n \hat\sigma_{i-1}^2)}$, the best ones for a
+    known variance, with the variance of the past in its place. They decide how tight the bound is,
+    never whether it holds.
+
+    Args:
+        sample: `(n,)`, any floating-point dtype. Its order must not depend on its values: a sorted
+            sample breaks the betting bound. `generator` shuffles it.
+        low: no draw can be below.
+        high: no draw can be above.
+        confidence: inside (0, 1).
+        side: "lower" (mean >= value) or "upper" (mean <= value).
+        method: "betting", "bernstein" or "hoeffding".
+        generator: shuffles the sample first; None takes it in the order given.
+
+    Returns:
+        A `Bound` inside `[low, high]`; the trivial one where the sample proves nothing.
+
+    Raises:
+        ArgumentError: an empty sample, a draw outside of the range, a confidence outside (0, 1).
+
+    Example:
+        >>> bound_mean(torch.full((100,), 0.5), 0.0, 1.0, method="hoeffding")
+        Bound(>= 0.37761, at 95 %)
+        >>> bound_mean(torch.full((100,), 0.5), 0.0, 1.0)
+        Bound(>= 0.47994, at 95 %)
+    """
+    subject = "bound_mean"
+    check_choice(subject, "side", side, ("lower", "upper"))
+    check_choice(subject, "method", method, METHODS)
+    delta = check_confidence(subject, confidence)
+    low, high = check_range(subject, low, high)
+    draws = shuffle(check_sample(subject, "sample", sample, low, high), generator)
+    # Negation is exact, so one side is enough.
+    if side == "lower":
+        value = lower_mean(draws, low, high, delta, method)
+    else:
+        value = -lower_mean(-draws, -high, -low, delta, method)
+    text = f"{method} on {len(draws)} draws"
+    return Bound(value, side=side, method=text, confidence=confidence)
+
+
+def lower_mean(draws: Tensor, low: float, high: float, delta: float, method: str) -> float:
+    """The lower bound of `bound_mean` at the error probability `delta`."""
+    n, width = len(draws), (high - low) * (1 + 2 * _U)
+    if method == "betting":
+        # Rounding to nearest is monotone, so the quotients stay in [0, 1]; each is off by 3u.
+        unit = (draws - low) / (high - low)
+        fraction = max(0.0, float(_lower_by_betting(unit, delta)) - 4 * _U)
+        return max(low, less(low + fraction * (high - low), 4 * _U * width))
+    mean = math.fsum(draws.tolist()) / n
+    if method == "hoeffding":
+        return max(low, less(mean, width * math.sqrt(log_inverse(delta) / (2 * n))))
+    if n == 1:
+        return low
+    # About any centre but the mean the sum of squares is larger: rounding the mean errs upward.
+    squares = float((draws - mean).square().sum()) * (1 + 2 * gamma(n + 8)) + n * 2.0**-1000
+    log = log_inverse(delta / 2)
+    spread = math.sqrt(2 * squares / (n - 1) * log / n)
+    return max(low, less(mean, spread, 7 * width * log / (3 * (n - 1))))
+
+
+def _lower_by_betting(unit: Tensor, delta: float) -> Tensor:
+    """The bound of `bound_mean` for draws in the unit interval: `(..., n)` to `(...)`."""
+    n = unit.shape[-1]
+    goal = log_inverse(delta)
+    bets = _predictable_bets(unit, goal)
+    # Bisection into many parts: small samples are bound by the number of calls, not by their size.
+    parts = min(64, max(2, _CHUNK_ENTRIES // 16 // unit.numel()))
+    step = torch.arange(1, parts, dtype=torch.float64)
+    unit, bets = unit.unsqueeze(-2), bets.unsqueeze(-2)
+    rejected = torch.zeros(unit.shape[:-2], dtype=torch.float64)
+    width = 1.0
+    while width > 2.0**-44:
+        width /= parts
+        mean = (rejected.unsqueeze(-1) + width * step).unsqueeze(-1)
+        logs = torch.log1p(torch.minimum(bets, _LARGEST_STAKE / mean) * (unit - mean))
+        # Four roundings inside log1p, whose slope times its argument is at most c / (1 - c) = 3;
+        # then those of log1p itself and of the sum.
+        error = 12 * n * _U + gamma(n + 8) * logs.abs().sum(-1)
+        richest = logs.cumsum_(-1).amax(-1)
+        # Only a candidate that was itself rejected becomes the bound, so it is never too large.
+        rejected = torch.where(richest >= goal + error, mean.squeeze(-1), rejected[..., None]).amax(
+            -1
+        )
+    return rejected
+
+
+def _predictable_bets(unit: Tensor, goal: float) -> Tensor:
+    """Bets `(..., n)`; the one on draw `i` is computed from draws before `i` alone."""
+    n = unit.shape[-1]
+    count = torch.arange(2, n + 2, dtype=torch.float64)
+    # Both start with one imagined draw: mean 1/2, squared deviation 1/4, the widest there is.
+    mean = (0.5 + unit.cumsum(-1)) / count
+    variance = (0.25 + (unit - mean).square_().cumsum_(-1)) / count
+    before = torch.cat([torch.full_like(variance[..., :1], 0.25), variance[..., :-1]], -1)
+    return (2 * goal / n / before).sqrt_()
+
+
+def less(first: float, *others: float) -> float:
+    """`first` minus the others, below the exact result even if each of them is 16 roundings off."""
+    total = abs(first) + sum(map(abs, others))
+    return math.nextafter(first - sum(others) - 32 * _U * total, -math.inf)
+
+
+def log_inverse(delta: float) -> float:
+    """`log(1 / delta)`, rounded up."""
+    return -math.log(delta) + 4 * _U * abs(math.log(delta))
+
+
+def shuffle(sample: Tensor, generator: Generator | None) -> Tensor:
+    """The draws in an order that knows nothing of their values; as given without a generator."""
+    return sample if generator is None else sample[torch.randperm(len(sample), generator=generator)]
+
+
+def check_confidence(subject: str, confidence: float) -> float:
+    """The probability of error, `1 - confidence`, never above the truth."""
+    if not (isinstance(confidence, Real) and 0 < confidence < 1):
+        raise ArgumentError(
+            subject=subject,
+            argument="confidence",
+            rule="must lie inside (0, 1)",
+            got=f"confidence={confidence!r}",
+            remedy="No finite sample gives certainty: use 0.95 or 0.99.",
+        )
+    exact = 1 - confidence
+    return exact if confidence >= 0.5 else math.nextafter(exact, 0)
+
+
+def confidence_of_each(subject: str, confidence: float) -> float:
+    """What each of two bounds needs, for both to hold at `confidence`: `(1 + confidence) / 2`.
+
+    Raises:
+        ArgumentError: it is not inside (0, 1), or the quotient is 1 in float64.
+
+    Example:
+        >>> confidence_of_each("doctest", 0.5)
+        0.75
+    """
+    check_confidence(subject, confidence)
+    each = (1 + float(confidence)) / 2
+    if each == 1:
+        raise ArgumentError(
+            subject=subject,
+            argument="confidence",
+            rule="must be below 1 by more than float64 can lose in half of the difference",
+            got=f"confidence={confidence!r}",
+            remedy=f"Use at most {1 - 2 ** (-50)!r}.",
+        )
+    return each
+
+
+def check_seed(subject: str, seed: int) -> None:
+    """Raises unless numpy and torch both take it for a seed."""
+    check_count(subject, "seed", seed, least=0)
+    if seed >= 2**63:
+        raise ArgumentError(
+            subject=subject,
+            argument="seed",
+            rule="must be below 2**63",
+            got=f"seed={seed}",
+            remedy="Any smaller whole number, such as 0, serves as well.",
+        )
+
+
+def check_range(subject: str, low: float, high: float) -> tuple[float, float]:
+    """Raises unless the ends are finite and in order."""
+    low, high = float(low), float(high)
+    if not (low < high and math.isfinite(high - low)):
+        raise ArgumentError(
+            subject=subject,
+            argument="low",
+            rule="and `high` must be finite with low < high",
+            got=f"{low} and {high}",
+            remedy="Give the range that no draw can leave, known before the draws are.",
+        )
+    return low, high
+
+
+def check_sample(subject: str, name: str, sample: Tensor, low: float, high: float) -> Tensor:
+    """The draws in float64 on the CPU; raises unless they are finite and in the range."""
+    if not sample.dtype.is_floating_point:
+        raise DtypeError(
+            subject=subject,
+            argument=name,
+            rule="must be a floating-point tensor",
+            got=f"dtype={sample.dtype}",
+            remedy="Convert it with .double().",
+        )
+    if sample.dim() != 1 or len(sample) == 0:
+        raise ArgumentError(
+            subject=subject,
+            argument=name,
+            rule="must have shape (n,) with n >= 1",
+            got=f"shape {tuple(sample.shape)}",
+            remedy="Flatten the scores, and give one at least.",
+        )
+    draws = sample.detach().to("cpu", torch.float64)
+    if not bool(draws.isfinite().all()):
+        raise NonFiniteError(
+            subject=subject,
+            argument=name,
+            rule="must be finite",
+            got="NaN or infinity",
+            remedy="Look for the score that overflowed.",
+        )
+    lowest, highest = (float(end) for end in torch.aminmax(draws))
+    if lowest < low or highest > high:
+        raise ArgumentError(
+            subject=subject,
+            argument=name,
+            rule=f"must lie in [low, high] = [{low}, {high}]",
+            got=f"values from {lowest} to {highest}",
+            remedy="Clamp the scores to a range chosen before they were seen.",
+        )
+    return draws

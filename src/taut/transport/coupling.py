@@ -1,0 +1,182 @@
+"""Feasible couplings of sets that are too large for exact transport."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+
+from taut.bounds import Bound
+from taut.errors import check_choice, check_count
+from taut.norms import L2
+from taut.transport.plans import Plan, distances, plan_cost, reach_of, repaired_cost, solve
+from taut.transport.points import check_memory, check_point_pair, check_weights
+
+__all__ = ["coupling_upper_bound"]
+
+
+def coupling_upper_bound(
+    x: Tensor,
+    y: Tensor,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+    *,
+    generator: Generator,
+    method: Literal["blocks", "sinkhorn"] = "blocks",
+    block_size: int = 256,
+    num_sweeps: int = 4,
+    max_bytes: int = 2**30,
+) -> Bound:
+    r"""An upper bound of $W_1$ between finite sets that are too large for exact transport.
+
+    The cost of any coupling is one (see `exact_transport` for its repair). Two ways to a good one:
+
+    - `"blocks"`: both sets are halved by mass across the widest direction, again and again, down to
+      `block_size` points; halves are matched with halves, and blocks by exact transport. Then
+      sweeps: the pairs of the plan are regrouped across random directions and each group is
+      solved exactly for its own marginals, which can only lower the cost. Memory `O(n + m)`, time
+      linear in the number of points but for sorting. Needs POT.
+    - `"sinkhorn"`: entropic transport with a falling temperature, rounded to a coupling. Holds the
+      matrix of distances; for sets of a few thousand points.
+
+    Both come within a few per cent of the truth in low dimension; only `exact_transport` reaches it.
+
+    Args:
+        x: `(n, ...)`.
+        y: `(m, ...)`.
+        x_weights: `(n,)`, non-negative; divided by their sum. None gives all points the same.
+        y_weights: `(m,)`.
+        generator: the source of the random directions, on the CPU; "sinkhorn" draws nothing.
+        method: "blocks" or "sinkhorn".
+        block_size: points of each set in one exact problem.
+        num_sweeps: number of times that the pairs are regrouped.
+        max_bytes: the largest matrix of distances allowed for "sinkhorn".
+
+    Returns:
+        A proven upper `Bound`.
+
+    Example:
+        >>> seeded = torch.Generator().manual_seed(0)
+        >>> x = torch.rand(1000, 2, generator=seeded)
+        >>> coupling_upper_bound(x, x + 1.0, generator=seeded)
+        Bound(<= 1.4143, l2, proven)
+    """
+    subject = "coupling_upper_bound"
+    check_choice(subject, "method", method, ("blocks", "sinkhorn"))
+    check_count(subject, "block_size", block_size, least=2)
+    check_count(subject, "num_sweeps", num_sweeps, least=0)
+    x, y = check_point_pair(subject, x, y)
+    a = check_weights(subject, "x_weights", x_weights, len(x))
+    b = check_weights(subject, "y_weights", y_weights, len(y))
+    if method == "sinkhorn":
+        check_memory(subject, len(x), len(y), max_bytes)
+        return Bound(_sinkhorn_cost(x, y, a, b), L2, method="a rounded Sinkhorn coupling")
+    plan = _block_plan(x, y, a, b, block_size)
+    for _ in range(num_sweeps):
+        plan = _sweep(x, y, *plan, block_size, generator)
+    return Bound(plan_cost(x, y, a, b, *plan), L2, method="a coupling of blocks")
+
+
+def _block_plan(x: Tensor, y: Tensor, a: Tensor, b: Tensor, size: int) -> Plan:
+    parts = []
+    stack = [(torch.arange(len(x)), a, torch.arange(len(y)), b)]
+    while stack:
+        i, p, j, q = stack.pop()
+        if max(len(i), len(j)) <= size:
+            rows, columns, mass, *_ = solve(distances(x[i], y[j]), p, q)
+            parts.append((i[rows], j[columns], mass))
+            continue
+        direction = _widest_direction(x[i], y[j])
+        left_x, right_x = _halve(x[i] @ direction, i, p)
+        left_y, right_y = _halve(y[j] @ direction, j, q)
+        stack += [(*left_x, *left_y), (*right_x, *right_y)]
+    return _concatenate(parts)
+
+
+def _widest_direction(x: Tensor, y: Tensor) -> Tensor:
+    """Nearly the first principal axis of both sets, each about its own mean."""
+    spread = torch.cat([x - x.mean(0), y - y.mean(0)])
+    direction = spread[torch.linalg.vector_norm(spread, dim=-1).argmax()]
+    for _ in range(8):
+        length = torch.linalg.vector_norm(direction)
+        if length == 0:
+            break
+        direction = spread.T @ (spread @ (direction / length))
+    return direction
+
+
+def _halve(height: Tensor, index: Tensor, mass: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+    """The lower and the upper half of a mass; a point in the middle is shared."""
+    order = height.argsort(stable=True)
+    index, mass = index[order], mass[order]
+    before = mass.cumsum(0) - mass
+    low = (mass.sum() / 2 - before).clamp(min=0).minimum(mass)
+    high = mass - low
+    return (index[low > 0], low[low > 0]), (index[high > 0], high[high > 0])
+
+
+def _sweep(
+    x: Tensor,
+    y: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    mass: Tensor,
+    size: int,
+    generator: Generator,
+) -> Plan:
+    """A plan of the same marginals and no larger cost, from exact transport inside new groups."""
+    parts = []
+    for group in _random_groups((x[rows] + y[columns]) / 2, size, generator):
+        i, local_i = rows[group].unique(return_inverse=True)
+        j, local_j = columns[group].unique(return_inverse=True)
+        p = torch.zeros(len(i), dtype=torch.float64).index_add_(0, local_i, mass[group])
+        q = torch.zeros(len(j), dtype=torch.float64).index_add_(0, local_j, mass[group])
+        new_rows, new_columns, new_mass, *_ = solve(distances(x[i], y[j]), p, q)
+        parts.append((i[new_rows], j[new_columns], new_mass))
+    return _concatenate(parts)
+
+
+def _random_groups(points: Tensor, size: int, generator: Generator) -> Iterator[Tensor]:
+    stack = [torch.arange(len(points))]
+    while stack:
+        index = stack.pop()
+        if len(index) <= size:
+            yield index
+            continue
+        # The line through two random points leans the way the points spread; where to cut is
+        # random too, so that no wall stands from one sweep to the next.
+        first, second = torch.randint(len(index), (2,), generator=generator)
+        height = points[index] @ (points[index[first]] - points[index[second]])
+        cut = max(1, int((0.3 + 0.4 * float(torch.rand((), generator=generator))) * len(index)))
+        order = index[height.argsort(stable=True)]
+        stack += [order[:cut], order[cut:]]
+
+
+def _concatenate(parts: list[Plan]) -> Plan:
+    rows, columns, mass = (torch.cat(column) for column in zip(*parts, strict=True))
+    return rows, columns, mass
+
+
+def _sinkhorn_cost(x: Tensor, y: Tensor, a: Tensor, b: Tensor, num_steps: int = 20) -> float:
+    distance = distances(x, y)
+    log_a, log_b = a.log(), b.log()
+    f, g = torch.zeros_like(a), torch.zeros_like(b)
+    temperature = float(distance.max()) / 4 or 1.0
+    final = float(a @ distance @ b) / 200 or 1.0
+    while True:
+        for _ in range(num_steps):
+            f = -temperature * ((g - distance) / temperature + log_b).logsumexp(1)
+            g = -temperature * ((f[:, None] - distance) / temperature + log_a[:, None]).logsumexp(0)
+        if temperature <= final:
+            break
+        temperature = max(final, temperature / 2)
+    plan = ((f[:, None] + g - distance) / temperature + log_a[:, None] + log_b).exp_()
+    plan *= (a / plan.sum(1)).nan_to_num(0.0).clamp(max=1)[:, None]
+    plan *= (b / plan.sum(0)).nan_to_num(0.0).clamp(max=1)
+    left, right = (a - plan.sum(1)).clamp(min=0), (b - plan.sum(0)).clamp(min=0)
+    if left.sum() > 0 and right.sum() > 0:
+        plan += left[:, None] * (right / right.sum())
+    cost = float((plan * distance).sum())
+    return repaired_cost(
+        cost, plan.numel(), plan.sum(1), plan.sum(0), a, b, reach_of(x, y), x.shape[1]
+    )

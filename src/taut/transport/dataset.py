@@ -1,0 +1,151 @@
+"""What may be passed as a data set: rows in memory, or a stream that can be read again."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from taut.data import Table, TableStream, as_table, describe_columns, select_positions
+from taut.errors import ArgumentError, DataError
+
+__all__ = [
+    "BatchStream",
+    "Dataset",
+    "iterate_batches",
+    "load_rows",
+    "note_constant",
+    "open_dataset",
+]
+
+_BATCH_CELLS = 2**20
+# 512 MB of float64.
+_MOST_CELLS = 2**26
+
+
+class BatchStream:
+    """An iterable of batches that can be iterated again, such as a loader, never held whole.
+
+    Attributes:
+        columns: column names; empty where the batches have none.
+        dim: number of columns.
+        image_shape: shape of one row before flattening, where rows are images.
+        source: name in error messages.
+    """
+
+    def __init__(self, data: Iterable[Any], name: str, first: Table) -> None:
+        self._data = data
+        self._selected: list[int] | None = None
+        self.columns = first.columns
+        self.dim = first.dim
+        self.image_shape = first.image_shape
+        self.source = name
+
+    def __iter__(self) -> Iterator[Table]:
+        for at, item in enumerate(self._data):
+            batch = as_table([item], f"{self.source}, batch {at}", min_rows=1)
+            if self._selected is not None:
+                batch = batch.select(self._selected)
+            if batch.dim != self.dim or batch.columns != self.columns:
+                raise DataError(
+                    subject=self.source,
+                    rule=f"every batch must have the columns of the first, {self.dim} of them",
+                    got=f"{batch.dim} columns, or other names, in batch {at}",
+                )
+            yield batch
+
+    def select(self, columns: Sequence[str | int]) -> "BatchStream":
+        """The same stream with the selected columns, in the given order."""
+        selected = select_positions(self.source, self.columns, self.dim, columns)
+        before = list(range(self.dim)) if self._selected is None else self._selected
+        other = object.__new__(BatchStream)
+        other.__dict__.update(self.__dict__)
+        other._selected = [before[i] for i in selected]
+        other.columns = tuple(self.columns[i] for i in selected) if self.columns else ()
+        other.dim = len(selected)
+        other.image_shape = self.image_shape if selected == list(range(self.dim)) else None
+        return other
+
+
+Dataset = Table | TableStream | BatchStream
+
+
+def open_dataset(data: Any, name: str, min_rows: int = 2) -> Dataset:
+    """The data set that `data` is: a stream where it can be iterated again, else a table in memory.
+
+    Args:
+        data: an array, tensor, data frame, list of rows, `Table`, `TableStream`, or iterable of
+            batches. An iterable that can be iterated again is a stream; an iterator, or what
+            returns the same one each time, is read into memory.
+        name: name in error messages.
+        min_rows: smallest number of rows of a table in memory.
+
+    Example:
+        >>> open_dataset(torch.zeros(3, 2), "x")
+        Table(3 x 2, float32, from x)
+    """
+    if isinstance(data, (Table, TableStream, BatchStream)):
+        return data
+    held = isinstance(data, (Iterator, Sequence, Mapping, Set, Tensor)) or any(
+        hasattr(data, mark) for mark in ("__array__", "to_numpy", "toarray", "columns")
+    )
+    # An iterable that always returns the same iterator can be read once: a look would lose rows.
+    if not held and isinstance(data, Iterable) and (batches := iter(data)) is not iter(data):
+        first = next(batches, None)
+        if first is None:
+            rule = "a sample must have at least two rows"
+            raise DataError(subject=name, rule=rule, got="no batches")
+        inner = first[0] if isinstance(first, (list, tuple)) and first else first
+        # Single rows and numbers, as of a set of points, are small enough for memory.
+        if getattr(inner, "ndim", 0) > 1:
+            return BatchStream(data, name, as_table([first], name, min_rows=1))
+    return as_table(data, name, min_rows=min_rows)
+
+
+def iterate_batches(data: Dataset) -> Iterator[Tensor]:
+    """All rows, `(n, dim)` at a time, in the dtype they have."""
+    if isinstance(data, Table):
+        rows = max(1, _BATCH_CELLS // data.dim)
+        for start in range(0, len(data), rows):
+            yield torch.from_numpy(data.values[start : start + rows])
+        return
+    for batch in data:
+        yield torch.from_numpy(batch.values if isinstance(batch, Table) else batch)
+
+
+def load_rows(data: Dataset, subject: str) -> Tensor:
+    """All rows in memory, `(n, dim)` in float64.
+
+    Raises:
+        ArgumentError: a stream of more than 2**26 numbers.
+    """
+    if isinstance(data, Table):
+        return torch.from_numpy(data.values).double()
+    parts, cells = [], 0
+    for batch in iterate_batches(data):
+        parts.append(batch.double())
+        cells += batch.numel()
+        if cells > _MOST_CELLS:
+            raise ArgumentError(
+                subject=subject,
+                argument="finite",
+                rule="needs both sets in memory, so a stream must have at most "
+                f"{_MOST_CELLS // data.dim} rows of {data.dim} columns",
+                got=f"more in {data.source}",
+                remedy="Take a sample of its rows.",
+                option="finite=False",
+            )
+    return torch.cat(parts)
+
+
+def note_constant(names: Sequence[str], low: Tensor, high: Tensor) -> list[str]:
+    """A note on columns whose smallest and largest value, over both samples, are equal.
+
+    Example:
+        >>> note_constant(("a", "b"), torch.tensor([0, 7]), torch.tensor([1, 7]))
+        ["constant, so they add nothing to distances: column 'b'"]
+    """
+    constant = (low == high).nonzero().flatten().tolist()
+    if not constant:
+        return []
+    return [f"constant, so they add nothing to distances: {describe_columns(names, constant)}"]

@@ -1,0 +1,294 @@
+"""Critics that outlive their data: saved to a file, and used to evaluate later batches."""
+
+import math
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from taut.bounds import Bound
+from taut.certificates import BoundedEvaluation
+from taut.data import list_some
+from taut.errors import DamagedFileError, DataError, check_choice
+from taut.export import open_file, save
+from taut.norms import L2
+from taut.transport.confidence import METHODS, Method, check_seed, confidence_of_each
+from taut.transport.dataset import Dataset, iterate_batches, open_dataset
+from taut.transport.lower_bound import Scores, bound_population_lower
+from taut.transport.scaling import SCALINGS, FeatureScaling
+
+__all__ = ["SavedCritic", "load_critic"]
+
+_SUBJECT = "SavedCritic.lower_bounds"
+_MOST_SCORES = 100_000
+_CHUNK_ROWS = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class SavedCritic:
+    r"""A critic with all it needs to evaluate rows that came after it.
+
+    Attributes:
+        critic: the function, on scaled features, in evaluation mode and float64.
+        kind: kind of the critic.
+        lipschitz: proven constant of the critic.
+        scaling: scaling of the features before the critic sees them.
+        columns: names of the features, where the data had some.
+        image_shape: shape of one row, where rows are images.
+        limits: range to which scores are clamped for bounds; fixed before the held-out rows were
+            seen.
+        scores: scores of the rows of x and of y behind the bounds, at most 100,000 of each, drawn
+            uniformly: of the held-out rows, or of any for finite sets.
+        errors: proven bounds of the rounding errors of these scores.
+        means: the ends between which the mean exact score of each side lies, over all of its rows.
+        finite: whether x and y are finite sets or samples of populations.
+    """
+
+    critic: nn.Module = field(repr=False)
+    kind: str
+    lipschitz: Bound
+    scaling: FeatureScaling = field(repr=False)
+    columns: tuple[str, ...] | None = field(repr=False)
+    image_shape: tuple[int, ...] | None
+    limits: tuple[float, float]
+    scores: tuple[Tensor, Tensor] = field(repr=False)
+    errors: tuple[Tensor, Tensor] = field(repr=False)
+    means: tuple[tuple[float, float], tuple[float, float]]
+    finite: bool
+
+    @property
+    def dim(self) -> int:
+        """Number of features of a row."""
+        return len(self.scaling.shift)
+
+    def score(self, data: Any) -> Tensor:
+        """The critic's value for every row: high where it looks like x, low where like y.
+
+        Args:
+            data: any data set that `taut.wasserstein` takes; streams are read batch by batch. Named
+                columns are put into the order of the critic.
+
+        Returns:
+            `(n,)`, float64.
+        """
+        batches = iterate_batches(self.match(open_dataset(data, "data", min_rows=1)))
+        return torch.cat([score_points(self.critic, self.scaling(batch)) for batch in batches])
+
+    def match(self, data: Dataset) -> Dataset:
+        """The same sample with the columns of the critic in its order.
+
+        Raises:
+            DataError: it has other columns.
+        """
+        if self.columns and data.columns and self.columns != data.columns:
+            if missing := [name for name in self.columns if name not in data.columns]:
+                raise DataError(
+                    subject=data.source,
+                    rule="must have the columns that the critic was trained on",
+                    got=f"none called {list_some(missing)}",
+                )
+            return data.select(self.columns)
+        if data.dim != self.dim:
+            rule = f"must have {self.dim} columns, as the critic was trained on"
+            raise DataError(subject=data.source, rule=rule, got=str(data.dim))
+        return data
+
+    def lower_bounds(
+        self,
+        data: Any,
+        confidence: float = 0.95,
+        method: Method = "betting",
+        *,
+        seed: int = 0,
+    ) -> tuple[Bound, Bound]:
+        r"""Lower bounds of $W_1$ from the population of `data` to x, and to y.
+
+        The critic is older than the rows, so all of them are held out. The distance is symmetric
+        and the critic may be negated, so each bound takes the better of two directions, at half
+        of the error probability each. The old side is represented by its held-out scores; a finite
+        set by its mean score, which is known.
+
+        Args:
+            data: i.i.d. rows, any data set that `score` takes.
+            confidence: confidence level of each of the two bounds.
+            method: confidence bound of the means: "betting", "bernstein" or "hoeffding".
+            seed: random seed of the shuffles.
+        """
+        return self.evaluate(data, confidence, method, seed=seed)[1:]
+
+    def evaluate(
+        self,
+        data: Any,
+        confidence: float = 0.95,
+        method: Method = "betting",
+        *,
+        seed: int = 0,
+    ) -> tuple[Tensor, Bound, Bound]:
+        """The scores of `score` and the bounds of `lower_bounds`, from one pass over the rows."""
+        each = confidence_of_each(_SUBJECT, confidence)
+        check_choice(_SUBJECT, "method", method, METHODS)
+        check_seed(_SUBJECT, seed)
+        evaluate = BoundedEvaluation(self.critic, self.dim)
+        batches = iterate_batches(self.match(open_dataset(data, "data", min_rows=1)))
+        parts = [evaluate(self.scaling(batch)) for batch in batches]
+        new = Scores(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        values = [self._bound(new, i, each, method, int(seed)) for i in (0, 1)]
+        text = f"{self.kind} critic, {method}, either direction"
+        from_x, from_y = (Bound(value, L2, "lower", text, confidence) for value in values)
+        return new.values, from_x, from_y
+
+    def _bound(self, new: Scores, side: int, each: float, method: Method, seed: int) -> float:
+        """The better of two directions, each at the confidence `each`."""
+        old = Scores(self.scores[side], self.errors[side])
+        if self.finite:
+            # A finite set stands for itself: a distribution whose every draw has the mean score.
+            low, high = self.means[side]
+            middle = (low + high) / 2
+            error = math.nextafter(max(high - middle, middle - low), math.inf)
+            like = torch.ones_like(new.values)
+            old = Scores(middle * like, error * like)
+        generator = Generator().manual_seed(seed)
+        found = [
+            bound_population_lower(
+                *pair,
+                self.limits,
+                self.lipschitz.value,
+                confidence=each,
+                method=method,
+                generator=generator,
+            ).value
+            for pair in ((old, new), (new, old))
+        ]
+        return max(found)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes one file in the format of `taut.save`; `load_critic` reads it.
+
+        `taut.load` reads the network alone.
+        """
+        metadata = {
+            "critic": {
+                "kind": self.kind,
+                "scaling": self.scaling.method,
+                "columns": None if self.columns is None else list(self.columns),
+                "image_shape": None if self.image_shape is None else list(self.image_shape),
+                "limits": [float(limit) for limit in self.limits],
+                "means": [[float(end) for end in mean] for mean in self.means],
+                "finite": self.finite,
+            }
+        }
+        extra_tensors = {
+            "shift": self.scaling.shift,
+            "scale": self.scaling.scale,
+            "x_scores": self.scores[0],
+            "y_scores": self.scores[1],
+            "x_errors": self.errors[0],
+            "y_errors": self.errors[1],
+        }
+        save(
+            self.critic,
+            path,
+            norm="l2",
+            input_shape=[self.dim],
+            metadata=metadata,
+            extra_tensors=extra_tensors,
+        )
+
+
+@torch.no_grad()
+def score_points(critic: nn.Module, points: Tensor) -> Tensor:
+    """The critic at `(n, dim)` scaled points: `(n,)`, in float64."""
+    return torch.cat([critic(part).flatten() for part in points.split(_CHUNK_ROWS)])
+
+
+def subsample(scores: Scores, generator: Generator) -> Scores:
+    """At most 100,000 of the scores, drawn uniformly."""
+    count = len(scores.values)
+    if count <= _MOST_SCORES:
+        return scores
+    some = torch.randperm(count, generator=generator)[:_MOST_SCORES]
+    return Scores(scores.values[some], scores.errors[some])
+
+
+def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
+    """Reads what `WassersteinResult.save` wrote, with the checks of `taut.load`.
+
+    The constant is proven again; scores and scaling are covered by the checksum and must be
+    consistent, but otherwise are as the writer stated them.
+
+    Raises:
+        DamagedFileError: the file is truncated, altered, or holds no critic.
+
+    Example:
+        >>> import tempfile, pathlib, taut
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "critic.safetensors"
+        >>> x = torch.linspace(0, 1, 50)
+        >>> taut.wasserstein(x, x + 3, num_steps=20).save(path)
+        >>> from_x, from_y = load_critic(path).lower_bounds(x + 3)
+        >>> from_x.value > 1, from_y.value
+        (True, 0.0)
+    """
+    found = open_file(path)
+    try:
+        stated = found.metadata["critic"]
+        shift, scale = found.extra_tensors["shift"], found.extra_tensors["scale"]
+        scores = found.extra_tensors["x_scores"], found.extra_tensors["y_scores"]
+        low, high = map(_number, stated["limits"])
+        errors = found.extra_tensors["x_errors"], found.extra_tensors["y_errors"]
+        means = [(_number(least), _number(most)) for least, most in stated["means"]]
+        _check(len(means) == 2 and all(a <= b for a, b in means), "its means are no intervals")
+        columns, shape = stated["columns"], stated["image_shape"]
+        dim = len(shift)
+        _check(found.input_shape == (dim,), "its network does not take its columns")
+        _check(shift.shape == scale.shape == (dim,), "its scaling has no entry for every column")
+        _check(bool((scale > 0).all()), "its scaling divides by zero or less")
+        _check(low <= high, "its limits are in the wrong order")
+        _check(all(s.ndim == 1 and len(s) > 0 for s in scores), "its scores are no lists")
+        fits = all(e.shape == s.shape for e, s in zip(errors, scores, strict=True))
+        _check(fits and all(bool((e >= 0).all()) for e in errors), "its errors fit no scores")
+        held = (shift, scale, *scores, *errors)
+        same = {tensor.dtype for tensor in held} == {torch.float64}
+        _check(same, "its numbers are not in float64")
+        _check(columns is None or _all(columns, str, dim), "its columns are not names")
+        _check(shape is None or _all(shape, int), "its image shape is none")
+        _check(type(stated["finite"]) is bool, "it does not say whether its sets are finite")
+        _check(stated["scaling"] in SCALINGS, "its scaling is unknown")
+        return SavedCritic(
+            critic=found.model,
+            kind=str(stated["kind"])[:80],
+            lipschitz=found.bound,
+            scaling=FeatureScaling(stated["scaling"], shift, scale),
+            columns=None if columns is None else tuple(columns),
+            image_shape=None if shape is None else tuple(shape),
+            limits=(low, high),
+            scores=scores,
+            errors=errors,
+            means=(means[0], means[1]),
+            finite=stated["finite"],
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        name = os.fspath(path)
+        said = error if isinstance(error, DamagedFileError) else "a part is missing"
+        raise DamagedFileError(
+            subject=f"load_critic: {os.path.basename(name)}",
+            rule="must hold a critic with its scores",
+            got=f"none: {said}",
+            remedy="Write it with WassersteinResult.save.",
+        ) from error
+
+
+def _check(fits: bool, otherwise: str) -> None:
+    if not fits:
+        raise DamagedFileError(otherwise)
+
+
+def _number(value: Any) -> float:
+    _check(type(value) is float and abs(value) < float("inf"), "a number is not finite")
+    return value
+
+
+def _all(values: Any, kind: type, count: int | None = None) -> bool:
+    fits = isinstance(values, list) and all(type(value) is kind for value in values)
+    return fits and (count is None or len(values) == count)

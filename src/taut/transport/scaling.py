@@ -1,0 +1,87 @@
+"""Scaling of features to a common unit before distances are measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from taut.data import describe_columns
+from taut.errors import DataError
+
+__all__ = ["SCALINGS", "FeatureScaling", "Scaling", "fit_scaling"]
+
+Scaling = Literal["none", "standard", "robust"]
+SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
+
+
+@dataclass(frozen=True)
+class FeatureScaling:
+    """Scaling of features to a common unit.
+
+    Attributes:
+        method: "none", "standard" or "robust".
+        shift: what is subtracted from each feature. With "none" it is the mean, which changes no
+            distance, so that critics in float32 see data about the origin.
+        scale: what each is divided by; 1 for constant features.
+    """
+
+    method: Scaling
+    shift: Tensor
+    scale: Tensor
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Points in the common unit, about the common origin."""
+        return (points.double() - self.shift) / self.scale
+
+
+def fit_scaling(
+    method: Scaling, points: Tensor, names: Sequence[str] = ()
+) -> tuple[FeatureScaling, list[str]]:
+    """The scaling fitted to `points` `(n, dim)`, and notes on features that it could not scale.
+
+    A constant feature is divided by 1, and so is one that varies but has no spread, as where most
+    rows have one value and the quartiles agree.
+
+    Raises:
+        DataError: a feature is so wide that its centre or spread is past the largest float64.
+
+    Example:
+        >>> few = torch.tensor([[0.0], [0.0], [0.0], [0.0], [9.0]])
+        >>> fit_scaling("robust", few, ["a"])[1]
+        ["not scaled, because most rows agree: column 'a'"]
+    """
+    points = points.double()
+    low, high = points.amin(0), points.amax(0)
+    # Squares of numbers below 2 neither overflow nor vanish, and powers of two divide exactly.
+    largest = torch.maximum(low.abs(), high.abs())
+    unit = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
+    small, one = points / unit, torch.ones_like(largest)
+    shift, spread = small.mean(0), one
+    if method == "standard":
+        spread = small.std(0)
+    elif method == "robust":
+        # As many values as torch.quantile takes, from all parts of the rows.
+        some = small[:: -(-small.numel() // 2**23)]
+        quarters = torch.tensor([0.25, 0.5, 0.75], dtype=points.dtype)
+        lower, shift, upper = torch.quantile(some, quarters, dim=0)
+        spread = upper - lower
+    shift = shift * unit
+    spread = one if method == "none" else spread * unit
+    widths = torch.stack([shift, spread, low - shift, high - shift])
+    if not bool(widths.isfinite().all()):
+        at = int((~widths.isfinite()).any(0).nonzero()[0])
+        raise DataError(
+            subject="wasserstein",
+            rule="features must be narrow enough to be centred in float64",
+            got=f"{describe_columns(names, [at])} from {low[at]:.3g} to {high[at]:.3g}",
+            remedy="Divide it by a constant.",
+        )
+    varies = low < high
+    flat = (varies & (spread <= 0)).nonzero().flatten().tolist()
+    notes = (
+        [f"not scaled, because most rows agree: {describe_columns(names, flat)}"] if flat else []
+    )
+    scale = torch.where(varies & (spread > 0), spread, one)
+    return FeatureScaling(method, shift, scale), notes

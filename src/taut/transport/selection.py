@@ -1,0 +1,234 @@
+"""Selection of the critic: every kind has a short trial, and the best one gets the steps."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Generator, Tensor, nn
+
+from taut import parallel
+from taut.errors import DataError
+from taut.nn import ConeCritic, Scale
+from taut.transport.cone_fit import fit_cones
+from taut.transport.critic_network import network_critic
+from taut.transport.critics import fit_critic
+
+__all__ = ["CRITICS", "CriticName", "OnProgress", "SelectedCritic", "select_critic"]
+
+CriticName = Literal["cones", "network"]
+CRITICS: tuple[CriticName, ...] = get_args(CriticName)
+OnProgress = Callable[[str, int, int], None]
+
+_BATCH = 256
+_SHORTEST = 100
+_PROGRESS = 1e-2
+# Fits of at most this many steps have half the width: they end before the rest would matter.
+_SMALL = 250
+# A kind this far behind the best does not get another round.
+_HOPELESS = 0.7
+_LARGEST = 500  # as a power of two: squares of more overflow float64
+Samples = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class SelectedCritic:
+    """The critic with the largest dual value on rows that it was not trained on.
+
+    Attributes:
+        kind: "cones" or "network".
+        critic: in evaluation mode and float64.
+        history: dual value of each training step.
+        value: dual value on the validation rows.
+    """
+
+    kind: CriticName
+    critic: nn.Module
+    history: tuple[float, ...]
+    value: float
+
+
+def select_critic(
+    train: Samples,
+    validation: Samples,
+    *,
+    critics: tuple[CriticName, ...],
+    num_steps: int,
+    patience: int,
+    generator: Generator,
+    on_progress: OnProgress | None = None,
+) -> SelectedCritic:
+    """Rounds of fits, each with twice the steps of the one before, until more steps do not help.
+
+    The first round gives each candidate (cones with their tips in x, cones with their tips in y, a
+    network) an eighth of the steps, but at least 100. The second is for those that came near the
+    best, one of each kind, and further ones for the best alone. A round whose best value on
+    `validation` is not 1 % above all before it counts as one without progress; `patience` of these
+    end the selection.
+
+    Args:
+        train: rows of x and of y, centred and scaled.
+        validation: other rows of each.
+        critics: kinds of critics to try.
+        num_steps: training steps of the last round.
+        patience: number of rounds without progress.
+        generator: source of all randomness.
+        on_progress: called with the kind, the steps done and the steps of the round.
+    """
+    unit = _unit(torch.cat([*train, *validation]))
+    train, validation = _as_floats(train, unit), _as_floats(validation, unit)
+    best: SelectedCritic | None = None
+    candidates = [name for name in _CANDIDATES if _CANDIDATES[name] in critics]
+    waited = 0
+    for number, steps in enumerate(_rounds(num_steps)):
+        fits = {}
+        for name in candidates:
+            critic, history = _fit(name, train, steps, generator, on_progress)
+            fits[name] = SelectedCritic(
+                _CANDIDATES[name], critic.double().eval(), history, _value(critic, validation)
+            )
+        leader = max(fits.values(), key=lambda fit: fit.value)
+        waited += 1
+        if best is None or leader.value > best.value + _PROGRESS * abs(best.value):
+            waited = 0
+        if best is None or leader.value > best.value:
+            best = leader
+        # The first round says which kinds are worth another, the second says which one is.
+        behind = (1 - _HOPELESS) * abs(leader.value) if number == 0 else 0.0
+        ahead = {}
+        for name, fit in sorted(fits.items(), key=lambda item: item[1].value):
+            if fit.value >= leader.value - behind:
+                ahead[fit.kind] = name
+        candidates = list(ahead.values())
+        if waited >= patience:
+            break
+    assert best is not None
+    _enlarge(best.critic, unit)
+    history = tuple(unit * value for value in best.history)
+    return SelectedCritic(best.kind, best.critic, history, unit * best.value)
+
+
+_CANDIDATES: dict[str, CriticName] = {
+    "cones up": "cones",
+    "cones down": "cones",
+    "network": "network",
+}
+
+
+def _rounds(num_steps: int) -> list[int]:
+    """Numbers of steps, each twice the one before, the last of them `num_steps`.
+
+    Example:
+        >>> _rounds(1000), _rounds(40)
+        ([125, 250, 500, 1000], [40])
+    """
+    steps = [num_steps]
+    while len(steps) < 4 and steps[0] // 2 >= _SHORTEST:
+        steps.insert(0, steps[0] // 2)
+    return steps
+
+
+def _fit(
+    name: str, train: Samples, num_steps: int, generator: Generator, on_progress: OnProgress | None
+) -> tuple[nn.Module, tuple[float, ...]]:
+    kind = _CANDIDATES[name]
+
+    def on_step(step: int, _: float) -> None:
+        if on_progress is not None:
+            on_progress(kind, step, num_steps)
+
+    if kind == "network":
+        points = torch.cat(train)
+        centre = points.mean(0)
+        length = (points - centre).norm(dim=1).mean().clamp_min(torch.finfo(points.dtype).tiny)
+        net = network_critic(
+            points.shape[1],
+            128 if num_steps <= _SMALL else 256,
+            generator,
+            centre=centre,
+            length=length.item(),
+        )
+        fit = fit_critic(
+            net,
+            _resampler(*train),
+            num_steps=num_steps,
+            batch_size=_BATCH,
+            generator=generator,
+            num_fresh=1,
+            on_step=on_step,
+        )
+        return net.eval(), fit.history
+    cones = fit_cones(
+        _resampler(*train),
+        num_steps=num_steps,
+        # Many cones learn slowly: as many as there are steps to place them.
+        num_centres=min(1024, max(64, num_steps), *map(len, train)),
+        batch_size=_BATCH,
+        tips="p" if name == "cones up" else "q",
+        generator=generator,
+        num_fresh=1,
+        on_step=on_step,
+    )
+    return cones.critic, cones.history
+
+
+@torch.no_grad()
+def _value(critic: nn.Module, samples: Samples) -> float:
+    """The dual value on `samples`; that of the first process counts for all."""
+    means = [
+        torch.cat([critic(part).flatten() for part in side.double().split(8192)]).mean()
+        for side in samples
+    ]
+    value = parallel.gather((means[0] - means[1]).reshape(1))[0].item()
+    return value if math.isfinite(value) else -math.inf
+
+
+def _unit(points: Tensor) -> float:
+    """The power of two to train in: float32 squares, and Adam's epsilon, need sizes near 1.
+
+    Example:
+        >>> _unit(torch.tensor([0.5, -3.0])), _unit(torch.tensor([2.0**100])) == 2.0**100
+        (1.0, True)
+    """
+    largest = points.abs().max().item()
+    exponent = math.frexp(largest)[1] - 1
+    if exponent > _LARGEST:
+        raise DataError(
+            subject="wasserstein",
+            rule="features must be at most 2**500 about their mean, so that their squares are "
+            "finite",
+            got=f"{largest:.3g}",
+            remedy="Divide them by a constant, or use scaling.",
+        )
+    ordinary = largest == 0 or -10 <= exponent <= 20
+    return 1.0 if ordinary else 2.0 ** max(exponent, -_LARGEST)
+
+
+def _as_floats(samples: Samples, unit: float) -> Samples:
+    return (samples[0] / unit).float(), (samples[1] / unit).float()
+
+
+@torch.no_grad()
+def _enlarge(critic: nn.Module, unit: float) -> None:
+    """Makes a critic $f$ of this file into $u f(z / u)$, which has the same constant."""
+    if isinstance(critic, ConeCritic):
+        critic.centres.mul_(unit)
+        critic.offsets.mul_(unit)
+        critic.temperature *= unit
+        return
+    assert isinstance(critic, nn.Sequential)
+    before, after = critic[0], critic[-1]
+    assert isinstance(before, Scale) and isinstance(after, Scale)
+    before.factor /= unit
+    after.factor *= unit
+
+
+def _resampler(x: Tensor, y: Tensor) -> Callable[[int, Generator], Samples]:
+    def sample(n: int, generator: Generator) -> Samples:
+        return (
+            x[torch.randint(len(x), (n,), generator=generator)],
+            y[torch.randint(len(y), (n,), generator=generator)],
+        )
+
+    return sample

@@ -1,0 +1,169 @@
+"""The split of a sample into training, validation and held-out rows, by a random key per row.
+
+The rows with the smallest keys train critics, the next select one, and all others are held out.
+Keys are drawn in the order of the rows, so a sample in memory and the same rows from a file are
+split alike, and one pass that keeps the smallest keys is enough, in constant memory.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from taut import parallel
+from taut.data import Table
+from taut.errors import DataError
+from taut.transport.dataset import Dataset, iterate_batches
+from taut.transport.lower_bound import Scores
+
+__all__ = ["Split", "score_held_out", "split_rows"]
+
+_MOST_TRAINING = 100_000
+_MOST_VALIDATION = 10_000
+# Outside of both, for the transport of batches.
+_MOST_RESERVE = 8192
+# 128 MB of float64 on each side, where rows are long.
+_MOST_CELLS = 2**24
+
+OnRows = Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What one pass over a sample leaves in memory.
+
+    Attributes:
+        train: `(n, dim)`, float64: half of the rows, at most 100,000.
+        validation: a tenth, at most 10,000.
+        reserve: some of the held-out rows, drawn uniformly.
+        rows: total number of rows.
+        used: `(rows,)`, true for those of `train` and `validation`.
+        low: smallest value of each column.
+        high: largest value of each column.
+        checksum: of all rows, to detect a second pass that gives others.
+    """
+
+    train: Tensor
+    validation: Tensor
+    reserve: Tensor
+    rows: int
+    used: np.ndarray
+    low: Tensor
+    high: Tensor
+    checksum: int
+
+
+def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = None) -> Split:
+    """One pass over `data` that draws its training, validation and reserve rows uniformly.
+
+    Args:
+        data: the sample.
+        seed: random seed of the keys.
+        index: 0 for x, 1 for y, whose keys are independent.
+        on_rows: called with the number of rows read so far.
+    """
+    random = np.random.default_rng([seed, index])
+    training = min(_MOST_TRAINING, max(2, _MOST_CELLS // data.dim))
+    pool = _SmallestKeys(training + _MOST_VALIDATION + _MOST_RESERVE)
+    rows, checksum = 0, 0
+    low = torch.full((data.dim,), float("inf"), dtype=torch.float64)
+    high = -low
+    for batch in iterate_batches(data):
+        if len(batch) == 0:
+            continue
+        pool.offer(random.random(len(batch)), rows, batch)
+        low = torch.minimum(low, batch.amin(0).double())
+        high = torch.maximum(high, batch.amax(0).double())
+        checksum = _checksum(data, batch, checksum)
+        rows += len(batch)
+        if on_rows is not None:
+            on_rows(rows)
+    positions, points = pool.sorted_rows()
+    first = min(rows // 2, training)
+    second = first + min(max(1, rows // 10), _MOST_VALIDATION)
+    used = np.zeros(rows, bool)
+    used[positions[:second].numpy()] = True
+    train, validation, reserve = points.double().tensor_split([first, second])
+    return Split(train, validation, reserve, rows, used, low, high, checksum)
+
+
+def score_held_out(
+    data: Dataset, split: Split, score: Callable[[Tensor], Scores], on_rows: OnRows | None = None
+) -> Scores:
+    """A second pass that scores all held-out rows, in their order.
+
+    Several processes share the batches; all return all scores.
+
+    Raises:
+        DataError: the rows are not those of the first pass.
+    """
+    positions, scores = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, 2).double()]
+    rows, checksum = 0, 0
+    for number, batch in enumerate(iterate_batches(data)):
+        checksum = _checksum(data, batch, checksum)
+        fresh = torch.from_numpy(~split.used[rows : rows + len(batch)])
+        if len(fresh) < len(batch):
+            break
+        if number % parallel.world_size() == parallel.rank() and bool(fresh.any()):
+            positions.append(rows + fresh.nonzero().flatten())
+            scores.append(torch.stack(score(batch[fresh]), 1))
+        rows += len(batch)
+        if on_rows is not None:
+            on_rows(rows)
+    if rows != split.rows or checksum != split.checksum:
+        raise DataError(
+            subject=data.source,
+            rule="must give the same rows in the same order at every pass, so that no row that "
+            "trained the critic is scored as unseen",
+            got="other rows at the second pass",
+            remedy="Turn shuffling off, or pass a sample in memory.",
+        )
+    found = torch.zeros(split.rows, 2, dtype=torch.float64)
+    found[parallel.gather(torch.cat(positions))] = parallel.gather(torch.cat(scores))
+    return Scores(*found[torch.from_numpy(~split.used)].unbind(1))
+
+
+def _checksum(data: Dataset, batch: Tensor, before: int) -> int:
+    # What is in memory was copied there, and cannot change between two passes.
+    if isinstance(data, Table):
+        return 0
+    return zlib.crc32(np.ascontiguousarray(batch.numpy()).data, before)
+
+
+class _SmallestKeys:
+    """The rows with the smallest keys among those offered, in memory of twice their number."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.threshold = np.inf
+        self.keys: list[np.ndarray] = []
+        self.positions: list[np.ndarray] = []
+        self.points: list[Tensor] = []
+        self.held = 0
+
+    def offer(self, keys: np.ndarray, start: int, points: Tensor) -> None:
+        wanted = np.flatnonzero(keys < self.threshold)
+        self.keys.append(keys[wanted])
+        self.positions.append(start + wanted)
+        self.points.append(points[torch.from_numpy(wanted)])
+        self.held += len(wanted)
+        if self.held >= 2 * self.capacity:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        keys = np.concatenate(self.keys)
+        order = np.argsort(keys, kind="stable")[: self.capacity]
+        self.keys = [keys[order]]
+        self.positions = [np.concatenate(self.positions)[order]]
+        self.points = [torch.cat(self.points)[torch.from_numpy(order)]]
+        self.held = len(order)
+        if self.held == self.capacity:
+            self.threshold = float(self.keys[0][-1])
+
+    def sorted_rows(self) -> tuple[Tensor, Tensor]:
+        """Positions and rows by growing key: any first part is a uniform sample."""
+        self._shrink()
+        return torch.from_numpy(self.positions[0]), self.points[0]

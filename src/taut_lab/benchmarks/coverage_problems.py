@@ -1,0 +1,72 @@
+"""Coverage: how often the bounds of `taut.wasserstein` hold on many small problems."""
+
+from collections.abc import Iterator
+
+from torch import Generator
+
+from taut.transport import Problem, laplaces, shells, shifted_gaussians, wasserstein
+from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
+
+__all__ = ["PART", "coverage_jobs", "coverage_problems"]
+
+PART = "coverage"
+
+_SIZES = (200, 500, 1000, 2000)
+_DIMS = (2, 5, 10, 20, 50)
+
+
+def coverage_problems(count: int) -> Iterator[tuple[Problem, int]]:
+    """Problems with sample sizes, alternating between families; two of five have distance zero.
+
+    Example:
+        >>> [(problem.name, n) for problem, n in coverage_problems(2)]
+        [('gaussians 0 apart in 2 dimensions', 200), ('gaussians 0.5 apart in 2 dimensions', 500)]
+    """
+    for i in range(count):
+        dim = _DIMS[i // 5 % len(_DIMS)]
+        family = (
+            lambda d: shifted_gaussians(d, 0.0),
+            lambda d: shifted_gaussians(d, 0.5),
+            lambda d: shells(d, 1.0, 1.0),
+            lambda d: shells(d, 1.5, 1.0),
+            lambda d: laplaces(1.5, 1.0),
+        )[i % 5]
+        # So that every sample size occurs with every family and every dimension.
+        yield family(dim), _SIZES[(i + i // 5 + i // 25) % len(_SIZES)]
+
+
+def coverage_jobs(*, seed: int, count: int = 200, num_steps: int = 100) -> Iterator[BenchmarkJob]:
+    """One job for each problem, with its own samples.
+
+    Args:
+        seed: random seed.
+        count: number of problems.
+        num_steps: number of training steps; few, since bounds hold for every critic.
+    """
+    for i, (problem, n) in enumerate(coverage_problems(count)):
+        yield BenchmarkJob(
+            f"{PART}/{i:03d}",
+            5.0,
+            lambda i=i, p=problem, n=n: _run(p, n, 100_000 * seed + i, num_steps),
+        )
+
+
+def _run(problem: Problem, n: int, seed: int, num_steps: int) -> CriticResult:
+    watch = Stopwatch()
+    x, y = problem.sample(n, Generator().manual_seed(seed))
+    result = wasserstein(x, y, num_steps=num_steps, num_permutations=99, seed=seed)
+    return CriticResult(
+        PART,
+        problem.name,
+        result.kind,
+        truth=problem.distance,
+        estimate=result.estimate.value,
+        lower=result.lower.value,
+        upper=result.upper.value,
+        confidence=result.lower.confidence,
+        steps=num_steps,
+        fit_cpu=watch.cpu,
+        cpu=watch.cpu,
+        wall=watch.wall,
+        sizes={"dim": problem.dim, "n": n, "p_value": result.p_value},
+    )

@@ -1,0 +1,222 @@
+"""Funnel problems, whose optimal critic is a minimum of many cones, in any dimension."""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import torch
+from torch import Generator, nn
+
+from taut.transport import Problem, dual_value, fit_cones, fit_critic, funnels
+from taut_lab.benchmarks.critic_networks import scaled_network
+from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.benchmarks.projection_pursuit import fit_cones_by_pursuit
+from taut_lab.benchmarks.unconstrained_critics import (
+    UNCONSTRAINED_CRITICS,
+    fit_unconstrained_critic,
+)
+from taut_lab.experiments.critic_evaluation import critic_values, evaluate_critic
+
+__all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs"]
+
+PART = "funnels"
+DIMS = (2, 4, 8, 16, 32, 64, 128)
+COUNTS = (4, 16, 64, 256)
+
+# From this dimension on, data points are too far apart to initialise cones at.
+_HIGH = 64
+_SCALED_TO = 5 / math.sqrt(12)  # standard deviation of a coordinate of the cube
+
+
+def funnel_jobs(
+    *,
+    seed: int,
+    dims: tuple[int, ...] = DIMS,
+    counts: tuple[int, ...] = COUNTS,
+    seconds: float = 12.0,
+    peers: bool = True,
+    num_pairs: int = 2**17,
+    num_fresh: int = 2**15,
+    batch_size: int = 512,
+    width: int = 256,
+    cone_steps: int | None = None,
+) -> Iterator[BenchmarkJob]:
+    """One job for each critic and each problem; ours come first.
+
+    Args:
+        seed: random seed of the funnels and of all samples.
+        dims: dimensions of the space.
+        counts: numbers of funnels.
+        seconds: CPU time for training each critic; "cones, more steps" has no limit.
+        peers: whether to include critics without a proven constant.
+        num_pairs: number of optimal pairs that determine the true distance.
+        num_fresh: number of fresh samples of each side for the estimate and the bound.
+        batch_size: samples of each side per step; "cones, more steps" has its own.
+        width: width of the networks.
+        cone_steps: number of steps of "cones, more steps", instead of its default.
+    """
+
+    def job(
+        critic: str, dim: int, count: int, expected: float, fit: "Fit", proven: bool
+    ) -> BenchmarkJob:
+        return BenchmarkJob(
+            f"{PART}/{critic}/{dim}/{count}",
+            expected,
+            lambda: _run(critic, dim, count, fit, proven, seed, num_pairs, num_fresh),
+        )
+
+    grid = [(dim, count) for dim in dims for count in counts]
+    for dim, count in grid:
+
+        def more_steps(problem: Problem, generator: Generator) -> "Fitted":
+            return _cones_with_more_steps(problem, generator, cone_steps)
+
+        yield job("cones, more steps", dim, count, 100.0, more_steps, True)
+    for dim, count in grid:
+
+        def cones(problem: Problem, generator: Generator) -> "Fitted":
+            return _timed_cones(problem, generator, seconds, batch_size)
+
+        yield job("cones", dim, count, seconds + 5, cones, True)
+    for dim, count in grid:
+
+        def network(problem: Problem, generator: Generator) -> "Fitted":
+            return _timed_network(problem, generator, seconds, batch_size, width)
+
+        yield job("GroupSort", dim, count, seconds + 5, network, True)
+    for kind in UNCONSTRAINED_CRITICS if peers else ():
+        for dim, count in grid:
+
+            def unconstrained(problem: Problem, generator: Generator, kind=kind) -> "Fitted":
+                return fit_unconstrained_critic(
+                    kind,
+                    problem.sample,
+                    problem.dim,
+                    seconds=seconds,
+                    generator=generator,
+                    width=width,
+                    batch_size=batch_size,
+                    length=_SCALED_TO * math.sqrt(problem.dim),
+                )
+
+            yield job(kind, dim, count, seconds + 2, unconstrained, False)
+
+
+Fitted = tuple[nn.Module, int]
+Fit = Callable[[Problem, Generator], Fitted]
+
+
+def _cones_with_more_steps(problem: Problem, generator: Generator, num_steps: int | None) -> Fitted:
+    """Initialised at data points; in high dimensions also along directions of large skewness.
+
+    The choice depends on the dimension alone, and validation samples select one of two fits.
+    """
+    high = problem.dim >= _HIGH
+    steps = num_steps or (600 if high else 1200)
+    fit = fit_cones(
+        problem, generator=generator, num_steps=steps, lr=0.3 if high else 0.1, num_fresh=4096
+    )
+    if not high:
+        return fit.critic, steps
+    pursued = fit_cones_by_pursuit(
+        problem.sample,
+        generator=generator,
+        num_samples=4096 * problem.dim,
+        num_steps=num_steps or 1000,
+    )
+    x, y = problem.sample(8192, generator)
+    with torch.no_grad():
+        best = max(fit.critic, pursued, key=lambda critic: dual_value(critic, x, y).item())
+    return best, steps + (num_steps or 1000)
+
+
+@lru_cache(maxsize=32)
+def _problem(dim: int, count: int, seed: int, num_pairs: int) -> Problem:
+    return funnels(dim, count, seed, num_pairs=num_pairs)
+
+
+def _run(
+    critic_name: str,
+    dim: int,
+    count: int,
+    fit: Fit,
+    proven: bool,
+    seed: int,
+    num_pairs: int,
+    num_fresh: int,
+) -> CriticResult:
+    problem = _problem(dim, count, seed, num_pairs)
+    watch = Stopwatch()
+    generator = Generator().manual_seed(seed)
+    critic, steps = fit(problem, generator)
+    fit_cpu = watch.cpu
+    estimate, lower, confidence = 0.0, None, None
+    # All critics are evaluated on the same fresh samples.
+    fresh = Generator().manual_seed(seed + 1)
+    if proven:
+        evaluation = evaluate_critic(critic, problem.sample, generator=fresh, num_fresh=num_fresh)
+        estimate, lower, confidence = evaluation.estimate, evaluation.lower, evaluation.confidence
+    else:
+        x, y = (critic_values(critic, side).double() for side in problem.sample(num_fresh, fresh))
+        estimate = (x.mean() - y.mean()).item()
+    return CriticResult(
+        PART,
+        problem.name,
+        critic_name,
+        truth=problem.distance,
+        truth_error=problem.standard_error,
+        estimate=estimate,
+        lower=lower,
+        confidence=confidence,
+        steps=steps,
+        fit_cpu=fit_cpu,
+        cpu=watch.cpu,
+        wall=watch.wall,
+        sizes={"dim": dim, "funnels": count},
+    )
+
+
+def _affordable(pace: Callable[[int], object], seconds: float, trial: int = 10) -> int:
+    """The number of steps that fit into the time, by a trial run."""
+    pace(2)  # warm-up
+    watch = Stopwatch()
+    pace(trial)
+    return max(1, int(seconds * trial / max(watch.cpu, 1e-6)))
+
+
+def _timed_cones(problem: Problem, generator: Generator, seconds: float, batch_size: int) -> Fitted:
+    def fit(num_steps: int, draws: Generator, tips: str = "best", num_fresh: int = 4096):
+        return fit_cones(
+            problem,
+            generator=draws,
+            num_steps=num_steps,
+            batch_size=batch_size,
+            tips=tips,  # pyright: ignore[reportArgumentType]
+            num_fresh=num_fresh,
+        )
+
+    trial = Generator().manual_seed(0)
+    steps = _affordable(lambda n: fit(n, trial, "p", 4), seconds)
+    # Selecting the side takes two trials of an eighth each.
+    found = fit(max(1, int(steps / 1.25)), generator)
+    return found.critic, len(found.history)
+
+
+def _timed_network(
+    problem: Problem, generator: Generator, seconds: float, batch_size: int, width: int
+) -> Fitted:
+    def fit(num_steps: int, draws: Generator) -> nn.Module:
+        net = scaled_network(problem.dim, width, _SCALED_TO * math.sqrt(problem.dim), draws)
+        fit_critic(
+            net,
+            problem,
+            num_steps=num_steps,
+            batch_size=batch_size,
+            generator=draws,
+            num_fresh=1,
+        )
+        return net
+
+    trial = Generator().manual_seed(0)
+    steps = _affordable(lambda n: fit(n, trial), seconds)
+    return fit(steps, generator), steps

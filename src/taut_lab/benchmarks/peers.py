@@ -1,0 +1,35 @@
+"""Other libraries, imported without their output, if they are installed."""
+
+import io
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from types import ModuleType
+
+__all__ = ["PEERS", "explain_missing", "import_peer"]
+
+# Distribution -> module of its layers, module of its activations.
+PEERS = {
+    "deel-torchlip": ("deel.torchlip", "deel.torchlip"),
+    "orthogonium": ("orthogonium.layers.linear", "orthogonium.layers.custom_activations"),
+}
+
+
+def import_peer(module: str) -> ModuleType | None:
+    """The module, or None if it cannot be imported; suppresses its output and warnings."""
+    silence = io.StringIO()
+    with warnings.catch_warnings(), redirect_stdout(silence), redirect_stderr(silence):
+        warnings.simplefilter("ignore")
+        try:
+            return import_module(module)
+        except ImportError:
+            return None
+
+
+def explain_missing() -> list[str]:
+    """A sentence for each library that cannot be imported."""
+    return [
+        f"{peer}: not installed (pip install 'src/taut_lab[peers]')"
+        for peer, modules in PEERS.items()
+        if any(import_peer(module) is None for module in modules)
+    ]

@@ -1,0 +1,127 @@
+"""The benchmark `taut bench wasserstein`: critics and bounds on problems of known distance."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from taut.errors import check_choice, check_count, check_positive
+from taut_lab.benchmarks.cone_problems import cone_jobs
+from taut_lab.benchmarks.coverage_problems import coverage_jobs
+from taut_lab.benchmarks.critic_records import CriticRecords
+from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs
+from taut_lab.benchmarks.real_problems import real_jobs
+from taut_lab.experiments.prob_dim import PAPER_VALUES, Recipe
+from taut_lab.framework.timing import one_thread
+
+__all__ = ["PARTS", "WassersteinSettings", "run_wasserstein", "wasserstein_jobs"]
+
+PARTS = ("table1", "funnels", "coverage", "real")
+
+
+@dataclass(frozen=True)
+class WassersteinSettings:
+    """Settings of the benchmark.
+
+    Attributes:
+        parts: some of `PARTS`, in the order in which they are computed.
+        dims: dimensions of the funnel problems.
+        counts: numbers of funnels.
+        peers: whether to include critics without a proven constant.
+        budget_seconds: CPU time for training each critic of the funnel problems.
+        seed: random seed.
+        data_dir: folder of MNIST and the wine-quality tables.
+        quick: whether to use tiny sizes, for tests.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    dims: tuple[int, ...] = DIMS
+    counts: tuple[int, ...] = COUNTS
+    peers: bool = True
+    budget_seconds: float = 12.0
+    seed: int = 0
+    data_dir: Path | None = None
+    quick: bool = False
+
+    def of_results(self) -> dict[str, Any]:
+        """The settings that change results, rather than select them."""
+        names = ("budget_seconds", "seed", "quick")
+        return {name: getattr(self, name) for name in names}
+
+
+def wasserstein_jobs(settings: WassersteinSettings) -> list[BenchmarkJob]:
+    """The jobs, in the order in which they are run."""
+    for part in settings.parts:
+        check_choice("WassersteinSettings", "parts", part, PARTS)
+    for name in ("dims", "counts"):
+        for value in getattr(settings, name):
+            check_count("WassersteinSettings", name, value)
+    check_positive("WassersteinSettings", "budget_seconds", settings.budget_seconds)
+    seed, quick = settings.seed, settings.quick
+    tiny: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+    if quick:
+        tiny = {
+            "table1": {"results": ((4, 3),), "recipe": Recipe(8, 5, 8), "num_fresh": 200},
+            "funnels": {
+                "num_pairs": 100,
+                "num_fresh": 200,
+                "batch_size": 16,
+                "width": 16,
+                "cone_steps": 8,
+            },
+            "coverage": {"count": 2, "num_steps": 4},
+            "real": {"num_steps": 4, "names": ("wine, cultivar 0 and 1",)},
+        }
+    makers: dict[str, Callable[[], Any]] = {
+        "table1": lambda: cone_jobs(
+            seed=seed, **{"results": tuple(PAPER_VALUES), **tiny["table1"]}
+        ),
+        "funnels": lambda: funnel_jobs(
+            seed=seed,
+            dims=settings.dims,
+            counts=settings.counts,
+            seconds=settings.budget_seconds,
+            peers=settings.peers,
+            **tiny["funnels"],
+        ),
+        "coverage": lambda: coverage_jobs(seed=seed, **tiny["coverage"]),
+        "real": lambda: real_jobs(seed=seed, data_dir=settings.data_dir, **tiny["real"]),
+    }
+    return [job for part in settings.parts for job in makers[part]()]
+
+
+def run_wasserstein(
+    settings: WassersteinSettings = WassersteinSettings(),  # noqa: B008 (frozen)
+    path: Path | None = None,
+    *,
+    before: Callable[[str, float, float], None] = lambda name, done, left: None,
+    after: Callable[[str, CriticResult], None] = lambda name, result: None,
+) -> CriticRecords:
+    """Computes every result that the file does not contain, on one thread.
+
+    Args:
+        settings: settings of the benchmark.
+        path: JSON file, written after every result; None keeps the results in memory.
+        before: called before each job with its name, the fraction done, and an estimate of the
+            seconds left.
+        after: called after each job with its name and result.
+
+    Returns:
+        The records, including those that the file contained.
+    """
+    records = CriticRecords(path, settings.of_results())
+    jobs = wasserstein_jobs(settings)
+    left = [job for job in jobs if job.name not in records]
+    total = sum(job.seconds for job in jobs) or 1.0
+    ahead, behind = sum(job.seconds for job in left), 0.0
+    watch = Stopwatch()
+    with one_thread():
+        for job in left:
+            pace = watch.wall / behind if behind else 1.0
+            before(job.name, 1 - ahead / total, ahead * pace)
+            result = job.run()
+            records.add(job.name, result)
+            after(job.name, result)
+            ahead, behind = ahead - job.seconds, behind + job.seconds
+    return records

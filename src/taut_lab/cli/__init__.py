@@ -1,0 +1,1 @@
+"""The commands `taut reproduce` and `taut bench`."""

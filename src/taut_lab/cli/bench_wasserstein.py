@@ -1,0 +1,154 @@
+"""`taut bench wasserstein`: critics and bounds on problems of known distance."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from taut_lab.benchmarks.critic_result import CriticResult
+
+__all__ = ["wasserstein"]
+
+_PARTS = ("table1", "funnels", "coverage", "real")
+
+
+@click.command()
+@click.option(
+    "--part",
+    "parts",
+    type=click.Choice(_PARTS),
+    multiple=True,
+    help="Table to compute; repeatable.  [default: all]",
+)
+@click.option(
+    "--dims",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=(2, 4, 8, 16, 32, 64, 128),
+    show_default=True,
+    help="Dimension of the funnel problems; repeatable.",
+)
+@click.option(
+    "--counts",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=(4, 16, 64, 256),
+    show_default=True,
+    help="Number of funnels; repeatable.",
+)
+@click.option(
+    "--budget-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=12.0,
+    show_default=True,
+    help='CPU time for training each critic of the funnel problems; "cones, more steps" has no limit.',
+)
+@click.option(
+    "--peers/--no-peers",
+    default=True,
+    show_default=True,
+    help="Include WGAN-GP, WGAN-LP and spectral-norm critics.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of MNIST and the wine-quality tables; without it only small datasets are used.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="JSON file of the record, written after every result; an existing one is resumed.",
+)
+@click.option(
+    "--show",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Print the tables of an existing record, and measure nothing.",
+)
+@click.option("--quick", is_flag=True, hidden=True, help="Use tiny sizes, for tests.")
+def wasserstein(
+    parts: tuple[str, ...],
+    dims: tuple[int, ...],
+    counts: tuple[int, ...],
+    budget_seconds: float,
+    peers: bool,
+    data_dir: Path | None,
+    seed: int,
+    out: Path | None,
+    show: Path | None,
+    quick: bool,
+) -> None:
+    """Measure known distances with critics and bounds.
+
+    Computes the first table of the paper, the funnel problems, the coverage of the bounds, and
+    real data against exact transport. The full benchmark takes some hours on one core; every
+    result is recorded as soon as it is finished.
+
+    \b
+    Example:
+      taut bench wasserstein --part table1 --out record.json
+      taut bench wasserstein --part funnels --dims 16 --counts 64 --no-peers
+      taut bench wasserstein --show record.json
+    """
+    from rich.console import Console
+
+    from taut_lab.benchmarks.critic_records import CriticRecords
+    from taut_lab.benchmarks.wasserstein import PARTS, WassersteinSettings
+
+    console = Console()
+    if show is not None:
+        records = CriticRecords.read(show)
+    else:
+        settings = WassersteinSettings(
+            parts=parts or PARTS,
+            dims=dims,
+            counts=counts,
+            peers=peers,
+            budget_seconds=budget_seconds,
+            seed=seed,
+            data_dir=data_dir,
+            quick=quick,
+        )
+        records = _measure(console, settings, out)
+    from taut_lab.cli.bench_wasserstein_tables import print_critic_records
+
+    print_critic_records(console, records)
+    if out is not None:
+        console.print(f"Record: {out}", soft_wrap=True)
+
+
+def _measure(console: "Console", settings, out: Path | None):
+    from taut_lab.benchmarks.wasserstein import run_wasserstein
+    from taut_lab.cli.bench_timing_tables import benchmark_bar
+
+    with benchmark_bar(console) as progress:
+        bar = progress.add_task("starting", total=1.0)
+
+        def before(name: str, done: float, left: float) -> None:
+            text = f"{name}; {_minutes(left)} left"
+            progress.update(bar, completed=done, description=text)
+
+        def after(name: str, result: "CriticResult") -> None:
+            progress.console.print(_line(name, result), soft_wrap=True, highlight=False)
+
+        return run_wasserstein(settings, out, before=before, after=after)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _line(name: str, result: "CriticResult") -> str:
+    text = f"{name}: truth {result.truth:.4g}"
+    if result.estimate is not None:
+        text += f", estimate {result.estimate:.4g}"
+    if result.relative_error is not None:
+        text += f" ({result.relative_error:+.1%})"
+    if result.lower is not None:
+        text += f", lower {result.lower:.4g}"
+    if result.upper is not None:
+        text += f", upper {result.upper:.4g}"
+    return text + f", {result.cpu:.0f} s of CPU time, {result.wall:.0f} s wall-clock time"

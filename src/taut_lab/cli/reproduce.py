@@ -1,0 +1,315 @@
+"""`taut reproduce`: the tables and figures of the paper."""
+
+import difflib
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taut.cli.parameters import data_dir_option
+from taut.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from taut_lab.framework.experiment import Cell, Experiment
+    from taut_lab.framework.records import Records
+    from taut_lab.framework.workers import Workers
+
+__all__ = ["reproduce"]
+
+_PRESETS = click.Choice(["smoke", "cpu", "paper"])
+_INTERRUPTED = 130
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def _folder(*names: str) -> Any:
+    return click.option(
+        *names,
+        "folder",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("runs/lab"),
+        show_default=True,
+        help="Folder of the records, one file for each cell.",
+    )
+
+
+class _NamesFirst(click.Group):
+    """A group in which `taut reproduce NAME` is `taut reproduce run NAME`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_NamesFirst)
+def reproduce() -> None:
+    """Compute the tables and figures of the paper.
+
+    An experiment is a table or figure. It consists of cells, each determined by its configuration
+    and random seed. Every finished cell is recorded in a file, so the same command resumes after an
+    interruption.
+
+    \b
+    Examples:
+      taut reproduce list
+      taut reproduce all --preset smoke
+      taut reproduce NAME --preset cpu --jobs 2 --data-dir data
+      taut reproduce NAME --preset paper --cluster tcp://host:8786
+      taut reproduce show NAME
+      taut reproduce report --out report
+    """
+
+
+@reproduce.command("list")
+@_folder("--records", "--out")
+@_as_json
+def list_experiments(folder: Path, as_json: bool) -> None:
+    """List the experiments, with the number of finished cells."""
+    from taut.cli.output import print_json
+    from taut_lab.cli import reproduce_output as output
+    from taut_lab.framework.experiment import PRESETS
+    from taut_lab.framework.records import Records
+
+    records = Records(folder)
+    rows = []
+    for experiment in _choose(("all",)):
+        counts = {
+            preset: {
+                "cells": len(experiment.cells(preset)),
+                "finished": len(records.of(experiment, preset)),
+            }
+            for preset in PRESETS
+        }
+        about = {"name": experiment.name, "label": experiment.label, "title": experiment.title}
+        rows.append({**about, "needs": list(experiment.needs), "presets": counts})
+    if as_json:
+        print_json({"records": str(folder), "experiments": rows})
+    else:
+        output.print_list(rows, folder)
+
+
+@reproduce.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "--preset",
+    type=_PRESETS,
+    default="smoke",
+    show_default=True,
+    help="Size of the experiment. smoke: seconds, to test the installation; cpu: minutes to hours; "
+    "paper: as in the paper.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of worker processes, with one thread each.",
+)
+@click.option(
+    "--cluster",
+    metavar="URL",
+    help="Address of a dask scheduler, like tcp://host:8786, whose workers compute the cells instead.",
+)
+@click.option(
+    "--seed",
+    "seeds",
+    type=int,
+    multiple=True,
+    help="Random seed of the cells to compute; repeatable.  [default: all seeds]",
+)
+@_folder("--out", "--records")
+@data_dir_option
+@_as_json
+def run(
+    names: tuple[str, ...],
+    preset: str,
+    jobs: int,
+    cluster: str | None,
+    seeds: tuple[int, ...],
+    folder: Path,
+    data_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Compute the cells that are not finished. The word run may be omitted.
+
+    NAME is an experiment of `taut reproduce list`, or all. An error in one cell does not stop the
+    others: it is written to a file beside the records, and the cell is tried again next time. If a
+    worker dies, only its cell is computed again. The exit status is 1 if a cell failed.
+
+    \b
+    Examples:
+      taut reproduce all --preset smoke
+      taut reproduce NAME --preset cpu --jobs 2 --data-dir data
+
+    \b
+    On several machines with access to the data:
+      dask scheduler
+      dask worker tcp://host:8786 --nthreads 1
+      taut reproduce all --preset paper --cluster tcp://host:8786
+    """
+    from taut.cli.output import print_json
+    from taut_lab.cli import reproduce_output as output
+    from taut_lab.framework.records import Records
+    from taut_lab.framework.sweep import sweep
+    from taut_lab.framework.workers import open_workers
+
+    data = data_dir or os.environ.get("TAUT_DATA")
+    # Workers may have another working directory.
+    data = None if not data else os.path.abspath(os.path.expanduser(data))
+    records = Records(folder)
+    chosen = {
+        experiment.name: (experiment, _cells(experiment, preset, seeds))
+        for experiment in _choose(names)
+    }
+    skipped: dict[str, list[str]] = {}
+    try:
+        with (
+            output.sweep_progress(quiet=as_json) as (on_progress, say),
+            open_workers(jobs, cluster) as workers,
+        ):
+            for name, (experiment, cells) in chosen.items():
+                if preset != "smoke" and (
+                    missing := _missing(experiment, cells, records, workers, data)
+                ):
+                    skipped[name] = missing
+                    say(f"{name} is skipped: {' '.join(missing)}")
+            result = sweep(
+                [
+                    (e, cell)
+                    for n, (e, cells) in chosen.items()
+                    if n not in skipped
+                    for cell in cells
+                ],
+                records,
+                workers,
+                data_dir=data,
+                on_progress=on_progress,
+                say=say,
+            )
+    except KeyboardInterrupt:
+        click.echo("Interrupted. Finished cells are kept; the same command resumes.", err=True)
+        raise SystemExit(_INTERRUPTED) from None
+    summary = output.summarize(chosen, result, skipped, records, preset)
+    if as_json:
+        print_json(summary)
+    else:
+        output.print_summary(summary)
+    if result.failed or (skipped and "all" not in names):
+        raise SystemExit(1)
+
+
+@reproduce.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "--preset",
+    type=_PRESETS,
+    help="Size of the experiment.  [default: the largest with a finished cell]",
+)
+@_folder("--records", "--out")
+@_as_json
+def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool) -> None:
+    """Print the tables of finished cells, with the paper's numbers.
+
+    \b
+    Example:
+      taut reproduce show NAME --preset cpu
+    """
+    from taut.cli.output import print_json
+    from taut_lab.cli import reproduce_output as output
+    from taut_lab.framework.records import Records
+
+    records = Records(folder)
+    shown = []
+    for experiment in _choose(names):
+        which = preset or records.largest_preset(experiment)
+        found = [] if which is None else records.of(experiment, which)
+        if which is None or not found:
+            if "all" in names:
+                continue
+            raise ArgumentError(
+                f"reproduce show: at least one cell of {experiment.name} must be finished in {folder}; "
+                f"got none. Compute it: taut reproduce {experiment.name} --preset {which or 'smoke'}."
+            )
+        presentation = experiment.show([record.result for record in found])
+        count = f"{len(found)} of {len(experiment.cells(which))} cells"
+        if as_json:
+            shown.append(output.presentation_json(experiment, which, len(found), presentation))
+        else:
+            output.print_presentation(experiment, f"preset {which}, {count}", presentation)
+    if as_json:
+        print_json({"records": str(folder), "experiments": shown})
+
+
+@reproduce.command()
+@_folder("--records")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the report.  [default: RECORDS/report]",
+)
+@_as_json
+def report(folder: Path, out: Path | None, as_json: bool) -> None:
+    """Write an HTML report of all finished cells, with figures.
+
+    \b
+    Example:
+      taut reproduce report --records runs/lab --out report
+    """
+    from taut.cli.output import print_json, say
+    from taut.report import check_extras
+    from taut_lab.report.pages import write_report
+
+    check_extras()
+    page = write_report(folder, out or folder / "report")
+    if as_json:
+        print_json({"records": str(folder), "report": str(page)})
+    else:
+        say(f"Report: {page}")
+
+
+def _choose(names: tuple[str, ...]) -> list["Experiment"]:
+    """The experiments of these names, each once; \"all\" gives them in the order of the paper."""
+    from taut_lab.experiments.registry import EXPERIMENTS, find_experiment
+
+    if "all" in names:
+        names = tuple(EXPERIMENTS)
+    for name in names:
+        if name not in EXPERIMENTS:
+            near = difflib.get_close_matches(name, EXPERIMENTS, n=3, cutoff=0.6)
+            hint = (
+                f"Did you mean {' or '.join(near)}?" if near else f"Use {', '.join(EXPERIMENTS)}."
+            )
+            raise ArgumentError(
+                f"reproduce: `NAME` must be an experiment of taut reproduce list, or all; got {name!r}. "
+                f"{hint}"
+            )
+    return [find_experiment(name) for name in dict.fromkeys(names)]
+
+
+def _cells(experiment: "Experiment", preset: str, seeds: tuple[int, ...]) -> list["Cell"]:
+    cells = experiment.cells(preset)
+    held = sorted({cell.config["seed"] for cell in cells})
+    if seeds and not set(seeds) & set(held):
+        raise ArgumentError(
+            f"reproduce: `--seed` must be a seed of {experiment.name} with --preset {preset}: "
+            f"{', '.join(map(str, held))}; got {', '.join(map(str, seeds))}."
+        )
+    return [cell for cell in cells if not seeds or cell.config["seed"] in seeds]
+
+
+def _missing(
+    experiment: "Experiment",
+    cells: list["Cell"],
+    records: "Records",
+    workers: "Workers",
+    data_dir: str | None,
+) -> list[str]:
+    """A sentence for each dataset that the workers need for the rest and cannot find."""
+    from taut_lab.framework.sweep import missing_data
+
+    if not experiment.needs or len(records.load(cells)[0]) == len(cells):
+        return []
+    key = f"taut-data-{secrets.token_hex(8)}"
+    return workers.submit(key, missing_data, experiment.needs, data_dir).result()

@@ -1,0 +1,232 @@
+"""Output of `taut reproduce`: progress, summary and tables."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from taut.cli.output import say as say_aloud
+from taut_lab.framework.experiment import Cell, Experiment
+from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
+from taut_lab.framework.record_files import to_json
+from taut_lab.framework.records import Record, Records
+from taut_lab.framework.sweep import SweepProgress, SweepResult
+from taut_lab.report.run_details import duration
+from taut_lab.report.table_text import claim_text, mean_text, paper_text
+
+__all__ = [
+    "entry_text",
+    "presentation_json",
+    "print_list",
+    "print_presentation",
+    "print_summary",
+    "summarize",
+    "sweep_progress",
+]
+
+OnProgress = Callable[[SweepProgress], None]
+Say = Callable[[str], None]
+
+
+@contextmanager
+def sweep_progress(quiet: bool) -> Iterator[tuple[OnProgress, Say]]:
+    """A progress bar on standard error; without a terminal, one line for each cell."""
+    console = Console(stderr=True, quiet=quiet, markup=False, highlight=False)
+    columns = (
+        TextColumn("cells"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+    )
+
+    def say(sentence: str) -> None:
+        console.print(sentence, soft_wrap=True)
+
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("", total=None, status="")
+
+        def on_progress(now: SweepProgress) -> None:
+            left = "" if now.seconds_left is None else f"{duration(now.seconds_left)} left"
+            failed = f"{now.failed} failed" if now.failed else ""
+            status = ", ".join(filter(None, (failed, left)))
+            bars.update(bar, total=now.total, completed=now.done + now.failed, status=status)
+            if isinstance(now.last, Cell):
+                say(f"{_position(now)} {_name(now.last)}: failed")
+            elif isinstance(now.last, Record) and not console.is_terminal:
+                took = duration(now.last.wall)
+                say(f"{_position(now)} {_name(now.last.cell)}: {took}; {status}")
+
+        yield on_progress, say
+
+
+def _position(now: SweepProgress) -> str:
+    return f"{now.done + now.failed}/{now.total}"
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.experiment} {cell.key} (seed {cell.config['seed']})"
+
+
+def print_list(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """The experiments, with the numbers of finished cells and of all cells for each preset."""
+    table = _table("name", "in the paper", "title")
+    for preset in rows[0]["presets"] if rows else ():
+        table.add_column(preset, justify="right", no_wrap=True)
+    for row in rows:
+        counts = [f"{held['finished']}/{held['cells']}" for held in row["presets"].values()]
+        table.add_row(row["name"], row["label"], row["title"], *counts)
+    Console(markup=False, highlight=False).print(table)
+    say_aloud(f"Finished cells / all cells, in {folder}.")
+
+
+def summarize(
+    chosen: Mapping[str, tuple[Experiment, Sequence[Cell]]],
+    result: SweepResult,
+    skipped: Mapping[str, Sequence[str]],
+    records: Records,
+    preset: str,
+) -> dict[str, Any]:
+    """The result of a sweep, for JSON."""
+    experiments = []
+    for name, (_, cells) in chosen.items():
+        ran = [record for record in result.completed if record.cell.experiment == name]
+        failed = [(cell, reason) for cell, reason in result.failed if cell.experiment == name]
+        done = len(records.load(cells)[0])
+        experiments.append(
+            {
+                "name": name,
+                "cells": len(cells),
+                "finished": done,
+                "finished_before": done - len(ran),
+                "wall_seconds": round(sum(record.wall for record in ran), 3),
+                "skipped": list(skipped.get(name, ())),
+                "failed": [
+                    {
+                        "key": cell.key,
+                        "config": cell.config,
+                        "error": reason.strip().splitlines()[-1],
+                        "file": str(records.error_path(cell)),
+                    }
+                    for cell, reason in failed
+                ],
+            }
+        )
+    return {"records": str(records.folder), "preset": preset, "experiments": experiments}
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """Prints the result of a sweep."""
+    table = _table("name")
+    for column in ("cells", "finished", "found", "failed", "time"):
+        table.add_column(column, justify="right")
+    for row in summary["experiments"]:
+        counts = (row["cells"], row["finished"], row["finished_before"], len(row["failed"]))
+        table.add_row(row["name"], *map(str, counts), duration(row["wall_seconds"]))
+    Console(markup=False, highlight=False).print(table)
+    for row in summary["experiments"]:
+        for failed in row["failed"]:
+            say_aloud(f"{row['name']}: {failed['error']} See {failed['file']}.", style="red")
+    shown = [row["name"] for row in summary["experiments"] if row["finished"]]
+    if shown:
+        where = f"--records {summary['records']}"
+        preset = f"--preset {summary['preset']}"
+        say_aloud(f"Next: taut reproduce show {shown[0]} {preset} {where}")
+        say_aloud(f"      taut reproduce report {where}")
+
+
+def print_presentation(experiment: Experiment, count: str, presentation: Presentation) -> None:
+    """Prints the tables and paragraphs of an experiment."""
+    say_aloud(f"{experiment.title} ({experiment.label}; {count})", style="bold")
+    say_aloud(claim_text(experiment))
+    for table in presentation.tables:
+        _print_result(table)
+    for paragraph in presentation.paragraphs:
+        say_aloud(paragraph)
+    if presentation.figures:
+        names = ", ".join(presentation.figures)
+        say_aloud(f"Figures in the HTML report (taut reproduce report): {names}.")
+    say_aloud("")
+
+
+def _print_result(result: ResultTable) -> None:
+    table = _table("")
+    for column in result.columns:
+        table.add_column(column, justify="right", overflow="fold")
+    for name, entries in result.rows.items():
+        table.add_row(name, *(entry_text(entry, result) for entry in entries))
+    papers = any(e.paper is not None for entries in result.rows.values() for e in entries)
+    say_aloud(f"\n{result.title}", style="bold")
+    Console(markup=False, highlight=False).print(table)
+    if note := " ".join(
+        filter(None, ("Values of the paper in brackets." if papers else "", result.note))
+    ):
+        say_aloud(note, style="dim")
+    say_aloud("")
+
+
+def entry_text(entry: TableEntry, table: ResultTable) -> str:
+    """Our mean and standard deviation over seeds, and the paper's value in brackets.
+
+    Example:
+        >>> table = ResultTable("t", ["c"], {}, digits=1, unit="%")
+        >>> entry_text(TableEntry([90.0, 92.0], paper=87.5), table)
+        '91.0 ± 1.4 % [87.5 %]'
+        >>> entry_text(TableEntry(paper=87.5), table), entry_text(TableEntry(), table)
+        ('- [87.5 %]', '-')
+    """
+    paper = paper_text(entry, table)
+    return mean_text(entry, table) + (f" [{paper}]" if paper else "")
+
+
+def presentation_json(
+    experiment: Experiment, preset: str, finished: int, presentation: Presentation
+) -> dict[str, Any]:
+    """The tables of an experiment, for JSON."""
+    tables = [
+        {
+            "title": table.title,
+            "columns": list(table.columns),
+            "unit": table.unit,
+            "better": table.better,
+            "note": table.note,
+            "rows": {
+                name: [
+                    {
+                        "values": list(entry.values),
+                        "mean": entry.mean,
+                        "spread": entry.spread,
+                        "paper": entry.paper,
+                        "difference": entry.difference,
+                    }
+                    for entry in entries
+                ]
+                for name, entries in table.rows.items()
+            },
+        }
+        for table in presentation.tables
+    ]
+    return {
+        "name": experiment.name,
+        "label": experiment.label,
+        "title": experiment.title,
+        "claim": experiment.claim,
+        "preset": preset,
+        "cells": len(experiment.cells(preset)),
+        "finished": finished,
+        "tables": to_json(tables, "tables"),
+        "paragraphs": list(presentation.paragraphs),
+    }
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        # A name that is wrapped cannot be copied.
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    return table

@@ -1,0 +1,1 @@
+"""How experiments are defined, run on workers, recorded and presented."""

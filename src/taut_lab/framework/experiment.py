@@ -1,0 +1,116 @@
+"""Definition of an experiment: the cells to compute, and how to present their results."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from taut.errors import ArgumentError, check_choice
+from taut_lab.framework.presentation import Presentation
+
+__all__ = ["PRESETS", "Cell", "Config", "Experiment", "Outcome", "Result"]
+
+PRESETS = ("smoke", "cpu", "paper")
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The results of a cell, as plain data that can be written as JSON.
+
+    Attributes:
+        numbers: numbers by name, for tables.
+        curve: the training curve, one row of numbers for each point in time.
+        series: nested lists of numbers by name, for figures. Keep them small (kilobytes): records
+            are committed.
+    """
+
+    numbers: Mapping[str, float]
+    curve: Sequence[Mapping[str, float]] = ()
+    series: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished cell: its configuration and its outcome."""
+
+    config: Config
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One computation: the name of an experiment, its version, and a configuration.
+
+    Example:
+        >>> cell = Cell("three-cones", 1, {"activation": "maxmin", "seed": 0})
+        >>> cell.key == Cell("three-cones", 1, {"seed": 0, "activation": "maxmin"}).key
+        True
+        >>> cell.key == Cell("three-cones", 2, {"activation": "maxmin", "seed": 0}).key
+        False
+    """
+
+    experiment: str
+    version: int
+    config: Config
+
+    @property
+    def key(self) -> str:
+        """Hash of name, version and configuration: 16 hexadecimal digits. Records are named by it."""
+        content = {"experiment": self.experiment, "version": self.version, "config": self.config}
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper: its claim, its cells, and how to present them.
+
+    Attributes:
+        name: name on the command line, like "three-cones".
+        label: the label in the source of the paper, or "Figure: ..." where it has none;
+            "ours: ..." for experiments that the paper does not have.
+        title: title for readers.
+        claim: the paper's claim, in our words.
+        configs: preset -> configurations of its cells: plain data, each with a "seed". Equal
+            configurations are one cell, whichever preset asks for them. `run` and `show` get them
+            as JSON returns them, with lists for tuples.
+        run: configuration -> outcome. A pure function: it draws random numbers from the
+            configuration's seed alone, leaves torch's global generator unchanged, and writes
+            nothing but temporary files. It is at the top level of a module, so that other
+            processes can import it.
+        show: results of any subset of the cells -> tables and figures. It computes nothing.
+        version: raised when the meaning of `run` changes, so that old records are not used.
+        needs: names of the datasets, like "mnist", that the presets "cpu" and "paper" read.
+    """
+
+    name: str
+    label: str
+    title: str
+    claim: str
+    configs: Callable[[str], Iterable[Config]]
+    run: Callable[[Config], Outcome]
+    show: Callable[[Sequence[Result]], Presentation]
+    version: int = 1
+    needs: tuple[str, ...] = ()
+
+    @property
+    def in_paper(self) -> bool:
+        """Whether the paper has this experiment."""
+        return not self.label.startswith("ours")
+
+    def cells(self, preset: str) -> list[Cell]:
+        """The cells of a preset, each once, in the order in which they are run."""
+        check_choice("Experiment.cells", "preset", preset, PRESETS)
+        cells = {}
+        for config in self.configs(preset):
+            if not isinstance(config.get("seed"), int):
+                raise ArgumentError(
+                    f"{self.name}: every configuration must have an integer as its seed; "
+                    f"got {dict(config)!r}."
+                )
+            cell = Cell(self.name, self.version, json.loads(json.dumps(dict(config))))
+            cells[cell.key] = cell
+        return list(cells.values())

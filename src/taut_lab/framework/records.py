@@ -1,0 +1,180 @@
+"""Records of finished cells: outcome and provenance, one JSON file for each cell."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from taut.errors import ArgumentError, DamagedFileError
+from taut.export import write_atomically
+from taut_lab.framework.experiment import PRESETS, Cell, Experiment, Outcome, Result
+from taut_lab.framework.record_files import (
+    current_date,
+    from_json,
+    read_record_file,
+    to_json,
+    write_record_file,
+)
+
+__all__ = ["Record", "Records"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished cell.
+
+    Attributes:
+        cell: the cell.
+        outcome: its results.
+        wall: wall-clock time in seconds.
+        cpu: CPU time in seconds.
+        code: version and commit of taut, and whether files differed from the commit.
+        versions: versions of Python and of the numerical packages.
+        machine: description of the machine.
+        date: time at which it was finished, in UTC.
+    """
+
+    cell: Cell
+    outcome: Outcome
+    wall: float
+    cpu: float
+    code: Mapping[str, Any]
+    versions: Mapping[str, str | None]
+    machine: Mapping[str, Any]
+    date: str = field(default_factory=current_date)
+
+    @property
+    def result(self) -> Result:
+        """The argument of an experiment's `show`."""
+        return Result(self.cell.config, self.outcome)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the file."""
+        numbers = to_json(self.outcome.numbers, "numbers")
+        for name, value in numbers.items():
+            if not isinstance(from_json(value), Real):
+                raise ArgumentError(
+                    f"Outcome: `numbers[{name!r}]` must be a number; got {value!r}. "
+                    "Put other data into series."
+                )
+        return {
+            "experiment": self.cell.experiment,
+            "version": self.cell.version,
+            "key": self.cell.key,
+            "seed": self.cell.config["seed"],
+            "config": self.cell.config,
+            "numbers": numbers,
+            "curve": to_json(self.outcome.curve, "curve"),
+            "series": to_json(self.outcome.series, "series"),
+            "wall_seconds": self.wall,
+            "cpu_seconds": self.cpu,
+            "code": self.code,
+            "versions": self.versions,
+            "machine": self.machine,
+            "date": self.date,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Record":
+        """The inverse of `to_json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: these are not the fields of a record.
+        """
+        cell = Cell(fields["experiment"], fields["version"], fields["config"])
+        if cell.key != fields["key"]:
+            raise ValueError("its key does not match its configuration")
+        numbers, curve, series = (from_json(fields[n]) for n in ("numbers", "curve", "series"))
+        if not all(isinstance(value, Real) for value in numbers.values()):
+            raise ValueError("its numbers are not all numbers")
+        return cls(
+            cell=cell,
+            outcome=Outcome(dict(numbers), list(curve), dict(series)),
+            wall=float(fields["wall_seconds"]),
+            cpu=float(fields["cpu_seconds"]),
+            code=fields["code"],
+            versions=fields["versions"],
+            machine=fields["machine"],
+            date=fields["date"],
+        )
+
+
+class Records:
+    """The records in a folder; the record of a cell is `<folder>/<experiment>/<key>.json`.
+
+    Args:
+        folder: created when the first record is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, cell: Cell) -> Path:
+        """The path of the record of a cell."""
+        return self.folder / cell.experiment / f"{cell.key}.json"
+
+    def error_path(self, cell: Cell) -> Path:
+        """The path of the error report of a cell that failed."""
+        return self.folder / cell.experiment / f"{cell.key}.error.txt"
+
+    def write(self, record: Record) -> Path:
+        """Writes a record in one step, and removes the error report of an earlier failure."""
+        path = self.path(record.cell)
+        write_record_file(path, record.to_json())
+        self.error_path(record.cell).unlink(missing_ok=True)
+        return path
+
+    def write_error(self, cell: Cell, reason: str) -> Path:
+        """Writes the error report of a cell."""
+        path = self.error_path(cell)
+        text = f"{cell.experiment} {json.dumps(cell.config)}\n\n{reason.rstrip()}\n"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.encode())
+        return path
+
+    def read(self, cell: Cell) -> Record | None:
+        """The record of a cell, or None if it has none.
+
+        Raises:
+            DamagedFileError: the file is truncated, altered, or of another cell.
+        """
+
+        def parse(fields: Mapping[str, Any]) -> Record:
+            record = Record.from_json(fields)
+            if record.cell.key != cell.key:
+                raise ValueError("it belongs to another cell")
+            return record
+
+        try:
+            return read_record_file(self.path(cell), parse)
+        except FileNotFoundError:
+            return None
+
+    def load(self, cells: Iterable[Cell]) -> tuple[dict[str, Record], list[str]]:
+        """The records of the finished cells among `cells`.
+
+        Returns:
+            The records by the keys of their cells, in the order of the cells; and a sentence for
+            each damaged file, whose cell counts as not finished.
+        """
+        found: dict[str, Record] = {}
+        damaged: list[str] = []
+        for cell in cells:
+            try:
+                record = self.read(cell)
+            except DamagedFileError as error:
+                damaged.append(str(error))
+                continue
+            if record is not None:
+                found[cell.key] = record
+        return found, damaged
+
+    def of(self, experiment: Experiment, preset: str) -> list[Record]:
+        """The records of a preset, in the order of its cells; damaged files are ignored."""
+        return list(self.load(experiment.cells(preset))[0].values())
+
+    def largest_preset(self, experiment: Experiment) -> str | None:
+        """The largest preset with at least one finished cell, or None."""
+        return next((p for p in reversed(PRESETS) if self.of(experiment, p)), None)

@@ -1,0 +1,1 @@
+"""HTML pages and table files of recorded experiments."""

@@ -1,0 +1,264 @@
+"""The HTML report of recorded experiments: an index, and a page for each experiment."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from taut.pictures import Figure, Picture
+from taut.report.page import Code, Compared, Link, Page, Section, Table
+from taut_lab.experiments import registry
+from taut_lab.framework.experiment import PRESETS, Experiment
+from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
+from taut_lab.framework.records import Record, Records
+from taut_lab.report.run_details import command, duration, run_details
+from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
+from taut_lab.report.table_text import (
+    claim_text,
+    compare,
+    difference_text,
+    mean_text,
+    paper_text,
+    summary,
+    table_note,
+)
+
+__all__ = ["ExperimentReport", "collect_report", "write_report"]
+
+_PRESETS = {
+    "smoke": "Small data and seconds of computation, to test the installation: these numbers cannot be "
+    "compared with the paper's.",
+    "cpu": "Smaller networks or fewer steps than in the paper, for a machine without a GPU; the page "
+    "of an experiment lists its settings.",
+    "paper": "The settings of the paper, as far as it states them.",
+}
+_NARROW = 5.0  # inches
+
+
+@dataclass(frozen=True)
+class ExperimentReport:
+    """The records of an experiment, ready to be shown.
+
+    Attributes:
+        experiment: the experiment.
+        preset: the largest complete preset; if there is none, the largest with a finished cell, or
+            None.
+        found: the records of that preset, in the order of its cells.
+        presentation: tables and figures of these records.
+        counts: preset -> number of finished cells, number of all cells.
+        problems: a sentence for each damaged file and failed cell, and for unknown files.
+    """
+
+    experiment: Experiment
+    preset: str | None
+    found: Sequence[Record]
+    presentation: Presentation
+    counts: dict[str, tuple[int, int]]
+    problems: Sequence[str]
+
+
+def write_report(records_folder: Path, out: Path) -> Path:
+    """Writes a page for every experiment with records, an index, figures and tables.
+
+    Nothing is computed. The folder `out` gets `index.html`, a page for each experiment,
+    `tables.md`, `tables.tex`, and `figures` as SVG and PNG.
+
+    Args:
+        records_folder: folder of the records of `taut reproduce`. Damaged records are listed on
+            the pages and count as not finished.
+        out: folder of the report; existing files of these names are overwritten.
+
+    Returns:
+        The path of the index.
+    """
+    out = Path(out)
+    records = Records(Path(records_folder))
+    shown = [
+        collect_report(registry.find_experiment(name), records) for name in registry.EXPERIMENTS
+    ]
+    out.mkdir(parents=True, exist_ok=True)
+    for one in shown:
+        if one.preset is not None:
+            _page(one, one.preset, out).write(out / f"{one.experiment.name}.html")
+    ran = [one for one in shown if one.preset is not None]
+    (out / "tables.md").write_text(_markdown(ran), encoding="utf-8")
+    (out / "tables.tex").write_text(_latex(ran), encoding="utf-8")
+    return _index(shown).write(out / "index.html")
+
+
+def collect_report(experiment: Experiment, records: Records) -> ExperimentReport:
+    """The records of an experiment, ready to be shown; computes nothing."""
+    held: dict[str, list[Record]] = {}
+    counts: dict[str, tuple[int, int]] = {}
+    problems: dict[str, None] = {}
+    paths: set[Path] = set()
+    for preset in PRESETS:
+        cells = experiment.cells(preset)
+        found, damaged = records.load(cells)
+        held[preset] = list(found.values())
+        counts[preset] = (len(found), len(cells))
+        paths.update(records.path(cell) for cell in cells)
+        problems.update(dict.fromkeys(damaged))
+        for cell in cells:
+            if (reason := records.error_path(cell)).exists():
+                sentence = f"The cell {cell.key} of {experiment.name} failed: see {reason}."
+                problems[sentence] = None
+    others = set((records.folder / experiment.name).glob("*.json")) - paths
+    if others:
+        problems[
+            f"{len(others)} of the files in {records.folder / experiment.name} belong to other "
+            "versions or configurations of the experiment, and are not shown."
+        ] = None
+    preset = _choose(counts)
+    shown = held[preset] if preset else []
+    presentation = experiment.show([record.result for record in shown]) if shown else Presentation()
+    return ExperimentReport(experiment, preset, shown, presentation, counts, list(problems))
+
+
+def _choose(counts: dict[str, tuple[int, int]]) -> str | None:
+    # A larger preset that has just been started does not hide a smaller one that is complete.
+    complete = [preset for preset, (done, cells) in counts.items() if 0 < done == cells]
+    started = [preset for preset, (done, _) in counts.items() if done]
+    large = [preset for preset in started if preset != "smoke"]
+    if complete and not (complete[-1] == "smoke" and large):
+        return complete[-1]
+    return started[-1] if started else None
+
+
+def _index(shown: Sequence[ExperimentReport]) -> Page:
+    ran = [one for one in shown if one.preset is not None]
+    waiting = [one for one in shown if one.preset is None]
+    sections = []
+    if ran:
+        rows = [_index_row(one) for one in ran]
+        header = ["Experiment", "Preset", "Cells", "Compared with the paper", "CPU time"]
+        table = Table(header, rows, wide=True)
+        words = [f"Preset {name}: {text}" for name, text in _PRESETS.items() if _has(ran, name)]
+        files = [Link("tables.md", "tables.md"), Link("tables.tex", "tables.tex")]
+        note = "Better and worse refer to the direction of each table; some differences are random."
+        sections.append(Section("Results", words, table, links=files, note=note))
+    if waiting:
+        rows = [[one.experiment.title, Code(command(one.experiment, "cpu"))] for one in waiting]
+        table = Table(["Experiment", "Command"], rows, wide=True)
+        sections.append(Section("Experiments without records", table=table))
+    problems = [sentence for one in shown for sentence in one.problems]
+    if problems:
+        sections.append(Section("Problems", problems))
+    return Page(
+        "Experiments of the paper",
+        f"{len(ran)} of {len(shown)} experiments: the tables and figures of “Sorting out Lipschitz "
+        "function approximation” (Anil, Lucas and Grosse, 2019), beside its numbers where it has "
+        "any.",
+        sections,
+    )
+
+
+def _has(shown: Sequence[ExperimentReport], preset: str) -> bool:
+    return any(one.preset == preset for one in shown)
+
+
+def _index_row(one: ExperimentReport) -> list[str | Link | Compared]:
+    name = one.experiment.name
+    done, cells = one.counts[one.preset or "smoke"]
+    return [
+        Link(one.experiment.title, f"{name}.html", one.experiment.label),
+        one.preset or "",
+        f"{done}/{cells}",
+        Compared(summary(one.presentation.tables)),
+        duration(sum(record.cpu for record in one.found)),
+    ]
+
+
+def _page(one: ExperimentReport, preset: str, out: Path) -> Page:
+    experiment, presentation = one.experiment, one.presentation
+    done, cells = one.counts[preset]
+    missing = f" {cells - done} of {cells} cells are missing." if done < cells else ""
+    words = [
+        f"Preset {preset}. {_PRESETS[preset]}{missing}",
+        *presentation.paragraphs,
+        *one.problems,
+    ]
+    sections = [Section("Findings", words), *map(_table_section, presentation.tables)]
+    figures = presentation.figures or {}
+    if figures:
+        pictures = [_draw(name, figure, out / "figures") for name, figure in figures.items()]
+        kinds = ("svg", "png")
+        files = [Link(f"{n}.{k}", f"figures/{n}.{k}") for n in figures for k in kinds]
+        # A wide figure would be illegible in half a page.
+        wide_figure = any(figure.size[0] > _NARROW for figure in figures.values())
+        columns = 1 if len(figures) == 1 or (wide_figure and len(figures) <= 3) else 2
+        sections.append(Section("Figures", pictures=pictures, columns=columns, links=files))
+    counts = {name: f"{done} of {cells}" for name, (done, cells) in one.counts.items()}
+    return Page(
+        experiment.title,
+        claim_text(experiment),
+        sections,
+        run_details(experiment, preset, one.found, counts),
+        links=[Link("All experiments", "index.html")],
+    )
+
+
+def _draw(name: str, figure: Figure, folder: Path) -> Picture:
+    """The picture for the page; also writes its files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = figure.embed()
+    # The same bytes as in the page.
+    (folder / f"{name}.svg").write_bytes(base64.b64decode(picture.source.partition(",")[2]))
+    (folder / f"{name}.png").write_bytes(figure.render("png"))
+    return picture
+
+
+def _table_section(table: ResultTable) -> Section:
+    rows = [
+        [name, *(_compared(entry, table) for entry in entries)]
+        for name, entries in table.rows.items()
+    ]
+    wide = len(table.columns) > 3
+    note = table_note(table, "below ours")
+    return Section(table.title, table=Table(["", *table.columns], rows, wide=wide), note=note)
+
+
+def _compared(entry: TableEntry, table: ResultTable) -> Compared:
+    word = compare(entry, table)
+    paper = paper_text(entry, table)
+    return Compared(
+        mean_text(entry, table),
+        f"paper {paper}" if paper else "",
+        difference_text(entry, table),
+        word if word in ("better", "worse") else "even",
+    )
+
+
+def _markdown(ran: Sequence[ExperimentReport]) -> str:
+    lines = ["# Experiments of the paper", ""]
+    for one in ran:
+        lines += [f"## {escape_markdown(one.experiment.title)}", "", *_source(one), ""]
+        for table in one.presentation.tables:
+            lines += [to_markdown(table), ""]
+            lines += [escape_markdown(note), ""] if (note := table_note(table)) else []
+    return "\n".join(lines)
+
+
+def _source(one: ExperimentReport) -> list[str]:
+    done, cells = one.counts[one.preset or "smoke"]
+    label = escape_markdown(one.experiment.label)
+    return [f"{label}; {done} of {cells} cells: `{command(one.experiment, one.preset or 'smoke')}`"]
+
+
+def _latex(ran: Sequence[ExperimentReport]) -> str:
+    lines = [
+        "% Written by taut reproduce report. Plain tabular in UTF-8; no package is needed.",
+        "",
+    ]
+    for one in ran:
+        for table in one.presentation.tables:
+            lines += [
+                f"% {one.experiment.name}, preset {one.preset}",
+                r"\begin{table}",
+                rf"\caption{{{escape_latex(table.title)}}}",
+                to_latex(table),
+                *([rf"\par {escape_latex(note)}"] if (note := table_note(table)) else []),
+                r"\end{table}",
+                "",
+            ]
+    return "\n".join(lines)

@@ -1,0 +1,129 @@
+"""Text about experiments and tables: claims, values, comparisons with the paper."""
+
+import math
+from collections.abc import Iterable
+
+from taut_lab.framework.experiment import Experiment
+from taut_lab.framework.presentation import ResultTable, TableEntry
+
+__all__ = [
+    "claim_text",
+    "compare",
+    "count_kinds",
+    "difference_text",
+    "mean_text",
+    "paper_text",
+    "summary",
+    "table_note",
+]
+
+
+def claim_text(experiment: Experiment) -> str:
+    """The claim of an experiment, attributed to the paper if it is the paper's."""
+    said = "The paper claims: " if experiment.in_paper else ""
+    return said + experiment.claim
+
+
+def mean_text(entry: TableEntry, table: ResultTable) -> str:
+    """Mean and standard deviation over seeds; a dash where nothing was run.
+
+    Example:
+        >>> table = ResultTable("t", ["c"], {}, digits=1, unit="%")
+        >>> mean_text(TableEntry([90.0, 92.0], paper=87.5), table), mean_text(TableEntry(), table)
+        ('91.0 ± 1.4 %', '-')
+    """
+    if entry.mean is None:
+        return "-"
+    spread = "" if entry.spread is None else f" ± {entry.spread:.{table.digits}f}"
+    return f"{entry.mean:.{table.digits}f}{spread}{_unit(table)}"
+
+
+def paper_text(entry: TableEntry, table: ResultTable) -> str:
+    """The paper's value; empty where it has none."""
+    return "" if entry.paper is None else f"{entry.paper:.{table.digits}f}{_unit(table)}"
+
+
+def compare(entry: TableEntry, table: ResultTable) -> str:
+    """Our value compared with the paper's, at the digits shown; decides the colour.
+
+    Returns:
+        "better", "worse" or "equal"; "higher" or "lower" where neither is better; empty where
+        there is nothing to compare.
+
+    Example:
+        >>> lower = ResultTable("errors", ["c"], {}, better="lower", digits=1)
+        >>> compare(TableEntry([1.2], paper=1.5), lower), compare(TableEntry([1.51], paper=1.5), lower)
+        ('better', 'equal')
+    """
+    if entry.difference is None or not math.isfinite(entry.difference):
+        return ""
+    if round(entry.difference, table.digits) == 0:
+        return "equal"
+    direction = "higher" if entry.difference > 0 else "lower"
+    if table.better is None:
+        return direction
+    return "better" if direction == table.better else "worse"
+
+
+def difference_text(entry: TableEntry, table: ResultTable) -> str:
+    """The signed difference from the paper's value, and the word of `compare`.
+
+    Example:
+        >>> table = ResultTable("t", ["c"], {}, better="higher", digits=2)
+        >>> difference_text(TableEntry([0.5], paper=0.75), table)
+        '-0.25, worse'
+    """
+    word = compare(entry, table)
+    if not word or entry.difference is None:
+        return ""
+    return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {word}"
+
+
+def count_kinds(tables: Iterable[ResultTable]) -> dict[str, int]:
+    """The number of entries for each word of `compare`."""
+    words = [
+        compare(entry, table)
+        for table in tables
+        for entries in table.rows.values()
+        for entry in entries
+    ]
+    kinds = ("better", "equal", "worse", "higher", "lower")
+    return {kind: words.count(kind) for kind in kinds if kind in words}
+
+
+def summary(tables: Iterable[ResultTable]) -> str:
+    """The counts of `count_kinds` in a line.
+
+    Example:
+        >>> high, low = TableEntry([2.0], 1.0), TableEntry([0.0], 1.0)
+        >>> rows = {"a": [high, high], "b": [low, TableEntry()]}
+        >>> summary([ResultTable("t", ["c", "d"], rows, better="higher")])
+        '2 better, 1 worse'
+        >>> summary([])
+        'nothing to compare'
+    """
+    counts = count_kinds(tables)
+    return ", ".join(f"{n} {kind}" for kind, n in counts.items()) or "nothing to compare"
+
+
+def table_note(table: ResultTable, where: str = "in brackets") -> str:
+    """The legend of a table: where the paper's values are, which direction is better, and its note.
+
+    Example:
+        >>> table = ResultTable("t", ["c"], {"a": [TableEntry([1.0], paper=2.0)]}, better="lower")
+        >>> table_note(table)
+        "In brackets the paper's value and the difference. Lower is better."
+    """
+    entries = [entry for row in table.rows.values() for entry in row]
+    legend = ""
+    if any(entry.spread is not None for entry in entries):
+        legend = "Mean over seeds ± standard deviation"
+    if any(entry.paper is not None for entry in entries):
+        paper = f"{where} the paper's value and the difference"
+        legend = f"{legend}; {paper}" if legend else paper[0].upper() + paper[1:]
+    better = f"{table.better.capitalize()} is better." if table.better else ""
+    return " ".join(filter(None, (legend and f"{legend}.", better, table.note)))
+
+
+def _unit(table: ResultTable) -> str:
+    return f" {table.unit.strip()}" if table.unit.strip() else ""

@@ -1,0 +1,143 @@
+"""Timed layers and activations: the same task, the right function, the effective weight."""
+
+import numpy as np
+import pytest
+import torch
+
+from taut_lab.benchmarks import peers
+from taut_lab.benchmarks.activations import RELU, activation_makers, timed_activations
+from taut_lab.benchmarks.dense_layers import (
+    PLAIN,
+    dense_layers_in_training,
+    dense_makers,
+    weight_errors,
+)
+from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, timed_bjorck
+
+X = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+
+
+def sorted_in_groups(x, groups):
+    """Each group, given as a list of channels, in ascending order."""
+    made = x.detach().double().numpy().copy()
+    for group in groups:
+        made[:, group] = np.sort(made[:, group], axis=1)
+    return made
+
+
+@pytest.mark.parametrize("name", dense_makers(peers=False))
+def test_a_run_trains_the_layer(name):
+    layers = dense_layers_in_training(8, 4, peers=False)
+    (layer,) = (one for one in layers if one.function.name == name)
+    before = layer.weight().clone()
+    layer.function.run()
+    after = layer.weight()
+    assert after.shape == (8, 8) and not after.requires_grad
+    assert not torch.equal(before, after)
+
+
+def test_the_weight_is_the_one_in_use():
+    for layer in dense_layers_in_training(8, 4, peers=False):
+        layer.function.run()
+        with torch.no_grad():
+            images = layer.module(torch.eye(8)) - layer.module(torch.zeros(1, 8))
+        torch.testing.assert_close(images.mT, layer.weight(), atol=1e-6, rtol=0)
+
+
+def test_layers_of_other_libraries_train_too():
+    pytest.importorskip("deel.torchlip")
+    layers = dense_layers_in_training(8, 4)
+    names = [layer.function.name for layer in layers]
+    assert names[0] == PLAIN and len(set(names)) == len(names)
+    for way in ("cayley", "matrix_exp", "householder"):
+        assert f"torch orthogonal, {way}" in names
+    for layer in layers:
+        layer.function.run()
+        error, excess = weight_errors(layer.weight())
+        assert error is not None and excess is not None
+        if "rthogonal" in layer.function.name:
+            assert error < 1e-2
+
+
+def test_errors_are_those_of_the_singular_values():
+    u, _, v = np.linalg.svd(np.random.default_rng(0).normal(size=(5, 5)))
+    weight = torch.tensor(u @ np.diag([1.25, 1.1, 1.0, 0.9, 0.5]) @ v)
+    error, excess = weight_errors(weight)
+    assert error == pytest.approx(0.5, abs=1e-12) and excess == pytest.approx(0.25, abs=1e-12)
+    assert weight_errors(0.5 * torch.eye(3)) == (0.5, -0.5)
+    assert weight_errors(torch.full((2, 2), torch.nan)) == (None, None)
+
+
+def test_activations_compute_the_function_of_their_name():
+    made = activation_makers(peers=False)
+    halves = [[i, i + 4] for i in range(4)]
+    ascending = sorted_in_groups(X, halves)
+    max_min = np.concatenate([ascending[:, 4:], ascending[:, :4]], axis=1)
+    expected = {
+        RELU: np.maximum(X.double().numpy(), 0),
+        "taut MaxMin": max_min,
+        "torch maximum and minimum": max_min,
+        "taut GroupSort(4)": sorted_in_groups(X, [[0, 2, 4, 6], [1, 3, 5, 7]]),
+        "taut FullSort": np.sort(X.double().numpy(), axis=1),
+        "taut Maxout(2)": ascending[:, 4:],
+    }
+    assert next(iter(made)) == RELU and set(made) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(made[name](X).double().numpy(), values, err_msg=name)
+
+
+def test_activations_of_other_libraries_permute_each_row():
+    pytest.importorskip("deel.torchlip")
+    made = activation_makers()
+    theirs = [name for name in made if name.startswith(("deel", "orthogonium"))]
+    assert theirs
+    for name in theirs:
+        row = torch.cat([X.relu(), (-X).relu()], 1) if name.endswith("doubling") else X
+        np.testing.assert_array_equal(np.sort(made[name](X).numpy(), 1), np.sort(row.numpy(), 1))
+
+
+def test_timed_activations_run():
+    for function in timed_activations(6, 8):
+        (grad,) = function.run()  # type: ignore[misc]
+        assert grad.shape == (6, 8) and torch.isfinite(grad).all()
+
+
+def test_both_implementations_of_bjorck_use_the_same_data():
+    turns = {function.name: function.run() for function in timed_bjorck(6, (1, 3))}
+    vectors = []
+    for k in (1, 3):
+        full, product = turns[f"full, {k}"], turns[f"products, {k}"]
+        assert isinstance(full, torch.Tensor) and isinstance(product, torch.Tensor)
+        assert np.linalg.norm(full.double().numpy(), 2) <= 1 + 1e-6
+        vectors.append(np.linalg.solve(full.double().numpy(), product.double().numpy()))
+    np.testing.assert_allclose(vectors[0], vectors[1], rtol=1e-3, atol=1e-4)
+
+
+def test_the_paper_names_its_iterations():
+    assert list(PAPER_SECONDS) == [1, 2, 3, 5, 10]
+
+
+def test_a_missing_library_is_named_with_the_command_to_install_it(monkeypatch):
+    monkeypatch.setattr(peers, "PEERS", {"deel-torchlip": ("no.such.module", "torch")})
+    assert peers.explain_missing() == [
+        "deel-torchlip: not installed (pip install 'src/taut_lab[peers]')"
+    ]
+    assert peers.import_peer("no.such.module") is None
+
+
+def test_missing_libraries_are_left_out(monkeypatch):
+    monkeypatch.setattr("taut_lab.benchmarks.dense_layers.import_peer", lambda module: None)
+    monkeypatch.setattr("taut_lab.benchmarks.activations.import_peer", lambda module: None)
+    names = [*dense_makers(), *activation_makers()]
+    assert PLAIN in names and RELU in names
+    assert all(name.startswith(("taut", "torch")) for name in names)
+
+
+def test_other_libraries_are_imported_without_output(tmp_path, monkeypatch, capfd):
+    (tmp_path / "noisy_peer.py").write_text(
+        "import sys, warnings\nprint('hello')\nprint('hello', file=sys.stderr)\n"
+        "warnings.warn('hello')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert peers.import_peer("noisy_peer") is not None
+    assert capfd.readouterr() == ("", "")
