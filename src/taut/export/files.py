@@ -125,7 +125,7 @@ def save(
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "critic.safetensors"
         >>> save(taut.nn.mlp([2, 8, 1], lipschitz=3.0), path)
-        Bound(<= 3.0, l2, proven)
+        Bound(<= 3.0, l2, proven, inputs (2,))
         >>> load(path)[2]
         MaxMin(dim=-1)
     """
