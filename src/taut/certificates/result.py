@@ -1,5 +1,6 @@
 """`Certificates`: what is known of a batch of inputs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -44,7 +45,7 @@ class Certificates:
     correct: Tensor | None = None
     hypotheses: Hypotheses = field(default_factory=Hypotheses, repr=False)
 
-    def certified_accuracy(self, radii: float | Tensor = 0.0) -> Tensor:
+    def certified_accuracy(self, radii: float | Sequence[float] | Tensor = 0.0) -> Tensor:
         """The share of inputs that are correct at every point within `radii`; clean accuracy at 0.
 
         Args:
