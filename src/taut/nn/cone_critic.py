@@ -121,7 +121,8 @@ class ConeCritic(nn.Module):
                 for part in fixed.split(rows)
             ]
         )
-        steps = points - self.centres[lowest]
+        # The order of a sum follows the memory layout; the same points must score the same.
+        steps = (points - self.centres[lowest]).contiguous()
         return torch.linalg.vector_norm(steps, dim=-1) + self.offsets[lowest]
 
     def _soft_minimum(self, points: Tensor) -> Tensor:
