@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from taut.data import load_labelled, read_labelled
-from taut.data.classes import name_classes, number_classes
-from taut.data.label_column import NoLabelError
+from taut.data import NoLabelError, load_labelled, read_labelled
+from taut.data.labels import name_classes, number_classes
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 RANDOM = np.random.default_rng(0)

@@ -5,22 +5,21 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from taut.data.cifar import read_cifar
-from taut.data.classes import number_classes
+from taut.data.cifar import parse_cifar
 from taut.data.columns import Columns, list_some
 from taut.data.digits import read_digits
 from taut.data.download import Progress, fetch_file
 from taut.data.formats import PathLike, detect_format
-from taut.data.idx_classes import labels_beside
-from taut.data.idx_pairs import read_idx_pair, read_known_idx
-from taut.data.label_column import NoLabelError
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_files import (
-    Named,
-    read_labelled_archive,
+    pair_idx,
+    read_idx_folder,
+    read_idx_pair,
+    read_image_classes,
+    read_labelled_npz,
     read_labelled_table,
 )
-from taut.data.labelled_folders import read_idx_folder, read_image_classes
+from taut.data.labels import NoLabelError
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.errors import ArgumentError, DataError
 
@@ -90,9 +89,9 @@ def load_labelled(
                 "which is known; give them with the path of a file."
             )
         if known:
-            return _load_known(known, data_folder(data_dir), download, on_progress)
+            return _load_official(known, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
-    path = _path_of("load_labelled", name)
+    path = _find_path("load_labelled", name)
     train, rest = _read_path(path, label, columns, None)
     if test is not None:
         if rest is not None:
@@ -150,8 +149,7 @@ def read_labelled(
     if name.lower() in ("digits", *OFFICIAL_SETS):
         part = load_labelled(name, data_dir=data_dir, label=label, columns=columns).test
     else:
-        known = None if classes is None else tuple(classes)
-        whole, rest = _read_path(_path_of("read_labelled", name), label, columns, known)
+        whole, rest = _read_path(_find_path("read_labelled", name), label, columns, classes)
         part = whole if rest is None else rest
     return part if classes is None else part.with_classes(classes)
 
@@ -197,7 +195,7 @@ def read_matching(
         ) from error
 
 
-def _path_of(subject: str, name: str) -> Path:
+def _find_path(subject: str, name: str) -> Path:
     path = Path(os.path.expanduser(name))
     if path.exists():
         return path
@@ -208,42 +206,48 @@ def _path_of(subject: str, name: str) -> Path:
         )
     near = difflib.get_close_matches(name.lower(), ["digits", *OFFICIAL_SETS], n=1)
     raise ArgumentError(
-        f"{subject}: `name_or_path` must be digits, {', '.join(OFFICIAL_SETS)}, or a file or folder "
-        f"that exists; got {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
+        subject=subject,
+        argument="name_or_path",
+        rule=f"must be digits, {', '.join(OFFICIAL_SETS)}, or a file or folder that exists",
+        got=repr(name),
+        remedy=f"Did you mean {near[0]!r}?" if near else "",
     )
 
 
-def _load_known(
+def _load_official(
     known: OfficialSet, folder: Path, download: bool, on_progress: Progress | None
 ) -> LabelledData:
-    found = {file.name: known.find(file, folder) for file in known.files}
-    if missing := [file for file in known.files if found[file.name] is None]:
-        if not download:
-            raise ArgumentError(
-                f"load_labelled: the files of {known.title} must be in {folder / known.name} or "
-                f"{folder}; not there: {', '.join(file.name for file in missing)}. Pass data_dir or "
-                f"set TAUT_DATA to where they are, or fetch them: taut data fetch {known.name}."
-            )
-        for file in missing:
-            target = folder / known.name
-            found[file.name] = fetch_file(file, known.mirrors, target, on_progress=on_progress)
-    there = {name: path for name, path in found.items() if path is not None}
+    found = [known.find(file, folder) for file in known.files]
+    missing = [file for file, path in zip(known.files, found, strict=True) if path is None]
+    if missing and not download:
+        raise ArgumentError(
+            f"load_labelled: the files of {known.title} must be in {folder / known.name} or "
+            f"{folder}; not there: {', '.join(file.name for file in missing)}. Pass data_dir or "
+            f"set TAUT_DATA to where they are, or fetch them: taut data fetch {known.name}."
+        )
+    paths = [
+        path or fetch_file(file, known.mirrors, folder / known.name, on_progress=on_progress)
+        for file, path in zip(known.files, found, strict=True)
+    ]
+    subjects = [f"data: {path.name}" for path in paths]
+    contents = (known.read(file, path) for file, path in zip(known.files, paths, strict=True))
     if known.name == "cifar10":
-        return LabelledData(*read_cifar(there[known.files[0].name], official=True), known.name)
-    return LabelledData(*read_known_idx(known, there), known.name)
+        return LabelledData(*parse_cifar(subjects[0], next(contents)), known.name)
+    train, test = (
+        pair_idx(f"{known.title} {part}", next(contents), subject, next(contents), known.classes)
+        for part, subject in (("train", subjects[1]), ("test", subjects[3]))
+    )
+    return LabelledData(train, test, known.name)
 
 
 def _read_path(
-    path: Path,
-    label: str | int | None,
-    columns: Columns,
-    classes: tuple[str, ...] | None,
+    path: Path, label: str | int | None, columns: Columns, classes: Sequence[str] | None
 ) -> tuple[LabelledSet, LabelledSet | None]:
     if path.name.lower().endswith((".tar.gz", ".tar")):
-        return read_cifar(path)
+        return parse_cifar(f"data: {path.name}", path.read_bytes())
     kind = detect_format(path)
     if kind in ("text", "parquet"):
-        return _number(path, read_labelled_table(path, kind, label, columns), None, classes)
+        return read_labelled_table(path, kind, label, columns, classes), None
     if label is not None or columns is not None:
         raise ArgumentError(
             f"load_labelled: `label` and `columns` must be left out unless the file is a table; "
@@ -251,25 +255,12 @@ def _read_path(
         )
     match kind:
         case "npz":
-            return _number(path, *read_labelled_archive(path), classes)
+            return read_labelled_npz(path, classes)
         case "idx":
-            return read_idx_pair(path, labels_beside(path), None), None
+            return read_idx_pair(path), None
         case "folder":
-            return read_idx_folder(path) or _number(path, *read_image_classes(path), classes)
+            return read_idx_folder(path) or read_image_classes(path, classes)
     raise NoLabelError(
         f"load_labelled: `name_or_path` must hold labels; {path.name} cannot. Put the arrays x "
         "and y in one .npz file: numpy.savez(path, x=x, y=y)."
     )
-
-
-def _number(
-    path: Path, train: Named, rest: Named | None, classes: tuple[str, ...] | None
-) -> tuple[LabelledSet, LabelledSet | None]:
-    """The parts with numbers for the names of classes, the same in both."""
-
-    def numbered(part: Named, classes: tuple[str, ...] | None) -> LabelledSet:
-        labels, names = number_classes(f"data: {path.name}", part.names, classes)
-        return LabelledSet(part.inputs, labels, names, part.columns, part.low, part.high, path.name)
-
-    first = numbered(train, classes)
-    return first, None if rest is None else numbered(rest, first.classes)

@@ -17,9 +17,8 @@ class Table:
     Attributes:
         values: `(n, d)`, float32 or float64.
         columns: `d` names, or none where the source gives no names.
-        image_shape: the shape of one row before it was made flat, where rows are images; its
-            product is `d`.
-        source: where it came from, for sentences and captions.
+        image_shape: shape of one row before it was flattened, where rows are images.
+        source: name of the source, for errors and captions.
 
     Example:
         >>> Table(np.zeros((3, 2)), ("a", "b"), None, "zeros")
@@ -33,7 +32,7 @@ class Table:
 
     @property
     def dim(self) -> int:
-        """How many columns there are."""
+        """Number of columns."""
         return self.values.shape[1]
 
     def __len__(self) -> int:
