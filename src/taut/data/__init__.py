@@ -21,8 +21,7 @@ from taut.data.labels import NoLabelError
 from taut.data.load import load_labelled, read_labelled, read_matching
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.data.pairs import Pair, check_pair
-from taut.data.table import Table
-from taut.data.table_files import TableStream, count_rows, read_table, stream_table
+from taut.data.table import Table, TableStream, count_rows, read_table, stream_table
 
 __all__ = [
     "OFFICIAL_SETS",

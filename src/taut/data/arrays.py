@@ -31,11 +31,8 @@ class ArraySource(Source):
     def __init__(self, name: str, array: np.ndarray):
         super().__init__(name)
         if array.ndim == 0 or 0 in array.shape:
-            raise DataError(
-                subject=self.subject,
-                rule="an array must have rows and columns",
-                got=f"shape {array.shape}",
-            )
+            rule = "an array must have rows and columns"
+            raise DataError(subject=self.subject, rule=rule, got=f"shape {array.shape}")
         to_floats(self.subject, array[:0])
         self._array = array
         self._set_columns((), math.prod(array.shape[1:]))
@@ -100,12 +97,9 @@ def _parse(subject: str, data: bytes) -> np.ndarray:
 
 def _check_head(subject: str, head: bytes) -> None:
     if not head.startswith(NPY):
-        raise DamagedFileError(
-            subject=subject,
-            rule="an array must start with the mark of numpy's format",
-            got=repr(head[:6]),
-            remedy="Write it with numpy.save.",
-        )
+        rule = "an array must start with the mark of numpy's format"
+        remedy = "Write it with numpy.save."
+        raise DamagedFileError(subject=subject, rule=rule, got=repr(head[:6]), remedy=remedy)
     if _OBJECTS.search(head.partition(b"\n")[0]):
         raise DataError(
             subject=subject,

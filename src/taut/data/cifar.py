@@ -21,14 +21,10 @@ _OFFICIAL = OFFICIAL_SETS["cifar10"]
 
 
 def parse_cifar(subject: str, archive: bytes) -> tuple[LabelledSet, LabelledSet]:
-    """Training and test part of an archive in the format of `cifar-10-binary.tar.gz`.
+    """Training and test part of a tar file in the format of `cifar-10-binary.tar.gz`.
 
-    Args:
-        subject: subject of an error.
-        archive: the tar file, compressed or not; it may hold fewer training batches.
-
-    Raises:
-        DamagedFileError: the archive is cut short, or holds something else.
+    It may be compressed or not, and hold fewer training batches. One that is cut short or holds
+    something else raises `DamagedFileError`.
     """
     members = _read_members(subject, archive)
     batches = {name: _parse_batch(f"{subject}: {name}", data) for name, data in members.items()}

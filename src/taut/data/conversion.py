@@ -12,8 +12,7 @@ import numpy as np
 
 from taut.data.columns import check_names, column_label, list_some
 from taut.data.numbers import check_finite, check_rows, check_whole, convert_cells, to_floats
-from taut.data.table import Table
-from taut.data.table_files import TableStream
+from taut.data.table import Table, TableStream
 from taut.errors import ArgumentError, DataError
 
 __all__ = ["as_table"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from taut.data.columns import list_some
 from taut.data.numbers import to_floats
-from taut.data.source import Source, open_bytes, refuse_damage
+from taut.data.source import Source, open_bytes, read_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 __all__ = ["IdxSource", "labels_beside", "looks_like_idx", "parse_idx", "parse_labels"]
@@ -113,9 +113,7 @@ class IdxSource(Source):
             rule = "what follows the colon must be a label, a whole number"
             raise ArgumentError(subject=self.subject, rule=rule, got=repr(label))
         beside = labels_beside(self._path)
-        subject = f"data: {beside.name}"
-        with refuse_damage(subject), open_bytes(beside) as file:
-            labels = parse_labels(subject, file.read(), count)
+        labels = parse_labels(f"data: {beside.name}", read_bytes(beside), count)
         wanted = labels == int(label)
         if not wanted.any():
             raise ArgumentError(
@@ -147,11 +145,8 @@ class IdxSource(Source):
 def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
     head = file.read(4)
     if not looks_like_idx(head):
-        raise DamagedFileError(
-            subject=subject,
-            rule="an idx file must start with 00 00, a type and a rank",
-            got=head.hex(" ") or "nothing",
-        )
+        rule = "an idx file must start with 00 00, a type and a rank"
+        raise DamagedFileError(subject=subject, rule=rule, got=head.hex(" ") or "nothing")
     sizes = file.read(4 * head[3])
     if len(sizes) < 4 * head[3]:
         raise DamagedFileError(f"{subject}: the file ends inside its header.")

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from taut.data.source import Source
-from taut.errors import DamagedFileError, DataError, TautError, require
+from taut.errors import DamagedFileError, DataError, require
 
 __all__ = ["IMAGE_ENDINGS", "FolderSource"]
 
@@ -62,29 +61,26 @@ class FolderSource(Source):
             yield values
 
     def _read(self, file: Path) -> np.ndarray:
+        errors = (OSError, SyntaxError, ValueError, self._pillow.DecompressionBombError)
         try:
             with self._pillow.open(file) as image:
-                return self._to_array(file, image)
-        except TautError:
-            raise
-        except (OSError, SyntaxError, ValueError, self._pillow.DecompressionBombError) as error:
+                if image.mode == "P" and "transparency" not in image.info:
+                    image = image.convert("RGB")
+                if image.mode == "1":
+                    image = image.convert("L")
+                mode, array = image.mode, np.asarray(image, np.float32)
+        except errors as error:
             raise DamagedFileError(
                 f"{self.subject}: {file.name} must be an image that can be read; got: {error}."
             ) from error
-
-    def _to_array(self, file: Path, image: Any) -> np.ndarray:
-        if image.mode == "P" and "transparency" not in image.info:
-            image = image.convert("RGB")
-        if image.mode == "1":
-            image = image.convert("L")
-        if image.mode not in ("L", "RGB") and not image.mode.startswith("I;16"):
-            raise DataError(
-                f"{self.subject}: images must be grey or RGB; {file.name} is {image.mode}. "
-                'Convert it first: image.convert("RGB").'
-            )
-        largest = np.float32(65535 if image.mode.startswith("I") else 255)
-        array = np.asarray(image, np.float32) / largest
-        return array.transpose(2, 0, 1) if image.mode == "RGB" else array
+        if mode == "RGB":
+            return array.transpose(2, 0, 1) / np.float32(255)
+        if mode == "L" or mode.startswith("I;16"):
+            return array / np.float32(255 if mode == "L" else 65535)
+        raise DataError(
+            f"{self.subject}: images must be grey or RGB; {file.name} is {mode}. "
+            'Convert it first: image.convert("RGB").'
+        )
 
 
 def _describe(shape: tuple[int, ...]) -> str:

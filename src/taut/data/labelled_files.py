@@ -17,8 +17,8 @@ from taut.data.labelled import LabelledSet, label_images
 from taut.data.labels import NoLabelError, find_label, has_header, name_classes, number_classes
 from taut.data.numbers import check_finite, to_floats
 from taut.data.parquet import ParquetSource
-from taut.data.source import open_bytes, refuse_damage
-from taut.data.table_files import read_source
+from taut.data.source import read_bytes
+from taut.data.table import read_source
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DataError
 
@@ -68,11 +68,8 @@ def read_labelled_npz(path: Path, classes: Classes) -> tuple[LabelledSet, Labell
         return train, _pair_arrays(path.name, arrays, "_test", train.classes)
     if (whole := _pair_arrays(path.name, arrays, "", classes)) is not None:
         return whole, None
-    raise NoLabelError(
-        subject=f"data: {path.name}",
-        rule="a labelled .npz file must hold arrays x and y, or x_train, y_train, x_test and y_test",
-        got=list_some(arrays),
-    )
+    rule = "a labelled .npz file must hold arrays x and y, or x_train, y_train, x_test and y_test"
+    raise NoLabelError(subject=f"data: {path.name}", rule=rule, got=list_some(arrays))
 
 
 def _pair_arrays(
@@ -196,11 +193,8 @@ def read_idx_folder(path: Path) -> tuple[LabelledSet, LabelledSet] | None:
 def read_idx_pair(path: Path, classes: tuple[str, ...] = ()) -> LabelledSet:
     """The images of an idx file, and the labels in the file beside it; see `pair_idx`."""
     beside = labels_beside(path)
-    contents = []
-    for each in (path, beside):
-        with refuse_damage(f"data: {each.name}"), open_bytes(each) as file:
-            contents.append(file.read())
-    return pair_idx(path.name, contents[0], f"data: {beside.name}", contents[1], classes)
+    subject = f"data: {beside.name}"
+    return pair_idx(path.name, read_bytes(path), subject, read_bytes(beside), classes)
 
 
 def pair_idx(
@@ -215,11 +209,8 @@ def pair_idx(
             f"{len(pixels)} rows, as files of labels do. The two files may be swapped."
         )
     if pixels.ndim not in (3, 4) or pixels.dtype != np.uint8:
-        raise DataError(
-            subject=subject,
-            rule="images must be bytes of shape (n, height, width) or (n, channels, height, width)",
-            got=f"{pixels.dtype} of shape {pixels.shape}",
-        )
+        rule = "images must be bytes of shape (n, height, width) or (n, channels, height, width)"
+        raise DataError(subject=subject, rule=rule, got=f"{pixels.dtype} of shape {pixels.shape}")
     numbers = parse_labels(label_subject, labels, len(pixels))
     names = classes or tuple(map(str, range(int(numbers.max(initial=0)) + 1)))
     return label_images(pixels[:, None] if pixels.ndim == 3 else pixels, numbers, names, source)

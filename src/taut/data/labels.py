@@ -31,23 +31,15 @@ def has_header(
 
     It does if it has a word, or a missing cell, outside the column of the labels: there words may
     be classes. It does too if it counts the columns, 0, 1, 2, ..., or if it alone has the name that
-    `label` asks for. Other lines of numbers are rows.
-
-    Args:
-        subject: subject of an error.
-        first: cells of the first line.
-        label: requested column; text may be a name or a position.
-        cells_of: cells of one column, including that of the first line.
+    `label` asks for. Other lines of numbers are rows. `cells_of` gives the cells of one column,
+    including that of the first line.
 
     Raises:
         ArgumentError: the line may be a row or a header, and `label` a position or a name in it.
 
     Example:
-        >>> def read(column): return ["5", "6"]
-        >>> has_header("data", ["7.4", "11", "5"], "2", read)
-        False
-        >>> has_header("data", ["acid", "sugar", "5"], "2", read)
-        True
+        >>> [has_header("", line, "2", lambda _: []) for line in (["7", "1", "5"], ["a", "b", "5"])]
+        [False, True]
     """
     width, at = len(first), _as_position(label)
     if at is None:
@@ -78,12 +70,8 @@ def has_header(
 def find_label(subject: str, names: Sequence[str], width: int, label: str | int | None) -> int:
     """The position of the label among `width` columns.
 
-    Args:
-        subject: subject of an error.
-        names: names of the columns, or none.
-        width: number of columns.
-        label: a name or a position, from the end if negative; text may be either. By default the
-            one called label, target, class or y.
+    `label` is a name or a position, from the end if negative; text may be either. By default it is
+    the one column called label, target, class or y.
 
     Example:
         >>> find_label("data", ["a", "b", "Class"], 3, None), find_label("data", [], 3, "-2")
@@ -151,13 +139,10 @@ def name_classes(subject: str, labels: Sequence[Any]) -> list[str]:
 def number_classes(
     subject: str, names: Sequence[str], classes: Sequence[str] | None = None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The index of the class of each row, and the names of the classes.
+    """The index of the class of each row, by its name, and the names of all classes.
 
-    Args:
-        subject: subject of an error.
-        names: name of the class of each row.
-        classes: classes that are known already, as to a network; by default all that occur, numbers
-            by size and words by the alphabet.
+    The classes are those known already, as to a network, or else all that occur: numbers by size,
+    words by the alphabet.
 
     Example:
         >>> number_classes("data", ["10", "9", "10"])

@@ -40,31 +40,26 @@ def load_labelled(
 ) -> LabelledData:
     """Training and test part of a labelled data set.
 
-    A name is one of
-
-    - `digits`, 1797 small images that are part of taut;
-    - `mnist`, `fashion-mnist`, `cifar10`, in their official files, read only after their checksum.
-
-    A path is one of
-
-    - .csv, .tsv or .parquet, one column of which is the label: whole numbers or words;
-    - .npz with arrays x and y, or x_train, y_train, x_test, y_test;
-    - a folder with a folder of images for each class, or such folders in `train` and `test`;
-    - idx files, or a folder of four, named as MNIST's are.
-
     Images are `(n, channels, height, width)` in [0, 1] and float32; tables are kept as they are, in
     float64 where float32 would round them. All is finite, in float32 too. Data that has no test
     part of its own is split, class by class.
 
     Args:
-        name_or_path: the name or path.
+        name_or_path: `digits`, which is part of taut; `mnist`, `fashion-mnist` or `cifar10`, whose
+            official files are read only after their checksum; or the path of
+
+            - .csv, .tsv or .parquet, one column of which is the label: whole numbers or words;
+            - .npz with arrays x and y, or x_train, y_train, x_test, y_test;
+            - a folder with a folder of images for each class, or such folders in `train` and `test`;
+            - an idx file, or a folder of four, named as MNIST's are;
+            - a .tar.gz archive in the binary format of CIFAR-10.
         data_dir: folder of the named sets, which may have a folder of their own in it; by default
             the variable `TAUT_DATA`, or else the user's cache.
         label: label column, by name, or by position, from the end if negative; by default the one
             called label, target, class or y. A table without a header has positions alone.
         columns: columns of the inputs; by default all but the label.
         test: second file or folder, with the test data; read as `read_labelled` does.
-        download: whether to fetch missing files into the folder of the set in `data_dir`.
+        download: whether to download missing files into the folder of the set in `data_dir`.
         test_fraction: share of the test part where the data has none.
         seed: random seed of the test part.
         on_progress: see `taut.data.download.fetch_file`.
@@ -95,19 +90,11 @@ def load_labelled(
     train, rest = _read_path(path, label, columns, None)
     if test is not None:
         if rest is not None:
-            raise ArgumentError(
-                subject="load_labelled",
-                argument="test",
-                rule=f"must be left out where the data has a test part of its own, as "
-                f"{path.name} has",
-                got=f"test={os.fspath(test)!r}",
-            )
+            rule = f"must be left out where the data has a test part of its own, as {path.name} has"
+            raise ArgumentError(subject="load_labelled", argument="test", rule=rule, got=test)
+        names = columns or train.columns
         rest = read_matching(
-            test,
-            data_dir=data_dir,
-            label=label,
-            columns=columns or train.columns,
-            classes=train.classes,
+            test, data_dir=data_dir, label=label, columns=names, classes=train.classes
         )
     if rest is None:
         train, rest = train.split(test_fraction, seed)
@@ -124,19 +111,9 @@ def read_labelled(
 ) -> LabelledSet:
     r"""All rows of a labelled file in their order; of data in two parts, the test part.
 
-    For a trained network: with its `classes` every label is the index of its class among the
-    network's outputs, whatever classes the file has and in whatever order.
-
-    Args:
-        name_or_path: as for `load_labelled`; of `digits` too the part to test on.
-        data_dir: as for `load_labelled`.
-        label: as for `load_labelled`.
-        columns: as for `load_labelled`; they come in the given order.
-        classes: the names of the classes in the order of their numbers; by default those that
-            occur, of which there must be two.
-
-    Raises:
-        DataError: as for `load_labelled`, and if a row is of none of the `classes`.
+    The arguments are those of `load_labelled`, and `classes`, for a trained network: every label is
+    the index of its class among these, whatever classes the file has and in whatever order. A row
+    of another class raises `DataError`. By default the classes are those that occur, at least two.
 
     Example:
         >>> import tempfile
@@ -164,18 +141,9 @@ def read_matching(
 ) -> LabelledSet:
     """All rows of a labelled file with the columns and classes of another one.
 
-    Where both are tables, columns are matched by name: they may come in any order, and there may be
-    more of them.
-
-    Args:
-        name_or_path: as for `read_labelled`.
-        columns: columns of the other file; ignored unless this is a table.
-        classes: classes of the other file.
-        data_dir: as for `load_labelled`.
-        label: as for `load_labelled`.
-
-    Raises:
-        DataError: as for `read_labelled`, and if a column is not there.
+    The arguments are those of `read_labelled`. Where both are tables, columns are matched by name:
+    they may come in any order, and there may be more of them; one that is missing raises
+    `DataError`. Where this is not a table, `columns` is ignored.
     """
     path = Path(os.path.expanduser(name_or_path))
     is_table = path.is_file() and detect_format(path) in ("text", "parquet")

@@ -23,11 +23,22 @@ LARGEST_WHOLE = 2**53
 _SMALL = {"bool", "int8", "uint8", "int16", "uint16", "float16", "float32"}
 _MISSING = {"", "na", "n/a", "#n/a", "null", "none", "?", "-", "<na>"}
 _BOOLEANS = {"true": 1.0, "false": 0.0}
-_DATES, _COMMAS, _SEVERAL = "dates", "decimal commas", "several numbers in a cell"
+_DROP = "Drop {it} or encode {it} as numbers"
+# What a cell of text looks like, and what to do about it.
 _KINDS = {
-    _DATES: re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?"),
-    _COMMAS: re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?"),
-    _SEVERAL: re.compile(r"[-+.\deE]+([ |:][-+.\deE]+)+"),
+    "dates": (
+        re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?"),
+        f"{_DROP}, such as days since the first.",
+    ),
+    "decimal commas": (
+        re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?"),
+        "Write decimals with a point.",
+    ),
+    "several numbers in a cell": (
+        re.compile(r"[-+.\deE]+([ |:][-+.\deE]+)+"),
+        "Separate columns by comma, semicolon or tab.",
+    ),
+    "text": (re.compile(".*", re.DOTALL), f"{_DROP}."),
 }
 _NO_NUMBERS = {
     "c": ("complex numbers", "Give real and imaginary parts as columns of their own."),
@@ -100,15 +111,10 @@ def convert_cells(
     locate: Callable[[int], str] | None = None,
     option: str = SELECT,
 ) -> np.ndarray:
-    """The numbers in the cells of rows, in float64; raises for columns that hold something else.
+    """The numbers in rows of cells, in float64; raises for columns that hold something else.
 
-    Args:
-        subject: subject of the error.
-        cells: rows of cells.
-        number: number in a cell, `None` if there is none.
-        names: names of the columns, or none.
-        locate: place of a row, by its position.
-        option: argument by which the caller can leave columns out, if there is one.
+    `number` finds the number in a cell, or returns `None`; `locate` says where a row is; `option`
+    is the argument by which the caller can leave columns out.
     """
     numbers = [[number(cell) for cell in row] for row in cells]
     text: dict[int, int] = {}  # column -> its first row without a number
@@ -127,41 +133,30 @@ def convert_cells(
 def _refuse_text(
     subject: str, columns: list[str], examples: list[str], where: str, option: str
 ) -> NoReturn:
-    kinds = {_kind_of(example) for example in examples}
+    kinds = {
+        next(kind for kind, (form, _) in _KINDS.items() if form.fullmatch(example))
+        for example in examples
+    }
     kind = kinds.pop() if len(kinds) == 1 else "text"
+    remedy = _KINDS[kind][1]
     it, noun = ("them", "columns") if len(columns) > 1 else ("it", "column")
-    remedy = f"Drop {it} or encode {it} as numbers."
-    if kind == _DATES:
-        remedy = f"{remedy[:-1]}, such as days since the first."
-    elif kind in (_COMMAS, _SEVERAL):
-        option = ""
-        remedy = "Write decimals with a point."
-        if kind == _SEVERAL:
-            remedy = "Separate columns by comma, semicolon or tab."
     some = ", ".join(columns[:8]) + (f" and {len(columns) - 8} more" if len(columns) > 8 else "")
     first = examples[0] if len(examples[0]) <= 40 else examples[0][:40] + "..."
     raise DataError(
         subject=subject,
         rule="every column must hold numbers",
         got=f"{kind} in {noun} {some}, such as {first!r}{where}",
-        remedy=remedy,
-        option=option,
+        remedy=remedy.format(it=it),
+        option=option if remedy.startswith(_DROP) else "",
     )
-
-
-def _kind_of(example: str) -> str:
-    return next((kind for kind, form in _KINDS.items() if form.fullmatch(example)), "text")
 
 
 def check_whole(subject: str, value: int, where: str = "") -> None:
     """Raises where float64 may not hold a whole number exactly."""
     if abs(value) > LARGEST_WHOLE:
-        raise DataError(
-            subject=subject,
-            rule="whole numbers must be at most 2**53 in size, or they lose digits",
-            got=f"{value}{where}",
-            remedy="Drop the column if it is an identifier, or store it as float.",
-        )
+        rule = "whole numbers must be at most 2**53 in size, or they lose digits"
+        remedy = "Drop the column if it is an identifier, or store it as float."
+        raise DataError(subject=subject, rule=rule, got=f"{value}{where}", remedy=remedy)
 
 
 def check_finite(

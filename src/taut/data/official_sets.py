@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from taut.data.source import open_bytes, refuse_damage
+from taut.data.source import read_bytes
 from taut.errors import DamagedFileError
 
 __all__ = ["OFFICIAL_SETS", "OfficialFile", "OfficialSet", "data_folder"]
@@ -68,8 +68,7 @@ class OfficialSet:
         if file.content_sha256 is None:
             content, expected = path.read_bytes(), file.sha256
         else:
-            with refuse_damage(f"data: {path.name}"), open_bytes(path) as opened:
-                content, expected = opened.read(), file.content_sha256
+            content, expected = read_bytes(path), file.content_sha256
         digest = hashlib.sha256(content).hexdigest()
         if digest == expected:
             return content
@@ -98,17 +97,12 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 def _read_sets() -> dict[str, OfficialSet]:
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return {
-        name: OfficialSet(
-            name=name,
-            title=entry["title"],
-            files=tuple(OfficialFile(*file) for file in entry["files"]),
-            mirrors=tuple(entry["mirrors"]),
-            classes=tuple(entry["classes"]),
-            folders=tuple(entry["folders"]),
-        )
-        for name, entry in table.items()
-    }
+    sets = {}
+    for name, entry in table.items():
+        files = tuple(OfficialFile(*file) for file in entry["files"])
+        lists = {key: tuple(entry[key]) for key in ("mirrors", "classes", "folders")}
+        sets[name] = OfficialSet(name, entry["title"], files, **lists)
+    return sets
 
 
 OFFICIAL_SETS: Mapping[str, OfficialSet] = MappingProxyType(_read_sets())

@@ -3,8 +3,7 @@
 from typing import Generic, NamedTuple, TypeVar
 
 from taut.data.columns import SELECT, list_some
-from taut.data.table import Table
-from taut.data.table_files import TableStream
+from taut.data.table import Table, TableStream
 from taut.errors import DataError
 
 __all__ = ["Pair", "check_pair"]

@@ -14,7 +14,7 @@ import numpy as np
 from taut.data.columns import Columns, check_names, select_positions
 from taut.errors import ArgumentError, DamagedFileError, DataError, TautError
 
-__all__ = ["Source", "open_bytes", "refuse_damage"]
+__all__ = ["Source", "open_bytes", "read_bytes", "refuse_damage"]
 
 T = TypeVar("T")
 _GZIP = b"\x1f\x8b"
@@ -23,11 +23,8 @@ _GZIP = b"\x1f\x8b"
 class Source(ABC):
     """A table in a file or folder, which can be read again and again, some rows at a time.
 
-    Args:
-        name: name of the file, for errors and captions.
-
     Attributes:
-        name: as given.
+        name: name of the file, for errors and captions.
         subject: subject of errors about the file.
         names: names of all columns, or none.
         width: number of all columns.
@@ -66,12 +63,8 @@ class Source(ABC):
     def select(self, columns: Columns) -> Self:
         """The same file with the chosen columns; raises unless their names differ."""
         if columns is not None and not self.selectable:
-            raise ArgumentError(
-                subject=self.subject,
-                argument="columns",
-                rule="must be left out for images",
-                got=columns,
-            )
+            rule = "must be left out for images"
+            raise ArgumentError(subject=self.subject, argument="columns", rule=rule, got=columns)
         selected = copy(self)
         if columns is not None:
             chosen = select_positions(self.subject, self.names, self.width, columns)
@@ -101,17 +94,17 @@ def open_bytes(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if packed else open(path, "rb")
 
 
+def read_bytes(path: Path) -> bytes:
+    """All bytes of a file, decompressed as `open_bytes` does."""
+    with refuse_damage(f"data: {path.name}"), open_bytes(path) as file:
+        return file.read()
+
+
 @contextmanager
 def refuse_damage(
     subject: str, what: str = "the compressed file", errors: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turns what libraries raise about a bad file into errors of taut.
-
-    Args:
-        subject: subject of the error.
-        what: the damaged thing, in the error.
-        errors: the errors that mean damage, besides those of decompression.
-    """
+    """Turns errors about a bad file into those of taut; `errors` mean damage, as gzip's do."""
     try:
         yield
     except TautError:
