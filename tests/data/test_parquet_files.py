@@ -7,7 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from taut.data import TableStream, as_table, count_rows, read_table, stream_table
+from taut.data import (
+    TableStream,
+    as_table,
+    count_rows,
+    load_labelled,
+    read_table,
+    stream_table,
+)
 from taut.errors import DamagedFileError, DataError, MissingExtraError
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})
@@ -51,6 +58,15 @@ def test_columns_are_chosen(read):
     dotted = pa.table({"a": [1.0, 2.0], "a.b": [3.0, 4.0]})
     assert read(dotted, columns=["a"]).values.tolist() == [[1], [2]]
     assert read(dotted, columns=[1]).values.tolist() == [[3], [4]]
+
+
+def test_a_name_that_repeats_is_no_choice(read, tmp_path):
+    table = pa.Table.from_arrays([pa.array([1, 2])] * 3, ["a", "a", "b"])
+    assert read(table, columns=["b"]).values.tolist() == [[1], [2]]
+    with pytest.raises(DataError, match="got 'a' more than once"):
+        read(table, columns=[0])
+    with pytest.raises(DataError, match="got 'a' more than once"):
+        load_labelled(tmp_path / "t.parquet", label=0, columns=["b"])
 
 
 @pytest.mark.parametrize(

@@ -34,14 +34,6 @@ _BY_FIRST_BYTES = {
     b"\x89PNG": "image",
     b"\xff\xd8\xff": "image",
 }
-_TITLES = {
-    "text": "delimited text",
-    "parquet": "a parquet file",
-    "npy": "a .npy file",
-    "npz": "a zip archive such as .npz",
-    "idx": "an idx file",
-    "image": "one image",
-}
 _IDX_NAME = re.compile(r".*[.-]idx\d-ubyte")
 _WITH_KEY = re.compile(
     r"(.*(?:\.(?i:npz)|[.-]idx(?:\d-ubyte)?(?:\.gz)?)):([^/\\]+)", flags=re.DOTALL
@@ -99,8 +91,8 @@ def detect_format(path: Path) -> str:
         said, found = _format_by_name(path), _format_by_content(path)
     if said and found and said != found:
         raise DamagedFileError(
-            f"data: {path.name}: the ending must fit the content; the name says {_TITLES[said]}, "
-            f"the first bytes say {_TITLES[found]}. Give it its right name."
+            f"data: {path.name}: the ending must fit the content; the name says {said}, the "
+            f"first bytes say {found}. Give it its right name."
         )
     if kind := said or found:
         return kind

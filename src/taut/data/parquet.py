@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from taut.data.columns import SELECT, Columns
+from taut.data.columns import SELECT, Columns, check_names
 from taut.data.numbers import float_type, to_floats
 from taut.data.source import Source, refuse_damage
 from taut.errors import DataError, require
@@ -43,6 +43,7 @@ class ParquetSource(Source):
     def select(self, columns: Columns) -> Self:
         """See `Source`; raises unless the chosen columns hold numbers."""
         selected = super().select(columns)
+        self._check_unique(selected.columns)
         selected._dtype = self._check_types(selected.pick(self._fields))
         return selected
 
@@ -59,6 +60,7 @@ class ParquetSource(Source):
 
     def cells(self, column: int) -> list[Any]:
         """The values of one column in every row, as Python's own."""
+        self._check_unique([self.names[column]])
         with self._open() as file:
             table = file.read(columns=[self.names[column]], use_threads=False)
         return table.column(self.names[column]).to_pylist()
@@ -74,6 +76,10 @@ class ParquetSource(Source):
             ) as file,
         ):
             yield file
+
+    def _check_unique(self, chosen: Sequence[str]) -> None:
+        """Raises where a chosen name repeats in the file: parquet columns are read by name."""
+        check_names(self.subject, [name for name in self.names if name in chosen])
 
     def _check_types(self, fields: Sequence[Any]) -> np.dtype:
         """The dtype that holds the numbers of all these columns."""
