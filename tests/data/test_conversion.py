@@ -43,7 +43,7 @@ ARRAY = np.array(ROWS)
         as_table(ROWS),
     ],
 )
-def test_one_sample_in_many_dresses(data):
+def test_one_sample_in_many_forms(data):
     table = as_table(data)
     assert isinstance(table, Table)
     assert table.values.tolist() == ROWS

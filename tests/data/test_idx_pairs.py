@@ -129,7 +129,7 @@ def test_a_cut_known_file(tmp_path):
 def test_names_that_are_not_known():
     with pytest.raises(ArgumentError, match="got 'mnits'. Did you mean 'mnist'?"):
         load_labelled("mnits")
-    with pytest.raises(ArgumentError, match="must be left out for digits, which is known"):
+    with pytest.raises(ArgumentError, match="must be left out for digits, a named data set"):
         load_labelled("digits", label="class")
 
 
@@ -241,7 +241,9 @@ def test_a_class_that_cannot_be_chosen(tmp_path, key, files, sentence):
 
 def test_a_file_whose_labels_have_no_name(tmp_path):
     (tmp_path / "a.idx").write_bytes(idx(PIXELS))
-    with pytest.raises(ArgumentError, match="must lie beside the images.*no name fits"):
+    with pytest.raises(
+        ArgumentError, match="must be beside the images.*its name has neither images nor idx3"
+    ):
         read_table(f"{tmp_path}/a.idx:1")
     with pytest.raises(ArgumentError, match="names a part of one, which has no labels"):
         load_labelled(f"{tmp_path}/a.idx:1")

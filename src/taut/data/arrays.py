@@ -24,7 +24,7 @@ _BAD_ARCHIVE = (*_BAD_ARRAY, zipfile.BadZipFile, NotImplementedError, RuntimeErr
 
 
 class ArraySource(Source):
-    """The rows of an array; those of more than two dimensions are made flat."""
+    """The rows of an array; those of more than two dimensions are flattened."""
 
     rows: int
 

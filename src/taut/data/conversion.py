@@ -22,9 +22,9 @@ def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
     """The sample that `data` holds: finite numbers, at least `min_rows` rows.
 
     A list or any other iterable is taken by its items: numbers make one column; lists of numbers
-    and 1-D arrays are rows; arrays and frames of two or more dimensions are batches, and put one
-    after the other (a list of images is therefore to be stacked first). Arrays of more than two
-    dimensions are made flat, and `image_shape` keeps the shape of a row.
+    and 1-D arrays are rows; arrays and frames of two or more dimensions are batches, and are
+    concatenated (so stack a list of images first). Arrays of more than two
+    dimensions are flattened, and `image_shape` keeps the shape of a row.
 
     Args:
         data: a numpy array, torch tensor, pandas DataFrame or Series, `Table`, `TableStream`,

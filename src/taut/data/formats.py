@@ -92,7 +92,7 @@ def detect_format(path: Path) -> str:
     if said and found and said != found:
         raise DamagedFileError(
             f"data: {path.name}: the ending must fit the content; the name says {said}, the "
-            f"first bytes say {found}. Give it its right name."
+            f"first bytes say {found}. Rename it."
         )
     if kind := said or found:
         return kind

@@ -69,9 +69,13 @@ def labels_beside(path: Path) -> Path:
     for found in (path.with_name(f"{name}.gz"), path.with_name(name)):
         if fits and found.is_file():
             return found
-    reason = f"there is no {name}.gz in {path.parent.resolve()}" if fits else "no name fits"
+    reason = (
+        f"there is no {name}.gz in {path.parent.resolve()}"
+        if fits
+        else "its name has neither images nor idx3"
+    )
     raise ArgumentError(
-        f"data: {path.name}: the file of labels must lie beside the images, as "
+        f"data: {path.name}: the file of labels must be beside the images, as "
         f"train-labels-idx1-ubyte.gz beside train-images-idx3-ubyte.gz; {reason}."
     )
 

@@ -82,7 +82,7 @@ def _pair_arrays(
     if not inputs or not labels:
         return None
     if len(inputs) > 1 or len(labels) > 1:
-        rule = "inputs and labels must be there once"
+        rule = "inputs and labels must occur once"
         raise DataError(subject=subject, rule=rule, got=list_some(inputs + labels))
     x, y = arrays[inputs[0]], arrays[labels[0]]
     if y.ndim == 2 and y.shape[1] == 1:
@@ -92,7 +92,7 @@ def _pair_arrays(
             subject=subject,
             rule=f"{labels[0]} must be one label a row",
             got=f"{y.dtype} of shape {y.shape}",
-            remedy="Of one-hot rows take .argmax(1).",
+            remedy="For one-hot rows use .argmax(1).",
         )
     if len(x) != len(y):
         raise DataError(
@@ -130,7 +130,7 @@ def _as_images(subject: str, values: np.ndarray) -> np.ndarray:
 
 
 def _check_range(subject: str, values: np.ndarray, names: Sequence[str] = ()) -> None:
-    """Raises for what is not finite, in float32 either: squares of it must not overflow."""
+    """Raises for values that are not finite in float32, as the network computes."""
     check_finite(subject, values, names)
     with np.errstate(over="ignore"):
         check_finite(subject, values.astype(np.float32, copy=False), names)

@@ -154,7 +154,7 @@ def number_classes(
         classes = sorted(there, key=int) if whole else sorted(there)
         if len(classes) < 2:
             raise DataError(
-                f"{subject}: there must be two classes at least; every row has {names[0]!r}. "
+                f"{subject}: there must be at least two classes; every row has {names[0]!r}. "
                 "Choose another label, or give more rows."
             )
     if strange := sorted(there - set(classes)):

@@ -41,8 +41,8 @@ def load_labelled(
     """Training and test part of a labelled data set.
 
     Images are `(n, channels, height, width)` in [0, 1] and float32; tables are kept as they are, in
-    float64 where float32 would round them. All is finite, in float32 too. Data that has no test
-    part of its own is split, class by class.
+    float64 where float32 would round them. Every value is finite, in float32 too. Data that has no
+    test part of its own is split, stratified by class.
 
     Args:
         name_or_path: `digits`, which is part of taut; `mnist`, `fashion-mnist` or `cifar10`, whose
@@ -81,7 +81,7 @@ def load_labelled(
         if label is not None or columns is not None or test is not None:
             raise ArgumentError(
                 f"load_labelled: `label`, `columns` and `test` must be left out for {name}, "
-                "which is known; give them with the path of a file."
+                "a named data set; they are for files."
             )
         if known:
             return _load_official(known, data_folder(data_dir), download, on_progress)

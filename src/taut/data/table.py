@@ -50,7 +50,9 @@ class Table:
         chosen = select_positions(f"data: {self.source}", self.columns, self.dim, columns)
         names = tuple(self.columns[i] for i in chosen) if self.columns else ()
         shape = self.image_shape if chosen == list(range(self.dim)) else None
-        return replace(self, values=self.values[:, chosen], columns=names, image_shape=shape)
+        # Rows stay contiguous, so that later sums round as they do without a selection.
+        values = self.values.take(chosen, axis=1)
+        return replace(self, values=values, columns=names, image_shape=shape)
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.values.shape))
