@@ -8,6 +8,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from support import seeded
 from taut.evaluation import EvaluatedClassifier, evaluate_robustness
 from taut.nn import mlp
 from taut.norms import L2
@@ -20,12 +21,11 @@ from taut.training import Examples, InputSpec
 def make_classifier(
     shape: tuple[int, ...], low: float | None, high: float | None
 ) -> EvaluatedClassifier:
-    generator = torch.Generator().manual_seed(0)
     size = int(np.prod(shape))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Flatten(), *mlp([size, 8, 3])).eval()
-    x = torch.rand(30, *shape, generator=generator)
+    x = torch.rand(30, *shape, generator=seeded())
     labels = model(x).argmax(1)
     labels[:5] = (labels[:5] + 1) % 3
     spec = InputSpec(shape=shape, classes=("ant", "bee", "<cat>"), low=low, high=high)

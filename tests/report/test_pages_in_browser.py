@@ -14,6 +14,7 @@ import torch
 
 from fake_experiments import register
 from recorded_experiments import sample, write_records
+from support import seeded
 from taut.data import Table
 from taut.evaluation import EvaluatedClassifier, evaluate_robustness
 from taut.nn import mlp
@@ -121,11 +122,10 @@ def demonstration() -> Page:
 
 
 def classifier() -> Page:
-    draws = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Flatten(), *mlp([20, 8, 3])).eval()
-    x = torch.rand(20, 1, 5, 4, generator=draws)
+    x = torch.rand(20, 1, 5, 4, generator=seeded())
     spec = InputSpec(shape=(1, 5, 4), classes=("ant", "bee", "cat"), low=0.0, high=1.0)
     classifier = EvaluatedClassifier("insects", model, spec, Examples(x, model(x).argmax(1)), L2)
     found = evaluate_robustness(classifier, [0.05, 0.1], ["pgd"], num_steps=3, num_minimal=2)

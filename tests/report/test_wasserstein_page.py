@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Generator
 
+from support import seeded
 from taut.bounds import Bound
 from taut.data import Table
 from taut.report import distance_guarantees, distance_headline, format_bound
@@ -183,7 +183,7 @@ def test_shapes_of_images(shape: tuple[int, ...], expected: tuple[int, ...] | No
 
 
 def test_odd_shapes_are_told_as_features():
-    g = Generator().manual_seed(0)
+    g = seeded()
     x = Table(torch.rand(30, 8, generator=g).double().numpy(), (), (2, 2, 2), "x")
     y = Table(torch.rand(30, 8, generator=g).double().numpy() + 1, (), (2, 2, 2), "y")
     html = wasserstein_page(measure(x, y, finite=True), x, y).render()
