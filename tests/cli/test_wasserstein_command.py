@@ -262,8 +262,8 @@ def test_constant_columns_are_measured(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "clue"),
     [
-        ([], "two data sets are needed"),
-        (["{a}"], "two data sets are needed"),
+        ([], "two datasets are needed"),
+        (["{a}"], "two datasets are needed"),
         (["--score", "{a}"], "--score NEW needs --critic"),
         (["{a}", "{b}", "--score", "{a}", "--critic", "{a}"], "neither A nor B"),
         (["{a}", "{b}", "--critic", "{a}"], "--critic can be used only with --score"),

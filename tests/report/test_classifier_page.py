@@ -12,9 +12,9 @@ from support import seeded
 from taut.evaluation import EvaluatedClassifier, evaluate_robustness
 from taut.nn import mlp
 from taut.norms import L2
-from taut.report import classifier_figures as figures
+from taut.report import figures
 from taut.report.classifier import classifier_page
-from taut.report.classifier_figures import Tile, draw_gallery
+from taut.report.figures import Tile, draw_gallery
 from taut.training import Examples, InputSpec
 
 

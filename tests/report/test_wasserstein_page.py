@@ -11,8 +11,8 @@ from support import seeded
 from taut.bounds import Bound
 from taut.data import Table
 from taut.report import distance_guarantees, distance_headline, format_bound
-from taut.report.wasserstein import wasserstein_page
-from taut.report.wasserstein_figures import as_image, draw_interval
+from taut.report.figures import as_image
+from taut.report.wasserstein import draw_interval, wasserstein_page
 from taut.transport import WassersteinResult, wasserstein
 
 NAMES = ("old <a>.csv", "new & b.csv")

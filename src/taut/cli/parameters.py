@@ -1,4 +1,4 @@
-"""Types and options that several commands share."""
+"""Types, arguments and options that several commands share."""
 
 import math
 from pathlib import Path
@@ -10,15 +10,17 @@ from click.core import ParameterSource
 __all__ = [
     "COUNT",
     "FILE",
+    "FOLDER",
     "NORM",
     "NOT_NEGATIVE",
     "POSITIVE",
     "Columns",
     "Finite",
-    "SectionedCommand",
     "Sizes",
     "data_dir_option",
+    "input_shape_option",
     "json_option",
+    "network_argument",
     "seed_option",
     "threads_option",
     "typed_options",
@@ -53,9 +55,8 @@ class Columns(click.ParamType):
 
         cells = [cell.strip() for cell in next(csv.reader([value], skipinitialspace=True), [])]
         if not cells or "" in cells:
-            self.fail(
-                f"{value!r} is not a list of columns; write it like age,income,3.", param, ctx
-            )
+            message = f"{value!r} is not a list of columns; write it like age,income,3."
+            self.fail(message, param, ctx)
         return [int(cell) if cell.isdecimal() else cell for cell in cells]
 
 
@@ -74,77 +75,44 @@ class Sizes(click.ParamType):
         self.example = example
 
     def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
         """From text such as `1,28,28`."""
         if isinstance(value, tuple):
             return value
         parts = str(value).split(",")
         if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-            self.fail(
-                f"{value!r} is not {self.what}: positive whole numbers, separated by commas, like "
-                f"{self.example}.",
-                param,
-                ctx,
-            )
+            rule = f"positive whole numbers, separated by commas, like {self.example}"
+            self.fail(f"{value!r} is not {self.what}: {rule}.", param, ctx)
         return tuple(int(part) for part in parts)
 
 
 NORM = click.Choice(["l1", "l2", "linf"])
 FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 COUNT = click.IntRange(min=1)
 POSITIVE = Finite(0, min_open=True)
 NOT_NEGATIVE = Finite(0)
 
-threads_option = click.option(
-    "--threads", type=COUNT, default=1, show_default=True, help="Number of CPU threads."
+network_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
+threads_option = click.option("--threads", type=COUNT, default=1, help="Number of CPU threads.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Random seed."
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False),
     help="Folder of MNIST-style datasets.  [default: TAUT_DATA, else the user's cache]",
 )
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**63 - 1),
-    default=0,
-    show_default=True,
-    help="Random seed.",
+input_shape_option = click.option(
+    "--input-shape",
+    type=Sizes(),
+    help="Shape of one input, like 1,28,28.  [default: as saved, or that of the first layer]",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 
 
-def typed_options(names: tuple[str, ...] | None = None) -> list[str]:
-    """The parameters that were given on the command line, of these or of all."""
-    context = click.get_current_context()
-    return [
-        name
-        for name in (context.params if names is None else names)
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-
-
-class SectionedCommand(click.Command):
-    """A command with headings in its help.
-
-    Args:
-        sections: the first option of each section, by the name of its parameter, and the heading;
-            options up to the next section belong to it.
-    """
-
-    def __init__(self, *args: Any, sections: dict[str, str], **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.sections = sections
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options under their headings."""
-        heading, rows = "Options", []
-        for parameter in [*self.get_params(ctx), None]:
-            if parameter is None or parameter.name in self.sections:
-                if rows:
-                    with formatter.section(heading):
-                        formatter.write_dl(rows)
-                heading, rows = self.sections.get(getattr(parameter, "name", ""), heading), []
-            record = None if parameter is None else parameter.get_help_record(ctx)
-            if record is not None:
-                rows.append(record)
+def typed_options(*names: str) -> list[str]:
+    """Those of the parameters that were given on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return [name for name in names if source(name) is ParameterSource.COMMANDLINE]

@@ -30,7 +30,7 @@ def open_pair(
     stream: bool | None,
     on_progress: Callable[[str, int, int], None],
 ) -> Pair:
-    """Both data sets, with the same columns in the same order."""
+    """Both datasets, with the same columns in the same order."""
     # Headers first: a mismatch is found before anything is read.
     opened = [TableStream(path, columns=columns) for path in (a, b)]
     check_pair(*opened)
@@ -65,25 +65,23 @@ def names_of(a: str, b: str) -> tuple[str, str]:
 
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str]) -> None:
     """Makes the folders of the output files, and raises if one cannot be written."""
-    wanted = [path for path in outputs if path is not None]
     taken = [Path(path).resolve() for path in inputs]
-    for path in wanted:
+    given = [path for path in outputs if path is not None]
+    for place, path in enumerate(given):
+        rule = ""
         if path.resolve() in taken:
-            raise ArgumentError(
-                f"wasserstein: outputs must not be written over inputs; got {str(path)!r} for both."
-            )
-        if [other.resolve() for other in wanted].count(path.resolve()) > 1:
-            raise ArgumentError(
-                f"wasserstein: outputs must be different files; got {str(path)!r} twice."
-            )
+            rule = "outputs must not be written over inputs; got {} for both"
+        if path.resolve() in [other.resolve() for other in given[:place]]:
+            rule = "outputs must be different files; got {} twice"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ArgumentError(
-                f"wasserstein: the folder of {str(path)!r} cannot be made: {error.strerror}."
-            ) from error
-        if (path.exists() and not os.access(path, os.W_OK)) or not os.access(path.parent, os.W_OK):
-            raise ArgumentError(f"wasserstein: {str(path)!r} cannot be written; choose another.")
+            rule = f"the folder of {{}} cannot be made: {error.strerror}"
+        else:
+            if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
+                rule = "{} cannot be written; choose another"
+        if rule:
+            raise ArgumentError(f"wasserstein: {rule.format(repr(str(path)))}.")
 
 
 def _bytes(path: str, opened: TableStream) -> int:
