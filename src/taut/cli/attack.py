@@ -47,8 +47,8 @@ def attack(**options: Any) -> None:
     and --radius). Prints clean, certified and attacked accuracy side by side, and adds the attacks
     to the report of the run.
 
-    Exit status: 0 attacked; 2 a file or an option is wrong; 3 an attack succeeded inside a
-    certified radius, which would be an error in taut: please report it.
+    Exit status: 0 success; 2 invalid file or option; 3 an attack succeeded inside a certified
+    radius, which would be an error in taut: please report it.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def attack(**options: Any) -> None:
     page = _write_page(chosen, found, options)
     if options["as_json"]:
         record = {
-            "path": str(options["path"]),
+            "path": options["path"],
             "data": chosen.classifier.name,
             "examples": len(found.certificates),
             "norm": part.norm.name,
@@ -96,7 +96,7 @@ def attack(**options: Any) -> None:
             ],
             "settings": found.settings,
             "violations": list(found.violations),
-            "report": page and str(page),
+            "report": page,
         }
         print_json(record)
     else:

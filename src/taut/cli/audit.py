@@ -44,7 +44,7 @@ def audit(
     and numbers are verified, no code in it is run, and the constant is proven from the stored
     weights, roundoff included.
 
-    Exit status: 0 proven; 1 refused, or above --at-most; 2 the file or an option is wrong.
+    Exit status: 0 proven; 1 refused, or above --at-most; 2 invalid file or option.
 
     \b
     Example:
@@ -76,7 +76,7 @@ def audit(
     verdict = "proven" if reason is None else "refused"
     if as_json:
         record = {
-            "file": str(path),
+            "file": path,
             "verdict": verdict,
             "reason": reason,
             "constant": bound and bound.value,

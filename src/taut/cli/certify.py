@@ -66,7 +66,7 @@ def certify(**options: Any) -> None:
     header, rows = accuracy_table(found, radii)
     if options["as_json"]:
         record = {
-            "path": str(options["path"]),
+            "path": options["path"],
             "data": classifier.name,
             "examples": len(found),
             "norm": found.norm.name,
@@ -79,7 +79,7 @@ def certify(**options: Any) -> None:
                 for each, (_, shares) in zip(radii, rows[1:], strict=True)
             ],
             "median_radius": median,
-            "csv": table and str(table),
+            "csv": table,
         }
         print_json(record)
         return

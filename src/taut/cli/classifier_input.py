@@ -45,7 +45,7 @@ _OPTIONS = (
     data_dir_option,
     click.option(
         "--label",
-        help="Label column of --data, where that is a table: a name, or a position from 0 (-1 is "
+        help="Label column of --data, if that is a table: a name, or a position from 0 (-1 is "
         "the last).  [default: that of the training]",
     ),
     threads_option,

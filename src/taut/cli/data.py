@@ -44,7 +44,7 @@ def list_sets(data_dir: str | None, as_json: bool) -> None:
     }
     sets = [digits, *(_describe(known, folder) for known in OFFICIAL_SETS.values())]
     if as_json:
-        print_json({"data_dir": str(folder), "sets": sets})
+        print_json({"data_dir": folder, "sets": sets})
         return
     rows = []
     for known in sets:
@@ -87,7 +87,7 @@ def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
 
         paths = fetch(known, data_folder(data_dir) / known.name, on_progress=on_progress)
     if as_json:
-        print_json({"name": known.name, "files": [str(path) for path in paths]})
+        print_json({"name": known.name, "files": paths})
     else:
         click.echo(f"{known.title} is complete in {paths[0].parent}")
 

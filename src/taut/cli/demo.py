@@ -1,10 +1,15 @@
 """`taut demo`: an HTML report in a minute or two."""
 
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from taut.cli.parameters import FOLDER, seed_option, threads_option
+
+if TYPE_CHECKING:
+    from taut.training import Progress
 
 __all__ = ["demo"]
 
@@ -25,7 +30,6 @@ def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
 
     from taut.cli.attack import print_attacked
     from taut.cli.output import print_table, progress, say
-    from taut.cli.train import training_progress
     from taut.report import Meter, check_extras
     from taut.report.demo import LABELS, demo_page, demo_tables
     from taut.report.demo_run import demo_tasks, run_demo
@@ -35,14 +39,17 @@ def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
     tasks = demo_tasks(quick=quick)
     steps = {task.problem.name: task.num_steps for task in tasks}
     with progress() as bar:
-        done = dict.fromkeys(((name, label) for name in steps for label in LABELS), 0)
+        counts = Counter[str]()
 
         def on_step(problem: str, activation: str, dual: float) -> None:
-            done[problem, activation] += 1
             stage = f"{problem}, {LABELS[activation]}"
-            bar(stage, done[problem, activation], steps[problem], f"W1 {dual:.3f}")
+            counts[stage] += 1
+            bar(stage, counts[stage], steps[problem], f"W1 {dual:.3f}")
 
-        on_progress = training_progress(bar)
+        def on_progress(now: "Progress") -> None:
+            done, total = (now.epoch - 1) * now.steps + now.step, now.epochs * now.steps
+            bar("digits", done, total, f"loss {now.loss:.3f}")
+
         run = run_demo(
             seed=seed, tasks=tasks, quick=quick, on_step=on_step, on_progress=on_progress
         )

@@ -81,7 +81,7 @@ def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
 
         run = train_gan(config, out, on_progress=on_progress)
     if as_json:
-        print_json({"config": run.config.to_dict(), "result": run.result, "folder": str(out)})
+        print_json({"config": run.config.to_dict(), "result": run.result, "folder": out})
         return
     if done:
         say("This run was already finished; nothing was trained.")

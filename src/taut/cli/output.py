@@ -1,6 +1,7 @@
 """What several commands print: sentences, JSON, plain tables, progress bars."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -27,8 +28,8 @@ def say(sentence: str, style: str | None = None) -> None:
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """Prints one object to standard output."""
-    click.echo(json.dumps(record, allow_nan=False))
+    """Prints one object to standard output; paths are written as text."""
+    click.echo(json.dumps(record, allow_nan=False, default=os.fspath))
 
 
 def print_table(
@@ -51,13 +52,14 @@ def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
     follow each other: one that stopped early is complete.
     """
     columns = (
-        TextColumn("{task.description:<26}", markup=False),
-        BarColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
         TaskProgressColumn(),
         TextColumn("{task.fields[text]}", markup=False),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bars:
+    # The bars take the width that the texts leave.
+    with Progress(*columns, console=Console(stderr=True, quiet=quiet), expand=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def finish() -> None:

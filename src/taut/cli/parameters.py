@@ -1,6 +1,7 @@
 """Types, arguments and options that several commands share."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ __all__ = [
     "NORM",
     "NOT_NEGATIVE",
     "POSITIVE",
-    "Columns",
     "Finite",
-    "Sizes",
+    "columns",
     "data_dir_option",
     "input_shape_option",
     "json_option",
     "network_argument",
     "seed_option",
+    "sizes_type",
     "threads_option",
     "typed_options",
 ]
@@ -40,51 +41,30 @@ class Finite(click.FloatRange):
         return number
 
 
-class Columns(click.ParamType):
-    """Column names and positions, separated by commas; a name with a comma is quoted."""
+def columns(value: str) -> list[str | int]:
+    """Column names and positions from text such as `age,income,3`; a name with a comma is quoted."""
+    import csv
 
-    name = "columns"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[str | int]:
-        """From text such as `age,income,3`."""
-        if isinstance(value, list):
-            return value
-        import csv
-
-        cells = [cell.strip() for cell in next(csv.reader([value], skipinitialspace=True), [])]
-        if not cells or "" in cells:
-            message = f"{value!r} is not a list of columns; write it like age,income,3."
-            self.fail(message, param, ctx)
-        return [int(cell) if cell.isdecimal() else cell for cell in cells]
+    cells = [cell.strip() for cell in next(csv.reader([value], skipinitialspace=True), [])]
+    if not cells or "" in cells:
+        message = f"{value!r} is not a list of columns; write it like age,income,3."
+        raise click.BadParameter(message)
+    return [int(cell) if cell.isdecimal() else cell for cell in cells]
 
 
-class Sizes(click.ParamType):
-    """Positive whole numbers, separated by commas.
+def sizes_type(
+    what: str = "a shape", example: str = "784 or 1,28,28"
+) -> Callable[[str], tuple[int, ...]]:
+    """The type of positive whole numbers that are separated by commas; errors say what they are."""
 
-    Args:
-        what: what the list is, in the error message.
-        example: an example of one.
-    """
-
-    name = "sizes"
-
-    def __init__(self, what: str = "a shape", example: str = "784 or 1,28,28") -> None:
-        self.what = what
-        self.example = example
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """From text such as `1,28,28`."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
+    def sizes(value: str) -> tuple[int, ...]:
+        parts = value.split(",")
         if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-            rule = f"positive whole numbers, separated by commas, like {self.example}"
-            self.fail(f"{value!r} is not {self.what}: {rule}.", param, ctx)
+            rule = f"positive whole numbers, separated by commas, like {example}"
+            raise click.BadParameter(f"{value!r} is not {what}: {rule}.")
         return tuple(int(part) for part in parts)
+
+    return sizes
 
 
 NORM = click.Choice(["l1", "l2", "linf"])
@@ -107,7 +87,7 @@ data_dir_option = click.option(
 )
 input_shape_option = click.option(
     "--input-shape",
-    type=Sizes(),
+    type=sizes_type(),
     help="Shape of one input, like 1,28,28.  [default: as saved, or that of the first layer]",
 )
 

@@ -13,8 +13,8 @@ from taut.cli.parameters import (
     NOT_NEGATIVE,
     POSITIVE,
     Finite,
-    Sizes,
     json_option,
+    sizes_type,
     threads_option,
     typed_options,
 )
@@ -85,11 +85,11 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _type(name: str, kind: FieldType) -> click.ParamType:
+def _type(name: str, kind: FieldType) -> click.ParamType | Callable[[str], Any]:
     if kind.choices:
         return click.Choice(kind.choices)
     if kind.base is tuple:
-        return Sizes(f"a list of {name}", "20 or 20,30")
+        return sizes_type(f"a list of {name}", "20 or 20,30")
     if kind.base is str:
         return click.STRING
     return _TYPES.get(kind.check, COUNT)
@@ -102,8 +102,8 @@ def _type(name: str, kind: FieldType) -> click.ParamType:
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file of the same options, such as config.toml of a run; options given here override "
-    "it.",
+    help="TOML file of the same options, such as config.toml of a run; options on the command line "
+    "override it.",
 )
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/DATA-NORM]")
 @click.option("--report/--no-report", default=True, help="Write OUT/index.html.")
@@ -147,7 +147,7 @@ def train(
     with processes() as first:
         done = (out / "result.json").exists()
         with progress(quiet=as_json or not first) as bar:
-            on_progress = training_progress(bar)
+            on_progress = _show_in(bar)
             run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
         if not first:
             return
@@ -155,8 +155,8 @@ def train(
         if page is not None and not (done and page.exists()):
             _write_page(run, page)
         if as_json:
-            paths = {"run": str(out), "report": page and str(page)}
-            print_json({**run.result, **paths, "config": run.config.to_dict()})
+            record = {"run": out, "report": page, "config": run.config.to_dict()}
+            print_json({**run.result, **record})
         else:
             _print_run(run, out, page, done)
 
@@ -196,12 +196,12 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
     return config
 
 
-def training_progress(bar: Callable[..., None]) -> Callable[[Progress], None]:
+def _show_in(bar: Callable[..., None]) -> Callable[[Progress], None]:
     """Shows the epoch, the loss and the accuracy on validation rows in a progress bar."""
     from taut.report import percent
 
     def on_progress(now: Progress) -> None:
-        text = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4g}"
+        text = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.3g}"
         if now.row is not None and now.row["certified"] is not None:
             clean, held = percent(now.row["clean"]), percent(now.row["certified"])
             text += f"  clean {clean}  certified {held}"

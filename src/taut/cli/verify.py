@@ -28,7 +28,7 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     A proof says that the stored network has the stated constant. It does not say who wrote the
     file: for that, compare its digest with one from a source that you trust (--sha256).
 
-    Exit status: 0 proven; 1 refused; 2 an option is wrong.
+    Exit status: 0 proven; 1 refused; 2 invalid option.
 
     \b
     Example:
@@ -41,7 +41,7 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     from taut.cli.output import print_json
 
     file = network_file(path)
-    report: dict[str, Any] = {"file": str(file)}
+    report: dict[str, Any] = {"file": file}
     try:
         report |= {"verdict": "proven", **check(file.read_bytes(), sha256)}
         line = (

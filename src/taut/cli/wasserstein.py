@@ -12,8 +12,8 @@ from taut.cli.parameters import (
     FILE,
     NOT_NEGATIVE,
     POSITIVE,
-    Columns,
     Finite,
+    columns,
     json_option,
     seed_option,
     threads_option,
@@ -60,7 +60,7 @@ class AlarmCommand(click.Command):
 @click.command(cls=AlarmCommand)
 @click.argument("a", required=False)
 @click.argument("b", required=False)
-@click.option("--columns", type=Columns(), help="Columns to compare: names, or positions from 0.")
+@click.option("--columns", type=columns, help="Columns to compare: names, or positions from 0.")
 @click.option(
     "--finite",
     is_flag=True,
@@ -118,15 +118,15 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     """Measure how far apart two datasets are, with a guarantee.
 
     A and B are files with the same columns, one sample per row: .csv, .tsv, .parquet, .npy, .npz
-    (archive.npz:key for one array of several), idx as MNIST's (train-images-idx3-ubyte.gz:3 for the
-    rows of label 3), or folders of images. The result is the Wasserstein-1 distance, the smallest
-    average distance that rows of A have to travel to become rows of B, with a lower and an upper
-    bound.
+    (archive.npz:key for one array of several), idx files like those of MNIST
+    (train-images-idx3-ubyte.gz:3 for the rows of label 3), or folders of images. The result is the
+    Wasserstein-1 distance, the smallest average distance that rows of A have to travel to become
+    rows of B, with a lower and an upper bound.
 
     --save keeps the critic that tells A from B; --critic and --score evaluate later rows with it.
 
-    Exit status: 0 measured; 1 the lower bound is above --fail-above (with --score: the bound of the
-    distance from A); 2 a file or an option is wrong; 70 an error of the program; 130 interrupted.
+    Exit status: 0 success; 1 the lower bound is above --fail-above (with --score, the lower bound
+    of the distance from A); 2 invalid file or option; 70 internal error; 130 interrupted.
 
     \b
     Examples:
@@ -167,8 +167,9 @@ def _refuse(when: str, *names: str) -> None:
 def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     """Compares two datasets and prints the result; whether to raise the alarm."""
     from taut.cli.output import print_json, progress
-    from taut.cli.wasserstein_data import check_outputs, names_of, open_pair, rows_for_page
+    from taut.cli.wasserstein_data import check_outputs, names_of, open_data, rows_for_page
     from taut.cli.wasserstein_output import Comparison
+    from taut.data import check_pair
     from taut.report import check_extras, wasserstein_page
     from taut.transport import wasserstein as measure
 
@@ -183,7 +184,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
         def on_progress(stage: str, done: int, total: int) -> None:
             bar(_STAGES.get(stage, stage), done, total)
 
-        pair = open_pair(a, b, options["columns"], options["stream"], on_progress)
+        pair = check_pair(*open_data((a, b), options["columns"], options["stream"], on_progress))
         result = measure(pair.first, pair.second, on_progress=on_progress, **given)
     seconds = time.perf_counter() - start
     notes = tuple(dict.fromkeys((*pair.notes, *result.notes)))
@@ -219,7 +220,7 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
     path, new = options["critic"], options["score"]
     check_outputs([options["scores_out"]], [str(path), new])
     critic = load_critic(path)
-    data = open_data(new, options["columns"], options["stream"])
+    (data,) = open_data((new,), options["columns"], options["stream"])
     level, method, seed = options["confidence"], options["method"], options["seed"]
     scores, *bounds = critic.evaluate(data, level, method, seed=seed)
     found = NewScores(critic, scores, bounds, options)

@@ -22,16 +22,7 @@ __all__ = ["Comparison", "NewScores"]
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A result of `taut.wasserstein` and how it was computed.
-
-    Attributes:
-        result: the result.
-        paths: the two datasets.
-        names: their names.
-        notes: what the reader should know about the data and the result.
-        options: options of the command.
-        seconds: computing time.
-    """
+    """A result of `taut.wasserstein`, and how it was computed."""
 
     result: WassersteinResult
     paths: tuple[str, str]
@@ -63,8 +54,8 @@ class Comparison:
             "num_steps": options["num_steps"],
             "notes": list(self.notes),
             "guarantees": distance_guarantees(result, options["method"]),
-            "report": page and str(page),
-            "saved": options["save"] and str(options["save"]),
+            "report": page,
+            "saved": options["save"],
             "seconds": round(self.seconds, 3),
             **_settings(result, options, self.alarm),
         }
@@ -128,13 +119,13 @@ class NewScores:
         """The scores for JSON."""
         options = self.options
         return {
-            "critic": {"path": str(options["critic"]), **_critic(self.critic)},
+            "critic": {"path": options["critic"], **_critic(self.critic)},
             "new": {"path": options["score"], "rows": len(self.scores)},
             "mean_score": self.scores.mean().item(),
             "mean_scores_known": dict(zip("ab", self.known, strict=True)),
             "lower_from_a": _bound(self.bounds[0]),
             "lower_from_b": _bound(self.bounds[1]),
-            "scores_out": options["scores_out"] and str(options["scores_out"]),
+            "scores_out": options["scores_out"],
             **_settings(self.critic, options, self.alarm),
         }
 

@@ -1,9 +1,7 @@
 """Self-contained HTML reports: one file, no scripts, nothing fetched."""
 
-from typing import TYPE_CHECKING
-
-from taut.lazy import lazy_names
 from taut.pictures import COLOURS, Picture, draw
+from taut.report.classifier import classifier_page, classifier_sections, run_facts
 from taut.report.page import Code, Compared, Link, Meter, Page, Section, Table, check_extras
 from taut.report.sentences import (
     ATTACK_NAMES,
@@ -18,6 +16,7 @@ from taut.report.sentences import (
     format_bound,
     percent,
 )
+from taut.report.wasserstein import wasserstein_page
 
 __all__ = [
     "ATTACK_NAMES",
@@ -47,13 +46,3 @@ __all__ = [
     "run_facts",
     "wasserstein_page",
 ]
-
-if TYPE_CHECKING:
-    from taut.report.classifier import classifier_page, classifier_sections, run_facts
-    from taut.report.wasserstein import wasserstein_page
-else:
-    _MODULES = {
-        "classifier": "classifier_page classifier_sections run_facts",
-        "wasserstein": "wasserstein_page",
-    }
-    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

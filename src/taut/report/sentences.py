@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from taut.certificates import Certificates
-    from taut.evaluation import RobustnessResult
-    from taut.norms import Norm
-    from taut.training import InputSpec
-    from taut.transport import WassersteinResult
+from taut.certificates import Certificates
+from taut.evaluation import RobustnessResult
+from taut.norms import Norm
+from taut.training import InputSpec
+from taut.transport import WassersteinResult
 
 __all__ = [
     "ATTACK_NAMES",
@@ -81,7 +79,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def radius_unit(spec: "InputSpec") -> str:
+def radius_unit(spec: InputSpec) -> str:
     """The unit of a radius."""
     if spec.shift:
         return "in standard deviations of each column"
@@ -91,13 +89,13 @@ def radius_unit(spec: "InputSpec") -> str:
     return "in units of the inputs"
 
 
-def radius_label(norm: "Norm") -> str:
+def radius_label(norm: Norm) -> str:
     """The label of an axis of radii."""
     return f"radius, {NORM_NAMES[norm.name]}"
 
 
 def accuracy_table(
-    certificates: "Certificates", radii: Sequence[float], attacked: "RobustnessResult | None" = None
+    certificates: Certificates, radii: Sequence[float], attacked: RobustnessResult | None = None
 ) -> tuple[list[str], list[tuple[str, list[float]]]]:
     """Certified accuracy, and accuracy under each attack, at radius 0 and at `radii`.
 
@@ -116,7 +114,7 @@ def accuracy_table(
     return header, rows
 
 
-def certified_headline(certificates: "Certificates", radius: float) -> str:
+def certified_headline(certificates: Certificates, radius: float) -> str:
     """Clean and certified accuracy in one sentence."""
     clean, held = certificates.certified_accuracy(), certificates.certified_accuracy(radius)
     norm = NORM_NAMES[certificates.norm.name]
@@ -126,7 +124,7 @@ def certified_headline(certificates: "Certificates", radius: float) -> str:
     )
 
 
-def certified_guarantees(certificates: "Certificates", spec: "InputSpec") -> dict[str, str]:
+def certified_guarantees(certificates: Certificates, spec: InputSpec) -> dict[str, str]:
     """What is guaranteed, by which argument, in which arithmetic, and what is not."""
     constant = format_bound(certificates.lipschitz.value, "upper", 7)
     norm = NORM_NAMES[certificates.norm.name]
@@ -149,7 +147,7 @@ def certified_guarantees(certificates: "Certificates", spec: "InputSpec") -> dic
     }
 
 
-def distance_headline(result: "WassersteinResult", names: tuple[str, str]) -> str:
+def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
     """The result in one sentence."""
     pair = " and ".join(names)
     sure = "proven" if result.confidence == 1 else f"at {100 * result.confidence:.4g} % confidence"
@@ -160,7 +158,7 @@ def distance_headline(result: "WassersteinResult", names: tuple[str, str]) -> st
     return f"{pair} are between {low} and {high} apart, {sure}"
 
 
-def distance_rows(result: "WassersteinResult") -> list[list[str]]:
+def distance_rows(result: WassersteinResult) -> list[list[str]]:
     """Estimate and bounds: names, values and methods."""
     rows = [
         ["estimate", f"{result.estimate.value:.4g}", result.estimate.method],
@@ -176,7 +174,7 @@ def distance_rows(result: "WassersteinResult") -> list[list[str]]:
     return rows
 
 
-def distance_guarantees(result: "WassersteinResult", method: str = "") -> dict[str, str]:
+def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str, str]:
     """What is guaranteed, by which theorem and under which assumptions, and what is not.
 
     Args:
