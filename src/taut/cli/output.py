@@ -9,14 +9,7 @@ from typing import Any
 import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 __all__ = ["print_json", "print_table", "progress", "say"]
@@ -54,7 +47,6 @@ def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
-        TaskProgressColumn(),
         TextColumn("{task.fields[text]}", markup=False),
         TimeRemainingColumn(elapsed_when_finished=True),
     )

@@ -58,7 +58,7 @@ def wasserstein_page(
             Section(
                 "Bounds of the distance",
                 pictures=[draw_interval(result)],
-                note="If the bar does not reach 0, the two differ.",
+                note="A bar that does not reach 0 shows that the two differ.",
             ),
             Section(
                 "In numbers",
