@@ -14,7 +14,14 @@ from torch import Tensor
 
 from taut.bounds import Bound
 from taut.cli.output import print_table, say
-from taut.report import UNITS, distance_guarantees, distance_headline, distance_rows, format_bound
+from taut.report import (
+    UNITS,
+    as_sentence,
+    distance_guarantees,
+    distance_headline,
+    distance_rows,
+    format_bound,
+)
 from taut.transport import SavedCritic, WassersteinResult
 
 __all__ = ["Comparison", "NewScores"]
@@ -70,7 +77,7 @@ class Comparison:
         say(f"{distance_headline(result, self.names)}.", style="bold")
         print_table(["", "value", "method"], rows, left=(0, 2))
         told = list(distance_guarantees(result, options["method"]).items())
-        for name, sentence in [*told, *(("Note", note) for note in self.notes)]:
+        for name, sentence in [*told, *(("Note", as_sentence(note)) for note in self.notes)]:
             line = Text.assemble((f"{name}.", "bold"), f" {sentence}")
             Console().print(Padding(line, (0, 0, 0, 2)))
         for name, path in (("Critic", options["save"]), ("Report", page)):

@@ -14,6 +14,7 @@ __all__ = [
     "NORM_NAMES",
     "UNITS",
     "accuracy_table",
+    "as_sentence",
     "certified_guarantees",
     "certified_headline",
     "distance_guarantees",
@@ -77,6 +78,16 @@ def percent(share: float) -> str:
         ('96.7 %', '5.0 %')
     """
     return f"{100 * share:.1f} %"
+
+
+def as_sentence(note: str) -> str:
+    """A note with a capital letter and a full stop.
+
+    Example:
+        >>> as_sentence("columns were reordered")
+        'Columns were reordered.'
+    """
+    return f"{note[:1].upper()}{note[1:].rstrip('.')}."
 
 
 def radius_unit(spec: InputSpec) -> str:

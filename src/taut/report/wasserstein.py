@@ -13,6 +13,7 @@ from taut.report.figures import smooth
 from taut.report.page import Page, Section, Table
 from taut.report.sentences import (
     UNITS,
+    as_sentence,
     distance_guarantees,
     distance_headline,
     distance_rows,
@@ -46,7 +47,6 @@ def wasserstein_page(
         seed: random seed of the choice of rows where there are many.
     """
     details = collect_details(result, x, y, names, Generator().manual_seed(seed))
-    notes = [note[:1].upper() + note[1:].rstrip(".") + "." for note in result.notes]
     whose = "finite sets of rows" if result.finite else "populations behind the samples"
     return Page(
         title=distance_headline(result, names),
@@ -63,7 +63,7 @@ def wasserstein_page(
             Section(
                 "In numbers",
                 table=Table(["", "value", "method"], distance_rows(result)),
-                note=" ".join(notes),
+                note=" ".join(map(as_sentence, result.notes)),
             ),
             _scores(result, names),
             *features(details),
