@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taut.pictures import Figure, Picture
-from taut.report.page import Code, Compared, Link, Page, Section, Table
+from taut.report import Code, Compared, Link, Page, Section, Table
 from taut_lab.experiments import registry
 from taut_lab.framework.experiment import PRESETS, Experiment
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry

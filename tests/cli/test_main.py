@@ -4,6 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from support import invoke
 from taut.cli.main import SUBCOMMANDS, LazyGroup, Subcommand, main, plugins
 from taut.errors import ArgumentError
 
@@ -34,7 +35,7 @@ def group():
 
 
 def test_help_teaches():
-    result = CliRunner().invoke(main, ["--help"], prog_name="taut")
+    result = invoke("--help")
     assert result.exit_code == 0
     assert "Lipschitz" in result.output
     assert "taut demo --out demo" in result.output
@@ -43,7 +44,7 @@ def test_help_teaches():
 
 
 def test_version_is_that_of_the_distribution():
-    result = CliRunner().invoke(main, ["--version"])
+    result = invoke("--version")
     assert result.output == f"taut, version {importlib.metadata.version('taut')}\n"
 
 
@@ -54,13 +55,13 @@ def test_the_console_script_is_main():
 
 @pytest.mark.parametrize("name", [*SUBCOMMANDS, *plugins()])
 def test_every_subcommand_has_help(name):
-    result = CliRunner().invoke(main, [name, "--help"])
+    result = invoke(name, "--help")
     assert result.exit_code == 0, result.output
     assert "Usage:" in result.output
 
 
 def test_an_unknown_subcommand_is_a_usage_error():
-    result = CliRunner().invoke(main, ["slack"])
+    result = invoke("slack")
     assert result.exit_code == 2
     assert "No such command 'slack'" in result.stderr
 

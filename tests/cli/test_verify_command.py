@@ -1,12 +1,12 @@
 import hashlib
 import json
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
 import taut
 from export.forging import BLANK, forge, split
-from taut.cli.main import main
+from support import invoke
 
 
 @pytest.fixture
@@ -16,8 +16,7 @@ def network(tmp_path):
     return path
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["verify", *map(str, arguments)])
+run = partial(invoke, "verify")
 
 
 def test_a_saved_network_is_proven(network):
@@ -30,7 +29,7 @@ def test_a_saved_network_is_proven(network):
 def test_one_json_object_agrees_with_audit(network):
     digest = hashlib.sha256(network.read_bytes()).hexdigest()
     found = json.loads(run(network, "--json", "--sha256", digest.upper()).output)
-    audited = json.loads(CliRunner().invoke(main, ["audit", str(network), "--json"]).output)
+    audited = json.loads(invoke("audit", network, "--json").output)
     assert found["verdict"] == "proven" and found["sha256"] == digest
     assert found["constant"] == pytest.approx(audited["constant"], rel=1e-9)
 

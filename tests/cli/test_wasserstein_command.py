@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from support import invoke
-from taut.cli.main import main
 
 QUICK = ["--num-steps", "3"]
 
@@ -263,8 +262,8 @@ def test_constant_columns_are_measured(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "clue"),
     [
-        ([], "two data sets are needed"),
-        (["{a}"], "two data sets are needed"),
+        ([], "two datasets are needed"),
+        (["{a}"], "two datasets are needed"),
         (["--score", "{a}"], "--score NEW needs --critic"),
         (["{a}", "{b}", "--score", "{a}", "--critic", "{a}"], "neither A nor B"),
         (["{a}", "{b}", "--critic", "{a}"], "--critic can be used only with --score"),
@@ -376,7 +375,7 @@ def test_errors_name_the_options_of_the_command(pair: tuple[Path, Path], tmp_pat
 
 def test_no_failure_looks_like_the_alarm(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch):
     missing = pair[0].with_name("c.csv")
-    told = CliRunner().invoke(main, ["--debug", "wasserstein", str(pair[0]), str(missing)])
+    told = invoke("--debug", "wasserstein", pair[0], missing)
     assert told.exit_code == 2 and "Traceback" in told.stderr
     for error, status in ((RuntimeError("odd"), 70), (KeyboardInterrupt(), 130)):
 

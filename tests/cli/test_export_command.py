@@ -1,12 +1,12 @@
+from functools import partial
+
 import pytest
 import torch
-from click.testing import CliRunner
 from torch import nn
 
 import taut
 import taut.export
 from support import invoke
-from taut.cli.main import main
 from taut.training import InputSpec
 from taut.training.run_folder import write_json
 
@@ -19,8 +19,7 @@ def model(tmp_path, monkeypatch):
     return model
 
 
-def run(*args: str):
-    return invoke("export", "net.safetensors", *args)
+run = partial(invoke, "export", "net.safetensors")
 
 
 def test_pt2_with_the_shape_that_was_saved(model):
@@ -87,7 +86,7 @@ def table_run(tmp_path):
 
 
 def export_table(*args: str):
-    result = CliRunner().invoke(main, ["export", *args])
+    result = invoke("export", *args)
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -3,13 +3,14 @@
 import json
 import shutil
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import click
 import pytest
 import torch
 
-from support import invoke
+from support import invoke, seeded
 from taut.cli.train import configure, train
 from taut.data import load_labelled
 from taut.losses import margin_for_radius
@@ -18,8 +19,7 @@ from taut.training import RunFolder, TrainConfig, load_run, resolve
 TINY = ("--hidden", "16", "--epochs", "2", "--batch-size", "256")
 
 
-def run(*args: str):
-    return invoke("train", *args)
+run = partial(invoke, "train")
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,7 @@ def test_the_default_folder_names_data_and_norm(tmp_path, monkeypatch):
 
 
 def test_a_table_has_radii_in_deviations(tmp_path):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(120, 2, generator=generator) * torch.tensor([1.0, 100.0])
+    x = torch.randn(120, 2, generator=seeded()) * torch.tensor([1.0, 100.0])
     lines = [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]
     (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *lines]))
     out = tmp_path / "t"

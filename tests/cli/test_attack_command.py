@@ -1,7 +1,8 @@
-"""`taut attack`: attacks beside proofs, and the alarm when they barrier."""
+"""`taut attack`: attacks beside proofs, and the alarm when a certificate is violated."""
 
 import json
 import logging
+from functools import partial
 
 import pytest
 
@@ -10,23 +11,13 @@ import taut.evaluation.classifier
 import taut.evaluation.robustness
 from support import invoke
 from taut.norms import L1
-from taut.training import TrainConfig, load_run, train
+from taut.training import load_run
+
+run = partial(invoke, "attack", "--num-steps", "10", "--limit", "40")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    out = tmp_path_factory.mktemp("attack") / "a"
-    train(TrainConfig(hidden=(16,), epochs=3, batch_size=128, radius=0.4), out)
-    return out
-
-
-def run(*args):
-    quick = ("--num-steps", "10", "--limit", "40")
-    return invoke("attack", *quick, *args)
-
-
-def test_attacks_lie_between_proof_and_clean_and_the_page_is_renewed(folder):
-    result = run(folder, "--json")
+def test_attacks_lie_between_proof_and_clean_and_the_page_is_renewed(digits_run):
+    result = run(digits_run, "--json")
     assert result.exit_code == 0, result.output
     record = json.loads(result.stdout)
     assert record["examples"] == 40 and record["violations"] == []
@@ -36,19 +27,19 @@ def test_attacks_lie_between_proof_and_clean_and_the_page_is_renewed(folder):
         for name in ("fgsm", "pgd"):
             assert row["certified"] <= row[name] <= before[name]
             before[name] = row[name]
-    html = (folder / "index.html").read_text()
+    html = (digits_run / "index.html").read_text()
     for words in ("Certified accuracy and attacks", "under PGD", "Minimal adversarial", "Training"):
         assert words in html
 
 
-def test_people_see_the_table(folder):
-    result = run(folder, "--no-report", "--attack", "pgd", "--radius", "0.3")
+def test_people_see_the_table(digits_run):
+    result = run(digits_run, "--no-report", "--attack", "pgd", "--radius", "0.3")
     assert result.exit_code == 0, result.output
     assert "under PGD" in result.output and "FGSM" not in result.output
     assert "no attack changed a prediction inside its certified radius" in result.output
 
 
-def test_a_success_inside_a_certified_radius_is_loud(folder, monkeypatch):
+def test_a_success_inside_a_certified_radius_is_loud(digits_run, monkeypatch):
     honest = taut.evaluation.classifier.certify
 
     def boastful(*args, **options):
@@ -57,19 +48,21 @@ def test_a_success_inside_a_certified_radius_is_loud(folder, monkeypatch):
         return found
 
     monkeypatch.setattr(taut.evaluation.classifier, "certify", boastful)
-    result = run(folder, "--attack", "pgd", "--json")
+    result = run(digits_run, "--attack", "pgd", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["violations"]
     assert "VIOLATED CERTIFICATE" in result.stderr and "an error of ours" in result.stderr
-    html = (folder / "index.html").read_text()
+    html = (digits_run / "index.html").read_text()
     assert "An error in taut" in html and "every one is" not in html
 
 
-def test_autoattack_is_silent_and_leaves_the_logger_alone(folder, caplog):
+def test_autoattack_is_silent_and_leaves_the_logger_alone(digits_run, caplog):
     logger = logging.getLogger("auto-attack")
     level = logger.level
     with caplog.at_level(logging.DEBUG):
-        result = run(folder, "--attack", "autoattack", "--radius", "0.6", "--json", "--no-report")
+        result = run(
+            digits_run, "--attack", "autoattack", "--radius", "0.6", "--json", "--no-report"
+        )
     assert result.exit_code == 0, result.output
     assert [record for record in caplog.records if record.name == "auto-attack"] == []
     assert logger.level == level
@@ -78,18 +71,18 @@ def test_autoattack_is_silent_and_leaves_the_logger_alone(folder, caplog):
     assert record["violations"] == []
     assert row["certified"] <= row["autoattack"] < record["clean"]
     # The strongest of the attacks: a hundred steps of each kind leave nothing to ten of PGD.
-    weaker = json.loads(run(folder, "--attack", "pgd", "--radius", "0.6", "--json").stdout)
+    weaker = json.loads(run(digits_run, "--attack", "pgd", "--radius", "0.6", "--json").stdout)
     assert row["autoattack"] <= weaker["radii"][0]["pgd"]
 
 
-def test_in_l1_only_autoattack_knows_a_way(folder):
-    classifier = taut.evaluation.EvaluatedClassifier.from_run(load_run(folder), L1)
+def test_in_l1_only_autoattack_knows_a_way(digits_run):
+    classifier = taut.evaluation.EvaluatedClassifier.from_run(load_run(digits_run), L1)
     with pytest.raises(taut.errors.ArgumentError, match="autoattack alone in L1"):
         taut.evaluation.robustness.evaluate_robustness(classifier, [0.1], ["pgd"])
 
 
-def test_a_network_from_a_file_needs_a_radius(folder, tmp_path):
-    model = folder / "model.safetensors"
+def test_a_network_from_a_file_needs_a_radius(digits_run, tmp_path):
+    model = digits_run / "model.safetensors"
     result = run(model, "--data", "digits")
     assert result.exit_code == 2 and "--radius" in result.stderr
     page = tmp_path / "p.html"
@@ -98,9 +91,9 @@ def test_a_network_from_a_file_needs_a_radius(folder, tmp_path):
     assert "under PGD" in page.read_text()
 
 
-def test_a_gradient_attack_in_l1_is_refused_before_any_work(folder, monkeypatch):
+def test_a_gradient_attack_in_l1_is_refused_before_any_work(digits_run, monkeypatch):
     monkeypatch.setattr(taut.evaluation, "evaluate_robustness", None)
-    result = run(folder, "--norm", "l1", "--radius", "1", "--attack", "pgd")
+    result = run(digits_run, "--norm", "l1", "--radius", "1", "--attack", "pgd")
     assert result.exit_code == 2
     assert "--attack pgd does not support L1" in " ".join(result.stderr.split())
     assert "certifying" not in result.output

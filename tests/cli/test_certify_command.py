@@ -2,34 +2,24 @@
 
 import csv
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 import taut
 from support import invoke
-from taut.cli.main import main
 from taut.training import TrainConfig, load_run, train
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    out = tmp_path_factory.mktemp("certify") / "a"
-    train(TrainConfig(hidden=(16,), epochs=3, batch_size=128, radius=0.4), out)
-    return out
+run = partial(invoke, "certify")
 
 
-def run(*args):
-    return invoke("certify", *args)
-
-
-def test_the_table_is_what_is_proven(folder):
-    found = load_run(folder)
+def test_the_table_is_what_is_proven(digits_run):
+    found = load_run(digits_run)
     test = found.data().test
     proven = taut.certify(found.model, test.inputs, "l2", labels=test.labels)
-    result = run(folder, "--json", "--radius", "0.3", "--radius", "0.1")
+    result = run(digits_run, "--json", "--radius", "0.3", "--radius", "0.1")
     assert result.exit_code == 0, result.output
     record = json.loads(result.stdout)
     shares = [float(proven.certified_accuracy(radius)) for radius in (0.1, 0.3)]
@@ -41,29 +31,29 @@ def test_the_table_is_what_is_proven(folder):
     assert record["examples"] == 359 and record["norm"] == "l2"
 
 
-def test_people_get_the_radius_it_was_trained_for_and_the_guarantees(folder):
-    result = run(folder)
+def test_people_get_the_radius_it_was_trained_for_and_the_guarantees(digits_run):
+    result = run(digits_run)
     assert result.exit_code == 0, result.output
-    held = load_run(folder).result["certified"]
+    held = load_run(digits_run).result["certified"]
     assert f"{100 * held:.1f} % certified within L2 radius 0.4" in result.output
     assert "not estimated" in result.output
 
 
-def test_arithmetic_costs_radius(folder):
+def test_arithmetic_costs_radius(digits_run):
     real, rounded = (
-        json.loads(run(folder, "--limit", 50, "--json", "--arithmetic", kind).stdout)
+        json.loads(run(digits_run, "--limit", 50, "--json", "--arithmetic", kind).stdout)
         for kind in ("real", "float32")
     )
     assert rounded["median_radius"] < real["median_radius"]
     assert rounded["examples"] == real["examples"] == 50
 
 
-def test_every_row_has_its_radius(folder, tmp_path):
-    result = run(folder, "--csv", tmp_path / "radii.csv")
+def test_every_row_has_its_radius(digits_run, tmp_path):
+    result = run(digits_run, "--csv", tmp_path / "radii.csv")
     assert result.exit_code == 0, result.output
     with open(tmp_path / "radii.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    found = load_run(folder)
+    found = load_run(digits_run)
     test = found.data().test
     proven = taut.certify(found.model, test.inputs, "l2", labels=test.labels)
     assert [float(row["radius"]) for row in rows] == proven.radius.tolist()
@@ -72,13 +62,15 @@ def test_every_row_has_its_radius(folder, tmp_path):
     assert [row["correct"] == "1" for row in rows] == proven.correct.tolist()
 
 
-def test_other_data_keeps_its_order_and_its_classes(folder, tmp_path):
-    found = load_run(folder)
+def test_other_data_keeps_its_order_and_its_classes(digits_run, tmp_path):
+    found = load_run(digits_run)
     test = found.data().test
     # Backwards, and without one class: the numbers of the others must not shift.
     keep = [i for i in range(len(test) - 1, -1, -1) if test.labels[i] != 0][:80]
     np.savez(tmp_path / "other.npz", x=test.inputs[keep].numpy(), y=test.labels[keep].numpy())
-    result = run(folder, "--data", tmp_path / "other.npz", "--csv", tmp_path / "r.csv", "--json")
+    result = run(
+        digits_run, "--data", tmp_path / "other.npz", "--csv", tmp_path / "r.csv", "--json"
+    )
     assert result.exit_code == 0, result.output
     proven = taut.certify(found.model, test.inputs[keep], "l2", labels=test.labels[keep])
     assert json.loads(result.stdout)["clean"] == float(proven.certified_accuracy())
@@ -87,9 +79,9 @@ def test_other_data_keeps_its_order_and_its_classes(folder, tmp_path):
     assert radii == proven.radius.tolist()
 
 
-def test_a_class_that_the_network_does_not_know(folder, tmp_path):
+def test_a_class_that_the_network_does_not_know(digits_run, tmp_path):
     np.savez(tmp_path / "odd.npz", x=np.zeros((4, 1, 8, 8)), y=np.array([0, 1, 77, 1]))
-    result = run(folder, "--data", tmp_path / "odd.npz")
+    result = run(digits_run, "--data", tmp_path / "odd.npz")
     assert result.exit_code == 2
     words = " ".join(result.stderr.split())
     assert "got '77', first in row 2 (counted from 0)" in words and "Traceback" not in words
@@ -135,9 +127,9 @@ def test_new_rows_of_one_class_without_a_header_and_unknown(trees, tmp_path):
     assert result.exit_code == 2 and "got 'yew'" in " ".join(result.stderr.split())
 
 
-def test_data_of_another_kind_is_named(folder, tmp_path):
+def test_data_of_another_kind_is_named(digits_run, tmp_path):
     np.savez(tmp_path / "flat.npz", x=np.zeros((4, 5)), y=np.arange(4))
-    result = run(folder, "--data", tmp_path / "flat.npz")
+    result = run(digits_run, "--data", tmp_path / "flat.npz")
     words = " ".join(result.stderr.split())
     assert result.exit_code == 2 and "InputSpec" not in words and "flat.npz" in words
     assert "trained on, an image of 1 x 8 x 8; got a row of 5 numbers. Give data of" in words
@@ -175,25 +167,25 @@ def test_radii_hold_for_columns_far_from_zero(tmp_path):
     assert np.allclose(radii, proven, atol=1e-5)
 
 
-def test_a_label_without_data_is_refused(folder):
-    result = run(folder, "--label", "species")
+def test_a_label_without_data_is_refused(digits_run):
+    result = run(digits_run, "--label", "species")
     assert result.exit_code == 2 and "give both, or neither" in result.stderr
 
 
-def test_a_network_from_a_file_needs_data(folder):
-    model = folder / "model.safetensors"
+def test_a_network_from_a_file_needs_data(digits_run):
+    model = digits_run / "model.safetensors"
     assert "needs --data" in run(model).stderr
     result = run(model, "--data", "digits", "--json", "--radius", "0.4")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["certified"][0]["accuracy"] == pytest.approx(
-        load_run(folder).result["certified"]
+        load_run(digits_run).result["certified"]
     )
 
 
-def test_outputs_without_names_are_numbers(folder, tmp_path):
-    found = load_run(folder)
+def test_outputs_without_names_are_numbers(digits_run, tmp_path):
+    found = load_run(digits_run)
     test = found.data().test
-    model = folder / "model.safetensors"
+    model = digits_run / "model.safetensors"
     # Without the class 0: the others must not move to the outputs before theirs.
     keep = (test.labels > 0).nonzero()[:50, 0]
     np.savez(tmp_path / "a.npz", x=test.inputs[keep].numpy(), y=test.labels[keep].numpy())
@@ -211,11 +203,11 @@ def test_outputs_without_names_are_numbers(folder, tmp_path):
     assert result.exit_code == 2 and "the 64 numbers" in " ".join(result.stderr.split())
 
 
-def test_another_norm_is_proven_as_well(folder):
-    record = json.loads(run(folder, "--norm", "linf", "--json").stdout)
+def test_another_norm_is_proven_as_well(digits_run):
+    record = json.loads(run(digits_run, "--norm", "linf", "--json").stdout)
     assert record["norm"] == "linf" and record["certified"]
     # In L-inf a step of length r may have L2 length 8 r, on 64 pixels.
-    euclidean = json.loads(run(folder, "--json").stdout)
+    euclidean = json.loads(run(digits_run, "--json").stdout)
     assert record["median_radius"] < euclidean["median_radius"]
 
 
@@ -225,17 +217,17 @@ def test_an_unfinished_run_is_refused(tmp_path):
     assert result.exit_code == 2 and "finished run" in result.stderr
 
 
-def test_audit_and_export_take_the_folder(folder, tmp_path):
-    result = CliRunner().invoke(main, ["audit", str(folder), "--at-most", "1", "--json"])
+def test_audit_and_export_take_the_folder(digits_run, tmp_path):
+    result = invoke("audit", digits_run, "--at-most", "1", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["verdict"] == "proven"
     out = tmp_path / "net.pt2"
-    result = CliRunner().invoke(main, ["export", str(folder), "--to", "pt2", "--out", str(out)])
+    result = invoke("export", digits_run, "--to", "pt2", "--out", out)
     assert result.exit_code == 0, result.output
     x = torch.rand(3, 1, 8, 8)
     program = torch.export.load(str(out)).module()
-    torch.testing.assert_close(program(x), load_run(folder).model(x))
+    torch.testing.assert_close(program(x), load_run(digits_run).model(x))
     empty = tmp_path / "none"
     empty.mkdir()
-    result = CliRunner().invoke(main, ["audit", str(empty)])
+    result = invoke("audit", empty)
     assert result.exit_code == 2 and "has no model.safetensors" in result.stderr

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -14,8 +15,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*args: str):
-    return invoke("audit", *args)
+run = partial(invoke, "audit")
 
 
 def test_a_proven_network(folder):
