@@ -11,8 +11,8 @@ padding of any size. Two facts about the positive matrix $A$ follow.
   (Collatz and Wielandt). The two agree: rescaling turns $A$ into $DAD$, of which $q = d^{-1}$ is
   the Perron vector with ratio 1, so the norm of a rescaled kernel is proven to be at most 1.
 
-A stride makes channels of phases, as in `walk`. Both hold for $TT^*$, too, with the sum over output
-channels; that side is the better one where it is the shorter.
+A stride makes channels of phases (`taut.linalg.axes`). Both facts hold for $TT^*$, too, with the sum
+over output channels; that side is the better one where it is the shorter.
 """
 
 import itertools
@@ -25,8 +25,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from taut.linalg.axes import ConvAxis
 from taut.linalg.rounding import exact_double, float_up, gamma, scale_to_unit, sqrt_up
-from taut.linalg.walk import Walk
 
 __all__ = ["TapPairs", "bound_autocorrelation", "rescale_channels"]
 
@@ -67,8 +67,8 @@ class TapPairs:
         dilation: tuple[int, ...],
     ) -> "TapPairs":
         """The pairs on the shorter side of a kernel with `channels = (out, in)` in each group."""
-        walked = zip(taps, stride, dilation, strict=True)
-        axes = [Walk(k, s, d, (0, 0), None).axis() for k, s, d in walked]
+        arguments = zip(taps, stride, dilation, strict=True)
+        axes = [ConvAxis(k, s, d, (0, 0), None).blocks() for k, s, d in arguments]
         phases = list(itertools.product(*(axis.phases for axis in axes)))
         offsets = list(itertools.product(*(axis.offsets for axis in axes)))
         known = sorted(set(phases))

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
+from taut.linalg.axes import per_dimension
 from taut.linalg.rounding import float_up, sqrt_up, unit_roundoff
 from taut.linalg.spectral import bound_operator_norm
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["bound_adaptive_pooling", "bound_pooling", "per_dimension"]
+__all__ = ["bound_adaptive_pooling", "bound_pooling"]
 
 _KINDS = ("average", "max", "lp")
 
@@ -240,18 +241,3 @@ def _sizes(subject: str, input_size: Sequence[int] | None, dims: int) -> tuple[i
     if input_size is None:
         return (None,) * dims
     return per_dimension(subject, "input_size", input_size, dims)
-
-
-def per_dimension(
-    subject: str, argument: str, value: int | Sequence[int], dims: int, least: int = 1
-) -> tuple[int, ...]:
-    """One whole number per dimension, from one for all or one for each."""
-    values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
-    if len(values) != dims:
-        raise ArgumentError(
-            f"{subject}: `{argument}` must be one number or one per dimension; "
-            f"got {argument}={value} for {dims} dimensions."
-        )
-    for each in values:
-        check_count(subject, argument, each, least)
-    return values

@@ -11,8 +11,8 @@ from torch import nn
 
 from taut.errors import ArgumentError, check_choice, check_positive
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
+from taut.nn.balls import L1Linear, LinfLinear
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.rows import L1Linear, LinfLinear
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 

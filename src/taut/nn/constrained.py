@@ -83,8 +83,33 @@ class ConstrainedLayer(nn.Module, ABC):
         """Creates `weight` and `bias` of these shapes, their numbers still undefined."""
         self.weight = nn.Parameter(torch.empty(weight, device=device, dtype=dtype))
         self._check_dtype()
-        made = None if bias is None else torch.empty(bias, device=device, dtype=dtype)
-        self.register_parameter("bias", None if made is None else nn.Parameter(made))
+        offset = None if bias is None else nn.Parameter(self.weight.detach().new_empty(bias))
+        self.register_parameter("bias", offset)
+
+    def _check_bias(self, bias: bool) -> None:
+        if not isinstance(bias, bool):
+            raise ArgumentError(
+                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
+                "Give other arguments by name."
+            )
+
+    def reset_parameters(self) -> None:
+        """Draws a random weight that uses its slope, and a small uniform bias."""
+        self._draw_weight()
+        if self.bias is not None:
+            # An orthonormal weight spreads the length of its input over all outputs: offsets as
+            # large as those of torch.nn.Linear would drown the rest behind a widening layer.
+            reach = 1 / math.sqrt(max(self._fan_in(), len(self.bias)))
+            nn.init.uniform_(self.bias, -reach, reach)
+        if not self.weight.is_meta:
+            with torch.no_grad():
+                self.weight.copy_(self.constrain(self.weight))
+
+    def _draw_weight(self) -> None:
+        nn.init.orthogonal_(self.weight)
+
+    def _fan_in(self) -> int:
+        return math.prod(self.weight.shape[1:])
 
     @abstractmethod
     def constrain(self, weight: Tensor) -> Tensor:
@@ -234,11 +259,7 @@ class ConstrainedLinear(ConstrainedLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(bias, bool):
-            raise ArgumentError(
-                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
-                "Give other arguments by name."
-            )
+        self._check_bias(bias)
         check_count(type(self).__name__, "in_features", in_features)
         check_count(type(self).__name__, "out_features", out_features)
         self.in_features = in_features
@@ -246,21 +267,6 @@ class ConstrainedLinear(ConstrainedLayer):
         self._create_parameters(
             (out_features, in_features), out_features if bias else None, device, dtype
         )
-
-    def reset_parameters(self) -> None:
-        """Draws a random weight that uses its slope, and a small uniform bias."""
-        self._draw_weight()
-        if self.bias is not None:
-            # An orthonormal weight spreads the length of its input over all outputs: offsets as
-            # large as those of torch.nn.Linear would drown the rest behind a widening layer.
-            reach = 1 / math.sqrt(max(self.in_features, self.out_features))
-            nn.init.uniform_(self.bias, -reach, reach)
-        if not self.weight.is_meta:
-            with torch.no_grad():
-                self.weight.copy_(self.constrain(self.weight))
-
-    def _draw_weight(self) -> None:
-        nn.init.orthogonal_(self.weight)
 
     def _affine(self, x: Tensor) -> Tensor:
         return F.linear(x, self._weight_in_use(), self.bias)

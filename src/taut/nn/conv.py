@@ -9,13 +9,14 @@ inputs, which enlarges L2 norms; no kernel of norm 1 makes up for that.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_choice, check_count
-from taut.linalg.windows import per_dimension
+from taut.linalg.axes import padding_sides, per_dimension
 from taut.nn.constrained import ConstrainedLayer
 from taut.norms import L2
 from taut.rules import register
@@ -58,11 +59,7 @@ class ConstrainedConv(ConstrainedLayer):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if not isinstance(bias, bool):
-            raise ArgumentError(
-                f"{name}: `bias` must be True or False; got bias={bias!r}. "
-                "Give other arguments by name."
-            )
+        self._check_bias(bias)
         for argument, count in (("in_channels", in_channels), ("out_channels", out_channels)):
             check_count(name, argument, count)
             check_count(name, "groups", groups)
@@ -76,11 +73,11 @@ class ConstrainedConv(ConstrainedLayer):
         self.kernel_size = per_dimension(name, "kernel_size", kernel_size, self._dims)
         self.stride = per_dimension(name, "stride", stride, self._dims)
         self.dilation = per_dimension(name, "dilation", dilation, self._dims)
-        self.padding: str | tuple[int, ...] = padding if isinstance(padding, str) else ()
-        if isinstance(padding, str):
-            check_choice(name, "padding", padding, ("same", "valid"))
-        else:
-            self.padding = per_dimension(name, "padding", padding, self._dims, least=0)
+        self.padding: str | tuple[int, ...] = (
+            padding
+            if isinstance(padding, str)
+            else per_dimension(name, "padding", padding, self._dims, least=0)
+        )
         self.output_padding = per_dimension(
             name, "output_padding", output_padding, self._dims, least=0
         )
@@ -107,12 +104,7 @@ class ConstrainedConv(ConstrainedLayer):
         """Raises for kernels that the constraint cannot be met by."""
 
     def _check_padding(self) -> None:
-        name = type(self).__name__
-        if self.padding == "same" and max(self.stride) > 1:
-            raise ArgumentError(
-                f"{name}: `padding` must be a number with a stride above 1; got padding='same', "
-                f"stride={self.stride}. torch has no such convolution."
-            )
+        name, sides = type(self).__name__, self._sides()
         if self.input_norm != L2:
             return
         if self.padding_mode in ("reflect", "replicate"):
@@ -124,7 +116,7 @@ class ConstrainedConv(ConstrainedLayer):
         if self.padding_mode == "circular" and any(
             front + behind > dilation * (k - 1)
             for (front, behind), dilation, k in zip(
-                self._sides(), self.dilation, self.kernel_size, strict=True
+                sides, self.dilation, self.kernel_size, strict=True
             )
         ):
             raise ArgumentError(
@@ -134,27 +126,12 @@ class ConstrainedConv(ConstrainedLayer):
             )
 
     def _sides(self) -> list[tuple[int, int]]:
-        """The padding in front and behind, per dimension."""
-        if self.padding == "valid":
-            return [(0, 0)] * self._dims
-        if isinstance(self.padding, str):
-            totals = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
-            return [(total // 2, total - total // 2) for total in totals]
-        return [(amount, amount) for amount in self.padding]
+        return padding_sides(
+            type(self).__name__, self.padding, self.kernel_size, self.stride, self.dilation
+        )
 
-    def reset_parameters(self) -> None:
-        """Draws a random orthonormal kernel where there is one, and a small uniform bias."""
-        self._draw_weight()
-        if self.bias is not None:
-            fan = math.prod(self.kernel_shape[1:])
-            reach = 1 / math.sqrt(max(fan, self.out_channels))
-            nn.init.uniform_(self.bias, -reach, reach)
-        if not self.weight.is_meta:
-            with torch.no_grad():
-                self.weight.copy_(self.constrain(self.weight))
-
-    def _draw_weight(self) -> None:
-        nn.init.orthogonal_(self.weight)
+    def _fan_in(self) -> int:
+        return math.prod(self.kernel_shape[1:])
 
     def _affine(self, x: Tensor) -> Tensor:
         self._check_input(x)
@@ -181,7 +158,7 @@ class ConstrainedConv(ConstrainedLayer):
     def as_plain(self, kernel: Tensor) -> nn.Module:
         """The layer of torch with the arguments and the bias of this one and the given kernel."""
         kinds = _TRANSPOSED if self.transposed else _PLAIN
-        more = {"output_padding": self.output_padding} if self.transposed else {}
+        extra: Any = {"output_padding": self.output_padding} if self.transposed else {}
         plain: nn.Module = kinds[self._dims](
             self.in_channels,
             self.out_channels,
@@ -193,7 +170,7 @@ class ConstrainedConv(ConstrainedLayer):
             bias=False,
             padding_mode=self.padding_mode,
             device="meta",
-            **more,  # type: ignore[arg-type]
+            **extra,
         )
         plain.weight = nn.Parameter(kernel)
         plain.register_parameter("bias", self.bias)

@@ -215,14 +215,7 @@ class _OrthonormalConv(ConstrainedConv):
 
 @final
 class OrthonormalConv1d(_OrthonormalConv):
-    """`OrthonormalConv2d` in one dimension.
-
-    Example:
-        >>> layer = OrthonormalConv1d(4, 4, 3, padding="same", padding_mode="circular", bias=False)
-        >>> x = torch.randn(2, 4, 9)
-        >>> torch.allclose(layer(x).flatten(1).norm(dim=1), x.flatten(1).norm(dim=1), rtol=1e-5)
-        True
-    """
+    """`OrthonormalConv2d` in one dimension."""
 
     _dims = 1
 
@@ -240,18 +233,13 @@ class OrthonormalConv2d(_OrthonormalConv):
     The parameter `weight` is flat and holds the factors of the kernel; `effective_weight()` is the
     kernel.
 
+    The arguments are those of `torch.nn.Conv2d`, with these limits:
+
     Args:
-        in_channels: channels of the input.
-        out_channels: channels of the output.
         kernel_size: at least the stride.
-        stride: of the windows; with circular padding it must divide the size of the input.
-        padding: per dimension, or "same" or "valid".
-        dilation: the step between taps; without a divisor in common with the stride.
-        groups: independent blocks of channels.
-        bias: whether to add a learned offset.
+        stride: a divisor of the input size where the padding is circular.
+        dilation: without a divisor in common with the stride.
         padding_mode: "zeros" or "circular"; others copy inputs, and no such layer is 1-Lipschitz.
-        device: where the parameters live.
-        dtype: float32 or float64.
 
     Example:
         >>> layer = OrthonormalConv2d(3, 16, 3, padding="same", padding_mode="circular", bias=False)
@@ -265,24 +253,14 @@ class OrthonormalConv2d(_OrthonormalConv):
 
 @final
 class OrthonormalConvTranspose1d(TransposedConv, _OrthonormalConv):
-    """The adjoint of `OrthonormalConv1d`, with torch's arguments for transposed convolutions.
-
-    Example:
-        >>> OrthonormalConvTranspose1d(8, 4, 4, stride=2, padding=1)(torch.randn(2, 8, 5)).shape
-        torch.Size([2, 4, 10])
-    """
+    """The adjoint of `OrthonormalConv1d`, with torch's arguments for transposed convolutions."""
 
     _dims = 1
 
 
 @final
 class OrthonormalConvTranspose2d(TransposedConv, _OrthonormalConv):
-    """The adjoint of `OrthonormalConv2d`, with torch's arguments for transposed convolutions.
-
-    Example:
-        >>> OrthonormalConvTranspose2d(8, 4, 4, stride=2, padding=1)(torch.randn(2, 8, 5, 5)).shape
-        torch.Size([2, 4, 10, 10])
-    """
+    """The adjoint of `OrthonormalConv2d`, with torch's arguments for transposed convolutions."""
 
     _dims = 2
 

@@ -58,12 +58,7 @@ class _SpectralConv(ConstrainedConv):
 
 @final
 class SpectralConv1d(_SpectralConv):
-    """`SpectralConv2d` in one dimension.
-
-    Example:
-        >>> SpectralConv1d(4, 6, 3, padding=1)(torch.randn(2, 4, 9)).shape
-        torch.Size([2, 6, 9])
-    """
+    """`SpectralConv2d` in one dimension."""
 
     _dims = 1
 
@@ -79,18 +74,11 @@ class SpectralConv2d(_SpectralConv):
     factors are 1 for orthonormal kernels, with one of which training begins; kernels far from
     that have a norm below 1, of which `taut.bound_lipschitz` tells the value.
 
+    The arguments are those of `torch.nn.Conv2d`, with these limits:
+
     Args:
-        in_channels: channels of the input.
-        out_channels: channels of the output.
-        kernel_size: of the windows.
-        stride: of the windows; with circular padding it must divide the size of the input.
-        padding: per dimension, or "same" or "valid".
-        dilation: the step between taps.
-        groups: independent blocks of channels.
-        bias: whether to add a learned offset.
+        stride: a divisor of the input size where the padding is circular.
         padding_mode: "zeros" or "circular"; others copy inputs, and enlarge L2 norms.
-        device: where the parameters live.
-        dtype: float32 or float64.
 
     Example:
         >>> layer = SpectralConv2d(3, 8, 3, padding=1)
@@ -103,48 +91,28 @@ class SpectralConv2d(_SpectralConv):
 
 @final
 class SpectralConv3d(_SpectralConv):
-    """`SpectralConv2d` in three dimensions.
-
-    Example:
-        >>> SpectralConv3d(2, 3, 2)(torch.randn(1, 2, 4, 4, 4)).shape
-        torch.Size([1, 3, 3, 3, 3])
-    """
+    """`SpectralConv2d` in three dimensions."""
 
     _dims = 3
 
 
 @final
 class SpectralConvTranspose1d(TransposedConv, _SpectralConv):
-    """The transposed `SpectralConv1d`, with torch's arguments.
-
-    Example:
-        >>> SpectralConvTranspose1d(4, 2, 4, stride=2, padding=1)(torch.randn(2, 4, 5)).shape
-        torch.Size([2, 2, 10])
-    """
+    """The transposed `SpectralConv1d`, with torch's arguments."""
 
     _dims = 1
 
 
 @final
 class SpectralConvTranspose2d(TransposedConv, _SpectralConv):
-    """The transposed `SpectralConv2d`, with torch's arguments.
-
-    Example:
-        >>> SpectralConvTranspose2d(4, 2, 4, stride=2, padding=1)(torch.randn(2, 4, 5, 5)).shape
-        torch.Size([2, 2, 10, 10])
-    """
+    """The transposed `SpectralConv2d`, with torch's arguments."""
 
     _dims = 2
 
 
 @final
 class SpectralConvTranspose3d(TransposedConv, _SpectralConv):
-    """The transposed `SpectralConv3d`, with torch's arguments.
-
-    Example:
-        >>> SpectralConvTranspose3d(2, 1, 2, stride=2)(torch.randn(1, 2, 3, 3, 3)).shape
-        torch.Size([1, 1, 6, 6, 6])
-    """
+    """The transposed `SpectralConv3d`, with torch's arguments."""
 
     _dims = 3
 

@@ -43,16 +43,12 @@ class OrthonormalLinear(ConstrainedLinear):
     Second derivatives through the input (gradient penalties, Jacobian norms) are exact for both.
 
     Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether to add a learned offset.
+        in_features, out_features, bias, device, dtype: those of `torch.nn.Linear`.
         method: `"retract"` or `"bjorck"`.
         order: degree of the Björck series; only for `"bjorck"`.
         num_steps: Björck steps in training; only for `"bjorck"`.
         scaling: what Björck divides by first (see `taut.linalg.bound_by_scaling`); only for
             `"bjorck"`.
-        device: where the parameters live.
-        dtype: float32 or float64.
 
     Example:
         >>> layer = OrthonormalLinear(3, 8)

@@ -6,7 +6,7 @@ from typing import final
 from torch import Tensor, nn
 
 from taut import functional
-from taut.linalg.windows import per_dimension
+from taut.linalg.axes import per_dimension
 from taut.rules import register
 from taut.rules.pooling import pooling_schema
 

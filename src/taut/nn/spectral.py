@@ -28,14 +28,8 @@ class SpectralLinear(ConstrainedLinear):
 
     1-Lipschitz in L2, really: power iteration approaches the norm from below, so dividing by its
     result leaves a norm above 1. Here the divisor is the Cholesky-proven bound, rounding included;
-    power iteration only points the gradient of the divisor.
-
-    Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether to add a learned offset.
-        device: where the parameters live.
-        dtype: float32 or float64.
+    power iteration only points the gradient of the divisor. The arguments are those of
+    `torch.nn.Linear`.
 
     Example:
         >>> layer = SpectralLinear(3, 2)
@@ -93,12 +87,8 @@ class ParsevalLinear(ConstrainedLinear):
     A copied or loaded weight counts as changed.
 
     Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether to add a learned offset.
-        beta: the step, in (0, 0.5]; 0.5 is one Björck step.
-        device: where the parameters live.
-        dtype: float32 or float64.
+        in_features, out_features, bias, device, dtype: those of `torch.nn.Linear`.
+        beta: step size, in (0, 0.5]; 0.5 is one Björck step.
 
     Example:
         >>> layer = ParsevalLinear(3, 2, beta=0.01)
