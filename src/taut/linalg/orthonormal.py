@@ -33,9 +33,6 @@ def polar(weight: Tensor) -> Tensor:
     Args:
         weight: `(..., out, in)`.
 
-    Returns:
-        `(..., out, in)`, all singular values 1 to rounding.
-
     Raises:
         NonFiniteError: the weight holds NaN or infinity.
 
@@ -111,14 +108,7 @@ def project_tangent(point: Tensor, direction: Tensor) -> Tensor:
       \qquad T = G - Q\,\mathrm{sym}(Q^\top G)$$
 
     for tall $Q$, and the transposed formula for wide ones. It is also the derivative of `polar`
-    at $Q$ in the direction $G$.
-
-    Args:
-        point: `(..., out, in)`, orthonormal.
-        direction: `(..., out, in)`.
-
-    Returns:
-        `(..., out, in)`.
+    at $Q$ in the direction $G$. Both arguments are `(..., out, in)`.
 
     Example:
         >>> project_tangent(torch.eye(2), torch.tensor([[5.0, 1.0], [0.0, 7.0]]))

@@ -76,12 +76,7 @@ class _OnNumbers(torch.autograd.Function):
         ctx.mark_non_differentiable(output)
 
     @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[int, None],
-        tensor: Tensor,
-        function: Callable[[Tensor], Tensor],
-    ) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: Any, tensor: Tensor, function: Any) -> tuple[Tensor, int]:
         each = [_OnNumbers.apply(one, function) for one in tensor.unbind(in_dims[0])]
         return torch.stack(each), 0  # type: ignore[arg-type]
 
