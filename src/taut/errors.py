@@ -21,6 +21,8 @@ __all__ = [
     "ViolatedCertificateError",
     "check_choice",
     "check_count",
+    "check_finite",
+    "check_nonnegative",
     "check_positive",
     "require",
 ]
@@ -146,10 +148,22 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         ) from error
 
 
+def check_finite(subject: str, argument: str, value: float) -> None:
+    """Raises unless `value` is a finite number."""
+    if not (isinstance(value, Real) and math.isfinite(value)):
+        _refuse(subject, argument, "must be finite", value)
+
+
 def check_positive(subject: str, argument: str, value: float) -> None:
     """Raises unless `value` is finite and above zero."""
     if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
         _refuse(subject, argument, "must be finite and positive", value)
+
+
+def check_nonnegative(subject: str, argument: str, value: float) -> None:
+    """Raises unless `value` is finite and not below zero."""
+    if not (isinstance(value, Real) and math.isfinite(value) and value >= 0):
+        _refuse(subject, argument, "must be finite and >= 0", value)
 
 
 def check_count(subject: str, argument: str, value: int, least: int = 1) -> None:

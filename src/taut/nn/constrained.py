@@ -138,7 +138,7 @@ class ConstrainedLayer(nn.Module, ABC):
 
     def evaluation_weight(self) -> Tensor:
         """A copy of the weight that evaluation uses now, in whatever mode the layer is, as numbers."""
-        self._distrust_signs()
+        self._forget_stamps()
         return call_on_numbers(self._evaluate, self.weight).clone()
 
     def _weight_in_use(self) -> Tensor:
@@ -219,13 +219,13 @@ class ConstrainedLayer(nn.Module, ABC):
 
     def train(self, mode: bool = True) -> Self:
         """Sets the mode, as torch does, and has the next forward look at the numbers of the weight."""
-        self._distrust_signs()
+        self._forget_stamps()
         return super().train(mode)
 
-    def _distrust_signs(self) -> None:
+    def _forget_stamps(self) -> None:
         for cache in vars(self).values():
             if isinstance(cache, WeightCache):
-                cache.distrust_signs()
+                cache.forget_stamp()
 
     def forward(self, x: Tensor) -> Tensor:
         """What the plain layer with the effective weight computes."""

@@ -1,12 +1,10 @@
 """`Residual`: a body and a way around it, with a constant that follows from the body's."""
 
-import math
-from numbers import Real
 from typing import final
 
 from torch import Tensor, fx, nn
 
-from taut.errors import ArgumentError, check_choice
+from taut.errors import ArgumentError, check_choice, check_finite
 from taut.rules import register
 
 __all__ = ["Residual"]
@@ -47,8 +45,7 @@ class Residual(nn.Module):
         check_choice("Residual", "mode", mode, ("average", "add"))
         if scale is None:
             scale = 0.5 if mode == "average" else 1.0
-        if not (isinstance(scale, Real) and math.isfinite(scale)):
-            raise ArgumentError(f"Residual: `scale` must be finite; got scale={scale!r}.")
+        check_finite("Residual", "scale", scale)
         if mode == "average" and not 0 <= scale <= 1:
             raise ArgumentError(
                 f"Residual: `scale` must lie in [0, 1] for an average; got scale={scale}. "
