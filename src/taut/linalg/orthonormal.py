@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from taut.errors import NonFiniteError, check_positive
 from taut.linalg.symmetric import estimate_extreme_eigenvalues, gram, symmetric_product
 
-__all__ = ["polar", "project_tangent", "retract", "rounding_margin"]
+__all__ = ["follow_tangent", "polar", "project_tangent", "retract", "rounding_margin"]
 
 # A Lanczos run of eight steps sees about 0.95 of the spread of a matrix without outliers.
 _UNSEEN = 1.15
@@ -119,6 +119,19 @@ def project_tangent(point: Tensor, direction: Tensor) -> Tensor:
         return project_tangent(point.mT, direction.mT).mT
     inner = point.mT @ direction
     return direction - point @ ((inner + inner.mT) / 2)
+
+
+def follow_tangent(point: Tensor, weight: Tensor) -> Tensor:
+    """The constant `point`, with the derivative of `polar` at `point` for `weight`.
+
+    Example:
+        >>> weight = torch.eye(2).requires_grad_()
+        >>> follow_tangent(torch.eye(2), weight)[0, 1].backward()
+        >>> weight.grad
+        tensor([[ 0.0000,  0.5000],
+                [-0.5000,  0.0000]])
+    """
+    return point + project_tangent(point, weight - weight.detach())
 
 
 @torch.no_grad()

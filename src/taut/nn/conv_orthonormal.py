@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError
-from taut.linalg import block_convolution, project_tangent, retract_stack
+from taut.linalg import block_convolution, follow_tangent, retract_stack
 from taut.linalg.transforms import call_on_numbers, is_wrapped
 from taut.nn.conv import ConstrainedConv, TransposedConv
 from taut.nn.weight_cache import WeightCache
@@ -201,11 +201,7 @@ class _OrthonormalConv(ConstrainedConv):
         # What single precision took from the factors is given back before they are multiplied.
         exact = call_on_numbers(self.factors.retract, point.double())
         held, near = self.factors.split(weight.double()), self.factors.split(exact)
-        # The value is that of the point; the derivative of the nearest point is a projection.
-        matrix, planes = (
-            b + project_tangent(b, a - a.detach()) for a, b in zip(held, near, strict=True)
-        )
-        return self._made(matrix, planes)
+        return self._made(*(follow_tangent(b, a) for a, b in zip(held, near, strict=True)))
 
     def _made(self, matrix: Tensor, planes: Tensor) -> Tensor:
         # Single precision moves the norm by about one unit of rounding, up or down.
