@@ -50,14 +50,8 @@ def max_min(x: Tensor, dim: int = -1) -> Tensor:
 
     $$y_i = \max(x_i, x_{i + C/2}), \qquad y_{i + C/2} = \min(x_i, x_{i + C/2})$$
 
-    The Jacobian is a permutation: every $p$-norm of every gradient is kept.
-
-    Args:
-        x: any shape, an even number `C` of channels along `dim`.
-        dim: where the channels are.
-
-    Returns:
-        The shape of `x`.
+    for an even number `C` of channels along `dim`. The Jacobian is a permutation: every $p$-norm of
+    every gradient is kept.
 
     Example:
         >>> max_min(torch.tensor([1.0, -2.0, 3.0, -4.0]))
@@ -76,12 +70,9 @@ def group_sort(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
     larger groups through `torch.sort`.
 
     Args:
-        x: any shape; `group_size` divides the number of channels along `dim`.
-        group_size: `k >= 1`.
-        dim: where the channels are.
-
-    Returns:
-        The shape of `x`.
+        x: any shape.
+        group_size: a divisor `k` of the number of channels.
+        dim: dimension of the channels.
 
     Example:
         >>> group_sort(torch.tensor([4.0, 3.0, 2.0, 1.0]), 2)
@@ -142,10 +133,7 @@ def householder(x: Tensor, angle: Tensor, dim: int = -1) -> Tensor:
     Args:
         x: any shape, an even number `C` of channels along `dim`.
         angle: scalar, or `(C / 2,)`, one angle a pair.
-        dim: where the channels are.
-
-    Returns:
-        The shape of `x`.
+        dim: dimension of the channels.
 
     Example:
         >>> householder(torch.tensor([1.0, 3.0]), torch.tensor(torch.pi / 2)).round(decimals=4)

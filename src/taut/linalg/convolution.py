@@ -18,7 +18,7 @@ from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg.autocorrelation import bound_autocorrelation
 from taut.linalg.axes import Blocks, ConvAxis, padding_sides, per_dimension
-from taut.linalg.padding import bound_padding
+from taut.linalg.padding import bound_padding, norm_of_copies
 from taut.linalg.rounding import exact_double, float_up, scale_to_unit, sqrt_up
 from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm
 from taut.linalg.symbol import bound_symbol, widen_grid
@@ -123,9 +123,8 @@ def bound_convolution(
     axes = [ConvAxis(*each) for each in arguments]
     near = None
     if p == L2 and _on_lattice(axes, padding_mode):
-        near = bound_autocorrelation(kernel, stride=strides, dilation=steps, groups=groups)
-        if near > _least(kernel, strides, groups) * (1 + _NEARLY):
-            near = None
+        quick = bound_autocorrelation(kernel, stride=strides, dilation=steps, groups=groups)
+        near = quick if quick <= _least(kernel, strides, groups) * (1 + _NEARLY) else None
     if transposed:
         adjoint = [axis.adjoint(more).blocks() for axis, more in zip(axes, extra, strict=True)]
         value, method = _bound_on_lattice(blocks, adjoint, p.dual, near)
@@ -145,8 +144,7 @@ def bound_convolution(
     if padding_mode == "circular":
         value, method = _bound_on_lattice(blocks, [axis.circular_blocks() for axis in axes], p)
         repeats = math.prod(axis.repeats() for axis in axes)
-        factor = {L1: float(repeats), L2: sqrt_up(Fraction(repeats)), LINF: 1.0}[p]
-        found.append((_times_up(value, factor), f"circle: {method}"))
+        found.append((_times_up(value, norm_of_copies(repeats, p)), f"circle: {method}"))
     value, method = min(found)
     return Bound(value, p, method=method)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg.axes import per_dimension
+from taut.linalg.padding import norm_of_copies
 from taut.linalg.rounding import float_up, sqrt_up, unit_roundoff
 from taut.linalg.spectral import bound_operator_norm
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
@@ -90,7 +91,9 @@ def bound_pooling(
     s = k if stride is None else per_dimension(subject, "stride", stride, dims)
     pads = per_dimension(subject, "padding", padding, dims, least=0)
     d = per_dimension(subject, "dilation", dilation, dims)
-    n = _sizes(subject, input_size, dims)
+    n: Sequence[int | None] = [None] * dims
+    if input_size is not None:
+        n = per_dimension(subject, "input_size", input_size, dims)
     if (kind != "max" and max(d) > 1) or (kind == "lp" and max(pads) > 0):
         raise ArgumentError(
             f"{subject}: `{'dilation' if max(d) > 1 else 'padding'}` must be what torch has for "
@@ -223,8 +226,8 @@ def _weighted(inside: Tensor, divisor: Tensor, norm: Norm) -> Fraction:
 
 def _by_counting(norm: Norm, reads: Fraction, per_window: Fraction) -> Bound:
     """LINF: the constant of one window; L1 and L2: how often one input is read."""
-    value = {L1: reads, L2: Fraction(sqrt_up(reads)), LINF: per_window}[norm]
-    return Bound(float_up(value), norm, method="count of windows over one input")
+    value = float_up(per_window) if norm == LINF else norm_of_copies(reads, norm)
+    return Bound(value, norm, method="count of windows over one input")
 
 
 def _by_weight(norm: Norm, norms: Iterable[Fraction], scale: Fraction = Fraction(1)) -> Bound:
@@ -235,9 +238,3 @@ def _by_weight(norm: Norm, norms: Iterable[Fraction], scale: Fraction = Fraction
 
 def _product(factors: Iterable[int | Fraction]) -> Fraction:
     return math.prod((Fraction(factor) for factor in factors), start=Fraction(1))
-
-
-def _sizes(subject: str, input_size: Sequence[int] | None, dims: int) -> tuple[int | None, ...]:
-    if input_size is None:
-        return (None,) * dims
-    return per_dimension(subject, "input_size", input_size, dims)
