@@ -110,7 +110,10 @@ class Bound:
 
     def __post_init__(self) -> None:
         check_choice("Bound", "side", self.side, ("upper", "lower"))
-        _check_confidence("Bound", self.confidence)
+        if not 0 < self.confidence <= 1:
+            raise ArgumentError(
+                f"Bound: `confidence` must lie in (0, 1]; got confidence={self.confidence}."
+            )
         if math.isnan(self.value):
             raise ArgumentError("Bound: `value` must be a number; got NaN, which bounds nothing.")
 
@@ -194,10 +197,3 @@ class Interval:
         ends = f"[{_round_outward(self.lower.value, 'lower')}, {_round_outward(self.upper.value, 'upper')}]"
         known = "proven" if self.confidence == 1 else f"at {100 * self.confidence:.4g} %"
         return f"Interval({ends} {known})"
-
-
-def _check_confidence(subject: str, confidence: float) -> None:
-    if not 0 < confidence <= 1:
-        raise ArgumentError(
-            f"{subject}: `confidence` must lie in (0, 1]; got confidence={confidence}."
-        )

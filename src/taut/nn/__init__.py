@@ -21,9 +21,8 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
-from taut.nn.downsampling import InvertibleDownsampling2d
+from taut.nn.downsampling import InvertibleDownsampling2d, L2Pool2d
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.pooling import L2Pool2d
 from taut.nn.residual import Residual
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear

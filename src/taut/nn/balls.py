@@ -211,5 +211,5 @@ class LinfConv2d(_LinfConv):
 register(LinfLinear, file=FileSchema.dense(LinfLinear, method=str))
 register(L1Linear, file=FileSchema.dense(L1Linear, method=str))
 register(MixedLinear, file=FileSchema.dense(MixedLinear, method=str, p=str))
-for _layer in (LinfConv1d, LinfConv2d):
+for _layer in _LinfConv.__subclasses__():
     register(_layer, file=convolution_schema(_layer))

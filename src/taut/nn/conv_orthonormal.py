@@ -10,7 +10,7 @@ as in `OrthonormalLinear`: nothing is differentiated through an iteration.
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +51,12 @@ class Factors:
     taps: tuple[int, ...]
     stride: tuple[int, ...]
 
+    @classmethod
+    def of(cls, kernel: tuple[int, ...], groups: int, stride: tuple[int, ...]) -> Self:
+        """Those of a kernel of this shape, `(rows * groups, columns, *taps)`."""
+        rows, columns, *taps = kernel
+        return cls(groups, rows // groups, columns, tuple(taps), stride)
+
     @property
     def widens(self) -> bool:
         """Whether the short convolutions come after the matrix, where there are more channels."""
@@ -62,13 +68,7 @@ class Factors:
         """The dimension of each short convolution, in turn."""
         pairs = list(zip(self.taps, self.stride, strict=True))
         left = [k // s - 1 if self.widens else k - s for k, s in pairs]
-        turns: list[int] = []
-        while any(left):
-            for dim in range(len(left)):
-                if left[dim]:
-                    turns.append(dim)
-                    left[dim] -= 1
-        return turns
+        return [dim for turn in range(max(left)) for dim, n in enumerate(left) if turn < n]
 
     @property
     def matrix_shape(self) -> tuple[int, int, int]:
@@ -128,10 +128,7 @@ class _OrthonormalConv(ConstrainedConv):
     @property
     def factors(self) -> Factors:
         """The layout of the parameter, which holds the factors of the kernel one after the other."""
-        rows, columns = self.kernel_shape[:2]
-        return Factors(
-            self.groups, rows // self.groups, columns, tuple(self.kernel_size), tuple(self.stride)
-        )
+        return Factors.of(self.kernel_shape, self.groups, self.stride)
 
     def _weight_shape(self) -> tuple[int, ...]:
         return (self.factors.numel,)
@@ -263,17 +260,10 @@ class OrthonormalConvTranspose2d(TransposedConv, _OrthonormalConv):
 
 def _factors_shape(a: dict[str, Any]) -> tuple[int, ...]:
     """The parameter's shape from the arguments of a layer."""
-    taps, stride = tuple(a["kernel_size"]), tuple(a["stride"])
-    if any(k < s for k, s in zip(taps, stride, strict=True)):
+    if any(k < s for k, s in zip(a["kernel_size"], a["stride"], strict=True)):
         raise ArgumentError("`kernel_size` must be at least the stride.")
-    rows, columns = a["kernel"][0] // a["groups"], a["kernel"][1]
-    return (Factors(a["groups"], rows, columns, taps, stride).numel,)
+    return (Factors.of(a["kernel"], a["groups"], tuple(a["stride"])).numel,)
 
 
-for _layer in (
-    OrthonormalConv1d,
-    OrthonormalConv2d,
-    OrthonormalConvTranspose1d,
-    OrthonormalConvTranspose2d,
-):
+for _layer in _OrthonormalConv.__subclasses__():
     register(_layer, file=convolution_schema(_layer, _factors_shape))

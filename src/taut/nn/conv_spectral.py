@@ -28,11 +28,10 @@ class _SpectralConv(ConstrainedConv):
     output_norm = L2
 
     def _draw_weight(self) -> None:
-        rows, columns = self.kernel_shape[:2]
         window = tuple(min(k, s) for k, s in zip(self.kernel_size, self.stride, strict=True))
-        factors = Factors(self.groups, rows // self.groups, columns, self.kernel_size, window)
+        factors = Factors.of(self.kernel_shape, self.groups, window)
         # No factor shrinks an orthonormal kernel, so training starts with all of the norm in use.
-        flat = torch.empty(factors.numel, dtype=self.weight.dtype, device=self.weight.device)
+        flat = self.weight.new_empty(factors.numel)
         factors.draw(flat)
         with torch.no_grad():
             self.weight.copy_(factors.kernel(*factors.split(flat)))
@@ -40,9 +39,8 @@ class _SpectralConv(ConstrainedConv):
     def constrain(self, weight: Tensor) -> Tensor:
         """The kernel with its channels rescaled (`taut.linalg.rescale_channels`)."""
         rows, columns, *taps = self.kernel_shape
-        pairs = TapPairs.of(
-            (rows // self.groups, columns), tuple(taps), tuple(self.stride), tuple(self.dilation)
-        )
+        channels = (rows // self.groups, columns)
+        pairs = TapPairs.of(channels, tuple(taps), self.stride, self.dilation)
         # In float64 the sums are exact for all that single precision can tell.
         blocks = weight.double().unflatten(0, (self.groups, -1)).flatten(3)
         terms = min(rows, columns) * math.prod(taps)
@@ -117,12 +115,5 @@ class SpectralConvTranspose3d(TransposedConv, _SpectralConv):
     _dims = 3
 
 
-for _layer in (
-    SpectralConv1d,
-    SpectralConv2d,
-    SpectralConv3d,
-    SpectralConvTranspose1d,
-    SpectralConvTranspose2d,
-    SpectralConvTranspose3d,
-):
+for _layer in _SpectralConv.__subclasses__():
     register(_layer, file=convolution_schema(_layer))

@@ -72,7 +72,7 @@ class SpectralLinear(ConstrainedLinear):
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The weight divided by its norm."""
-        norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
+        norm = _norm_for_division(weight)
         return weight / torch.where(norm > 0, norm, 1.0)
 
 
@@ -138,8 +138,7 @@ class ParsevalLinear(ConstrainedLinear):
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The weight divided by its norm where that is above 1."""
-        norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
-        return weight / norm.clamp_min(1)
+        return weight / _norm_for_division(weight).clamp_min(1)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -150,6 +149,11 @@ def _bound_for_division(weight: Tensor) -> Tensor:
     """A number in float64 that leaves a norm of at most 1, rounding included; 1 for zeros."""
     bound = bound_spectral_norm(weight).value * (1 + _rounding_of_division(weight))
     return torch.tensor(bound or 1.0, dtype=torch.float64, device=weight.device)
+
+
+def _norm_for_division(weight: Tensor) -> Tensor:
+    """The same as computed by torch, which looks at no values: not proven, and 0 for zeros."""
+    return torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
 
 
 def _rounding_of_division(weight: Tensor) -> float:
