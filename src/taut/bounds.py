@@ -1,8 +1,4 @@
-"""Numbers that know what they are: `Bound`, `Interval`, `Estimate`.
-
-A bare float forgets whether it lies above or below the truth, in which norm, and who says so.
-These do not.
-"""
+"""Numbers with their side, norm and proof: `Bound`, `Interval`, `Estimate`."""
 
 import math
 from collections.abc import Callable
@@ -85,7 +81,7 @@ class Bound:
 
     Attributes:
         value: the bound itself.
-        norm: the norm it speaks of, or None where none applies.
+        norm: norm of the input, or None where none applies.
         side: "upper" (truth <= value) or "lower" (truth >= value).
         method: what proves it, in a few words.
         confidence: 1.0 for a theorem; below 1 for a statement about samples.
@@ -120,8 +116,8 @@ class Bound:
     def holds_for(self, model: Any) -> bool:
         """Whether `model` computes, in evaluation, exactly what this bound was proven of.
 
-        Operations and stored numbers are compared by checksum. False where the bound speaks of no
-        network.
+        Operations and stored numbers are compared by checksum. False for a bound that is not about
+        a network.
         """
         known = self.hypotheses.digest_of
         return known is not None and known(model) == self.hypotheses.digest

@@ -1,4 +1,4 @@
-r"""Sorting and its friends as functions, with fast derivatives: exact but for one rounding.
+r"""Sorting, maxima and reflections of channels, with fast derivatives: exact but for one rounding.
 
 A group is spread out: channel $i$ of $C$ shares its group of size $k$ with $i + C/k$, $i + 2C/k$, ...
 so that the members of all groups lie in $k$ contiguous slices and one vector instruction compares

@@ -123,8 +123,8 @@ def bound_spectral_norm(weight: Tensor) -> Bound:
 
     Take for $A$ the weight (transposed if wide, scaled by a power of two), for $c$ a little more
     than the largest eigenvalue of $A'A$, and for $L$ the Cholesky factor of $cI - A'A$: the
-    residual is then nothing but rounding. The theorem holds whatever `c` and `L` are, so how they
-    were computed needs no trust; only the residual must be bounded. With
+    residual is then nothing but rounding. The theorem holds for any `c` and `L`, so it does not
+    matter how they were computed; only the residual must be bounded. With
     $\hat G = \mathrm{fl}(A'A)$, $\hat P = \mathrm{fl}(LL')$ and
     $\hat E = \mathrm{fl}(\hat G + \hat P - cI)$:
 

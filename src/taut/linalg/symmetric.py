@@ -1,4 +1,4 @@
-"""Symmetric products at half price, and a quick look at both ends of a spectrum."""
+"""Products that are known to be symmetric, and estimates of their extreme eigenvalues."""
 
 import torch
 from torch import Tensor

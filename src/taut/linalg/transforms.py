@@ -68,7 +68,7 @@ class _OnNumbers(torch.autograd.Function):
     @staticmethod
     def forward(tensor: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         result = function(tensor)
-        # Autograd marks what leaves here, and that must not be a tensor that someone keeps.
+        # Autograd marks what leaves here, and that must not be a tensor in a cache.
         return result.view_as(result)
 
     @staticmethod

@@ -31,11 +31,9 @@ _TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3
 
 
 class ConstrainedConv(ConstrainedLayer):
-    """A convolution whose kernel is feasible in every forward, whatever was done to it.
+    """A `ConstrainedLayer` that convolves; a new one also sets `_dims`.
 
-    A new one sets `input_norm`, `output_norm` and `_dims`, and defines `constrain` and
-    `constrain_traceable` (see `ConstrainedLayer`); the parameter is the kernel, unless
-    `_weight_shape` says otherwise.
+    The parameter is the kernel, unless `_weight_shape` says otherwise.
     """
 
     _dims: int

@@ -70,7 +70,7 @@ class SpectralConv2d(_SpectralConv):
     (`taut.linalg.rescale_channels`). That is a proof, not an iteration, it costs one product of
     small matrices, and it holds for zero and circular padding, any stride, dilation and groups. The
     factors are 1 for orthonormal kernels, with one of which training begins; kernels far from
-    that have a norm below 1, of which `taut.bound_lipschitz` tells the value.
+    that have a norm below 1, which `taut.bound_lipschitz` computes.
 
     The arguments are those of `torch.nn.Conv2d`, with these limits:
 

@@ -11,7 +11,7 @@ __all__ = ["WeightCache", "compares_numbers"]
 
 
 def compares_numbers(tensor: Tensor) -> bool:
-    """Whether reading all numbers of a tensor makes nobody wait for a device."""
+    """Whether all values of a tensor can be read without waiting for a device."""
     return tensor.device.type == "cpu"
 
 
@@ -24,12 +24,12 @@ class _Entry(NamedTuple):
 
 
 class WeightCache:
-    """Holds what was made of a weight, for exactly as long as the weight has the same numbers.
+    """Holds what was made of a weight, for exactly as long as the weight has the same values.
 
-    On the CPU it compares numbers: fused optimisers, writes through `.data`, casts and
+    On the CPU it compares values: fused optimisers, writes through `.data`, casts and
     `load_state_dict(assign=True)` change weights without raising a version counter, and a stale
     answer would be a false promise. The comparison reads the weight once, a small part of the product
-    it guards. On other devices numbers are compared only where the stamp (memory, version, steps of
+    it guards. On other devices values are compared only where the stamp (memory, version, steps of
     optimisers) differs or was forgotten.
 
     Copies and pickles of a cache are empty: what it holds can always be made again.
@@ -49,13 +49,13 @@ class WeightCache:
         self._entry: _Entry | None = None
 
     def keep(self, source: Tensor, value: Tensor) -> None:
-        """Holds `value` as what `source`, as it is now, leads to."""
+        """Holds `value` as the result for the current values of `source`."""
         copy = source.detach().clone()
         # Where nothing had to be changed, one copy serves as both.
         self._entry = _Entry(copy, copy if value is source else value.detach(), _stamp(source))
 
     def recall(self, source: Tensor) -> Tensor | None:
-        """What is held for `source`, or None if its numbers have changed."""
+        """What is held for `source`, or None if its values have changed."""
         entry = self._entry
         if entry is None:
             return None
@@ -71,7 +71,7 @@ class WeightCache:
         return entry.value
 
     def forget_stamp(self) -> None:
-        """Has the next `recall` compare numbers, on every device."""
+        """Has the next `recall` compare values, on every device."""
         if self._entry is not None:
             self._entry = self._entry._replace(stamp=None)
 
@@ -83,7 +83,7 @@ class WeightCache:
 
 
 def _stamp(tensor: Tensor) -> tuple[Any, ...] | None:
-    """What tells a changed tensor from an unchanged one at no cost; None where numbers are compared."""
+    """What changes with a tensor and costs nothing to compare; None where values are compared."""
     if compares_numbers(tensor) or tensor.is_inference():
         return None
     return (
@@ -99,7 +99,7 @@ def _stamp(tensor: Tensor) -> tuple[Any, ...] | None:
 
 @lru_cache(1)
 def _optimizer_steps() -> list[int]:
-    """The number of steps that any optimiser has taken since this was first asked."""
+    """The number of steps that all optimisers have taken since the first call."""
     count = [0]
 
     def increase(*_: Any) -> None:
