@@ -177,21 +177,10 @@ def loss_for_radius(
 
     - "cross_entropy": offset $m$, temperature $4.4/m$;
     - "hinge": margin $1.1 m$;
-    - "hkr": margin $1.1 m$ and weight `alpha`.
+    - "hkr": margin $1.1 m$ and weight `alpha` of the hinge.
 
     Scaling the network, its constant or the data changes nothing but the scale. The paper
     trains for $\kappa = K r$ in L-inf, half of $m$: `MultiClassHinge(margin)` takes any margin.
-
-    Args:
-        radius: target radius, in units of the inputs.
-        lipschitz: Lipschitz constant of the network.
-        norm: norm of the radius.
-        kind: "cross_entropy", "hinge" or "hkr".
-        binary: whether the network has one output.
-        alpha: weight of the hinge in "hkr".
-
-    Returns:
-        A module `(logits, labels) -> scalar`.
 
     Example:
         >>> loss_for_radius(1.58, lipschitz=1.0)

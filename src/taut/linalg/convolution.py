@@ -69,15 +69,15 @@ def bound_convolution(
     Args:
         kernel: `(out, in / groups, *sizes)`, transposed `(in, out / groups, *sizes)`, with one to
             three spatial dimensions, any real floating-point dtype.
-        norm: the norm of input and output.
-        stride: of the windows.
-        padding: per dimension, on both sides; or "same" or "valid".
-        padding_mode: "zeros", "circular", "reflect" or "replicate", as torch's modules have it.
-        dilation: the step between taps.
-        groups: the number of independent blocks of channels.
+        norm: norm of input and output.
+        stride: step of the windows.
+        padding: padding per dimension, on both sides; or "same" or "valid".
+        padding_mode: "zeros", "circular", "reflect" or "replicate", as in torch's modules.
+        dilation: step between taps.
+        groups: number of independent blocks of channels.
         transposed: whether the map is torch's `conv_transpose`.
-        output_padding: of a transposed convolution.
-        input_size: the spatial size of the input; None for a bound that holds for every size.
+        output_padding: extra size of the output of a transposed convolution.
+        input_size: spatial size of the input; None for a bound that holds for every size.
 
     Raises:
         NonFiniteError: when the kernel holds NaN or infinity.

@@ -250,11 +250,8 @@ def bound_operator_norm(weight: Tensor, norm: NormLike, output: NormLike | None 
 
     Args:
         weight: `(out, in)`.
-        norm: the norm `p` of the input.
-        output: the norm `q` of the output, by default `p`.
-
-    Returns:
-        The bound; its `norm` is that of the input.
+        norm: norm `p` of the input, and of the bound.
+        output: norm `q` of the output, by default `p`.
 
     Raises:
         ArgumentError: for the pairs without a closed form (2 to 1, infinity to 1 or 2).

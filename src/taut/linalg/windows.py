@@ -66,16 +66,16 @@ def bound_pooling(
 
     Args:
         kind: "average", "max" or "lp" (with `norm_type` 2).
-        norm: the norm of input and output.
-        kernel_size: cells per dimension.
-        stride: by default `kernel_size`.
-        padding: on each side; at most half a window.
-        dims: the number of pooled dimensions, 1 to 3.
-        dilation: for max pooling.
+        norm: norm of input and output.
+        kernel_size: cells of a window, per dimension.
+        stride: step of the windows, by default `kernel_size`.
+        padding: padding on each side; at most half a window.
+        dims: number of pooled dimensions, 1 to 3.
+        dilation: step between the cells of a window, for max pooling.
         ceil_mode: whether a last window that sticks out is kept.
         count_include_pad: whether average pooling counts the padding as cells.
-        divisor_override: the divisor of average pooling in place of the number of cells.
-        input_size: of the pooled dimensions; None for every size.
+        divisor_override: divisor of average pooling in place of the number of cells.
+        input_size: size of the pooled dimensions; None for every size.
 
     Example:
         >>> bound_pooling("average", "l2", 2)
@@ -117,18 +117,12 @@ def bound_pooling(
 def bound_adaptive_pooling(
     kind: str, norm: NormLike, output_size: Sequence[int], input_size: Sequence[int]
 ) -> Bound:
-    r"""A proven Lipschitz constant of adaptive average or max pooling from a known size.
+    r"""A proven Lipschitz constant of adaptive "average" or "max" pooling, one size per dimension.
 
     Window `i` of `m` reads the inputs from $\lfloor in/m \rfloor$ to
     $\lceil (i + 1)n/m \rceil - 1$. Max pooling has the constants of `bound_pooling` with the
     largest number of windows over one input; average pooling has a matrix per dimension, bounded
     by `bound_operator_norm`. Where `m` divides `n` it is plain pooling, with its exact constants.
-
-    Args:
-        kind: "average" or "max".
-        norm: the norm of input and output.
-        output_size: one size per dimension.
-        input_size: one size per dimension.
 
     Example:
         >>> bound_adaptive_pooling("average", "l2", (1, 1), (4, 4))

@@ -26,8 +26,7 @@ class Centering(nn.Module):
         num_features: channels, dimension 1 of the input.
         momentum: the weight of a new batch in the running mean, in (0, 1].
         bias: whether to add a learned offset for each channel.
-        device: where the tensors live.
-        dtype: of the tensors.
+        device, dtype: those of the tensors.
 
     Example:
         >>> layer = Centering(2, momentum=1.0)

@@ -73,12 +73,7 @@ class L2Pool2d(nn.Module):
     1-Lipschitz in L2 for windows that do not overlap, and it keeps the length of its input if they
     cover it; `taut.linalg.bound_pooling` has the constants of the others and of other norms. Its
     derivative is a unit vector in each window, 0 where the whole window is 0 (where that of
-    `torch.nn.LPPool2d` is not a number).
-
-    Args:
-        kernel_size: cells of a window.
-        stride: by default `kernel_size`.
-        ceil_mode: whether a last window that sticks out is kept.
+    `torch.nn.LPPool2d` is not a number). The arguments are those of `torch.nn.MaxPool2d`.
 
     Example:
         >>> L2Pool2d(2)(torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]]))
