@@ -1,4 +1,4 @@
-"""What taut raises: one root class, and messages of one form whose parts are also fields."""
+"""The exceptions of taut: one root class, and messages of one form whose parts are also fields."""
 
 import math
 from collections.abc import Sequence
@@ -37,12 +37,12 @@ class TautError(Exception):
 
     Args:
         sentence: the whole message, instead of the fields.
-        subject: the function, class or file that complains.
-        argument: name of the argument that breaks the rule, if it is one.
-        rule: what must hold: "must be positive" of an argument, else a whole clause.
-        got: what came instead: text, or the value of the argument.
+        subject: function, class or file that raises the error.
+        argument: name of the argument that breaks the rule, if there is one.
+        rule: the rule: "must be positive" for an argument, else a whole clause.
+        got: what was given instead: text, or the value of the argument.
         remedy: what to do, as a sentence.
-        option: another remedy: an argument as Python spells it, such as `columns=[...]`. Commands
+        option: another remedy: an argument in Python's spelling, such as `columns=[...]`. Commands
             replace it by their own option, or leave it out.
 
     Example:

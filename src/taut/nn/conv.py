@@ -99,7 +99,7 @@ class ConstrainedConv(ConstrainedLayer):
         return self.kernel_shape
 
     def _check_shape(self) -> None:
-        """Raises for kernels that the constraint cannot be met by."""
+        """Raises for shapes of which no kernel meets the constraint."""
 
     def _check_padding(self) -> None:
         name, sides = type(self).__name__, self._sides()

@@ -1,4 +1,4 @@
-"""`Residual`: a body and a way around it, with a constant that follows from the body's."""
+"""`Residual`: a body and a shortcut, with a constant that follows from the body's."""
 
 from typing import final
 
@@ -25,8 +25,8 @@ class Residual(nn.Module):
         body: a module that keeps the shape of its input, or makes the shape of the shortcut.
         mode: `"average"` or `"add"`.
         scale: the weight `s` of the body; None for the default of the mode.
-        shortcut: a module on the way around, where the body changes the shape; $x$ above is then
-            what it makes of the input.
+        shortcut: module that is applied to the input where the body changes the shape; its output
+            then replaces $x$ above.
 
     Example:
         >>> block = Residual(taut.nn.OrthonormalLinear(4, 4))

@@ -1,4 +1,4 @@
-"""`Scale`: the layer that says how steep a network may be."""
+"""`Scale`: multiplication by a constant, which sets the Lipschitz constant of a network."""
 
 from typing import final
 
