@@ -1,12 +1,12 @@
 """Torch modules that are 1-Lipschitz by construction, and stay so in training."""
 
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
+from taut.nn.balls import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
 from taut.nn.builders import mlp
 from taut.nn.centering import Centering
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
-from taut.nn.conv_linf import LinfConv1d, LinfConv2d
 from taut.nn.conv_orthonormal import (
     OrthonormalConv1d,
     OrthonormalConv2d,
@@ -21,11 +21,9 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
-from taut.nn.downsampling import InvertibleDownsampling2d
+from taut.nn.downsampling import InvertibleDownsampling2d, L2Pool2d
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.pooling import L2Pool2d
 from taut.nn.residual import Residual
-from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from taut.errors import ArgumentError, check_choice, check_positive
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
+from taut.nn.balls import L1Linear, LinfLinear
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.rows import L1Linear, LinfLinear
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
@@ -50,8 +50,8 @@ def mlp(
     r"""A fully connected network with Lipschitz constant at most `lipschitz`.
 
     Layers of norm at most 1 with 1-Lipschitz activations between them. A constant $K \ne 1$ is
-    spread evenly: a `Scale` of $K^{1/L}$ behind each of the $L$ layers (what the activations cannot
-    see, for all the named ones are homogeneous).
+    spread evenly: a `Scale` of $K^{1/L}$ follows each of the $L$ layers. All named activations are
+    homogeneous, so that only the scale of the network changes.
 
     Args:
         sizes: `[in, hidden, ..., out]`, at least two.
@@ -62,9 +62,6 @@ def mlp(
             `"linf"` (in L-inf), `"l1"` (in L1), `"none"` (no constant at all), or a function
             `(in, out) -> module`.
         lipschitz: the constant `K`, in the norm of the constraint.
-
-    Returns:
-        A plain `torch.nn.Sequential`.
 
     Example:
         >>> mlp([2, 64, 1], lipschitz=4.0)
@@ -92,7 +89,7 @@ def mlp(
     for following in sizes[1:]:
         if modules:
             modules.append(make_activation(width))
-            # A width that the activation cannot take is better said now than in the first forward.
+            # A width that the activation cannot take is refused here, not in the first forward.
             modules[-1](torch.zeros(1, width))
             if isinstance(modules[-1], Maxout):
                 width //= modules[-1].group_size
@@ -105,9 +102,10 @@ def mlp(
 
 def _activation_factory(activation: str | ActivationFactory) -> ActivationFactory:
     if isinstance(activation, (type, nn.Module)):
+        kind = activation if isinstance(activation, type) else type(activation)
         raise ArgumentError(
             "mlp: `activation` must be a name or a function from the width to a new module; got "
-            f"{activation!r}. Use a name, or lambda width: {_kind_name(activation)}()."
+            f"{activation!r}. Use a name, or lambda width: {kind.__name__}()."
         )
     if not isinstance(activation, str):
         return activation
@@ -115,10 +113,6 @@ def _activation_factory(activation: str | ActivationFactory) -> ActivationFactor
         return lambda width: GroupSort(int(grouped[1]), dim=-1)
     check_choice("mlp", "activation", activation, (*_ACTIVATIONS, "groupsort4"))
     return _ACTIVATIONS[activation]
-
-
-def _kind_name(activation: object) -> str:
-    return (activation if isinstance(activation, type) else type(activation)).__name__
 
 
 def _root_down(x: float, degree: int) -> float:

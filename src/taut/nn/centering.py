@@ -1,4 +1,4 @@
-"""`Centering`: what is left of batch normalisation when no slope may grow."""
+"""`Centering`: batch normalisation without the division, so that no slope grows."""
 
 from typing import final
 
@@ -17,17 +17,16 @@ __all__ = ["Centering"]
 class Centering(nn.Module):
     r"""$y = x - \mu + b$ with the mean $\mu$ of each channel: 1-Lipschitz in every norm.
 
-    Batch normalisation divides by deviations, which may make a network arbitrarily steep; this
-    keeps its other half. In training $\mu$ is the mean of the batch, taken as a constant, and a
-    running mean follows it; in evaluation $\mu$ is the running mean, so samples pass on their own.
-    Under `torch.func`, whose functions must not write, the running mean stays as it is.
+    Batch normalisation also divides by deviations, which may make a network arbitrarily steep. In
+    training $\mu$ is the mean of the batch, taken as a constant, and a running mean follows it; in
+    evaluation $\mu$ is the running mean, so that samples do not depend on one another. Under
+    `torch.func`, whose functions must not write, the running mean stays as it is.
 
     Args:
         num_features: channels, dimension 1 of the input.
         momentum: the weight of a new batch in the running mean, in (0, 1].
         bias: whether to add a learned offset for each channel.
-        device: where the tensors live.
-        dtype: of the tensors.
+        device, dtype: those of the tensors.
 
     Example:
         >>> layer = Centering(2, momentum=1.0)

@@ -43,9 +43,6 @@ class ConeCritic(nn.Module):
         temperature: $T > 0$ in training mode, in the units of the data; may be set at any time.
         generator: source of the initial centres, standard normal; offsets start at zero.
 
-    Shape:
-        `(..., dim) -> (..., 1)`.
-
     Example:
         >>> critic = ConeCritic(5, dim=2).eval()
         >>> critic(torch.zeros(3, 2)).shape

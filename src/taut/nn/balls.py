@@ -1,4 +1,4 @@
-r"""Dense layers constrained row by row or column by column: L-inf, L1 and mixed norms."""
+r"""Layers whose rows, columns or filters lie in a unit ball: L-inf, L1 and mixed norms."""
 
 from functools import partial
 from typing import final
@@ -15,10 +15,20 @@ from taut.linalg import (
 )
 from taut.linalg.transforms import call_uncompiled
 from taut.nn.constrained import ConstrainedLinear
+from taut.nn.conv import ConstrainedConv
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 from taut.rules import FileSchema, register
+from taut.rules.convolution import convolution_schema
 
-__all__ = ["L1Linear", "LinfLinear", "MixedLinear"]
+__all__ = ["L1Linear", "LinfConv1d", "LinfConv2d", "LinfLinear", "MixedLinear"]
+
+_PROJECTIONS = {L1: project_l1_ball, L2: project_l2_ball, LINF: project_linf_ball}
+
+
+def _project_traceable(weight: Tensor, dim: int = -1) -> Tensor:
+    """The nearest point of the l1 ball by sorting, less what rounding may have added."""
+    inside = 1 - 8 * torch.finfo(weight.dtype).eps
+    return inside * project_l1_ball_by_sorting(weight, dim=dim)
 
 
 class _BallLinear(ConstrainedLinear):
@@ -71,15 +81,11 @@ class _BallLinear(ConstrainedLinear):
         """The same, by sorting."""
         if self._ball != L1:
             return self.constrain(weight)
-        inside = 1 - 8 * torch.finfo(weight.dtype).eps
-        return inside * project_l1_ball_by_sorting(weight, dim=self._dim)
+        return _project_traceable(weight, self._dim)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"{super().extra_repr()}, method={self.method!r}"
-
-
-_PROJECTIONS = {L1: project_l1_ball, L2: project_l2_ball, LINF: project_linf_ball}
 
 
 @final
@@ -90,13 +96,9 @@ class LinfLinear(_BallLinear):
     real numbers, is at most 1.
 
     Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether to add a learned offset.
+        in_features, out_features, bias, device, dtype: those of `torch.nn.Linear`.
         method: `"project"` keeps the parameter feasible, pulling it back after each step (the
             paper's way); `"forward"` leaves it free and puts the projection in the graph.
-        device: where the parameters live.
-        dtype: float32 or float64.
 
     Example:
         >>> layer = LinfLinear(3, 2)
@@ -136,13 +138,8 @@ class MixedLinear(_BallLinear):
     L-inf, and `LinfLinear` layers carry on from there.
 
     Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        p: the norm of the input: `L1`, `L2`, `LINF` or their names.
-        bias: whether to add a learned offset.
-        method: `"project"` or `"forward"`, as in `LinfLinear`.
-        device: where the parameters live.
-        dtype: float32 or float64.
+        p: norm of the input: `L1`, `L2`, `LINF` or their names.
+        in_features, out_features, bias, method, device, dtype: those of `LinfLinear`.
 
     Example:
         >>> layer = MixedLinear(3, 2, p="l2")
@@ -172,6 +169,47 @@ class MixedLinear(_BallLinear):
         return f"{super().extra_repr()}, p={str(self.input_norm)!r}"
 
 
+class _LinfConv(ConstrainedConv):
+    input_norm = LINF
+    output_norm = LINF
+    projects_in_place = True
+
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The nearest kernel with every filter in the l1 ball."""
+        return call_uncompiled(partial(project_l1_ball, weight.flatten(1))).view_as(weight)
+
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The same, by sorting."""
+        return _project_traceable(weight.flatten(1)).view_as(weight)
+
+
+@final
+class LinfConv1d(_LinfConv):
+    """`LinfConv2d` in one dimension."""
+
+    _dims = 1
+
+
+@final
+class LinfConv2d(_LinfConv):
+    r"""A convolution with L-inf norm at most 1: every filter has l1 norm at most 1.
+
+    The induced norm is the largest $\sum |K|$ of an output channel, whatever stride, dilation,
+    groups and padding: copies of inputs do not enlarge L-inf norms, so all modes of padding are
+    fine. The parameter is kept feasible: after each step the nearest feasible kernel replaces it.
+    The arguments are those of `torch.nn.Conv2d`.
+
+    Example:
+        >>> layer = LinfConv2d(3, 8, 3, padding=1, padding_mode="reflect")
+        >>> bool((layer.effective_weight().double().abs().flatten(1).sum(1) <= 1).all())
+        True
+    """
+
+    _dims = 2
+
+
 register(LinfLinear, file=FileSchema.dense(LinfLinear, method=str))
 register(L1Linear, file=FileSchema.dense(L1Linear, method=str))
 register(MixedLinear, file=FileSchema.dense(MixedLinear, method=str, p=str))
+for _layer in _LinfConv.__subclasses__():
+    register(_layer, file=convolution_schema(_layer))
