@@ -18,7 +18,6 @@ from taut.errors import ArgumentError, DtypeError, NonFiniteError
 from taut.transport import (
     bound_difference,
     bound_mean,
-    mean_difference,
     permutation,
     permutation_p_value,
 )
@@ -264,7 +263,7 @@ def test_a_generator_shuffles_what_was_sorted():
 
 
 def test_groups_share_a_sample_evenly():
-    means = mean_difference._group_means(torch.arange(7, dtype=torch.float64), 3)
+    means = room._group_means(torch.arange(7, dtype=torch.float64), 3)
     assert means.tolist() == [1.0, 3.5, 5.5]
 
 

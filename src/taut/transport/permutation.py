@@ -1,13 +1,12 @@
 r"""A p-value for the difference of two samples of scores."""
 
-import math
-
 import torch
 from torch import Generator, Tensor
 
 from taut.errors import check_count
 from taut.linalg import gamma
-from taut.transport.confidence import check_sample, shuffle
+from taut.transport.arguments import check_sample
+from taut.transport.confidence import shuffle
 
 __all__ = ["permutation_p_value"]
 
@@ -49,8 +48,8 @@ def permutation_p_value(
     """
     subject = "permutation_p_value"
     check_count(subject, "num_permutations", num_permutations)
-    x = check_sample(subject, "x_scores", x_scores, -math.inf, math.inf)
-    y = check_sample(subject, "y_scores", y_scores, -math.inf, math.inf)
+    x = check_sample(subject, "x_scores", x_scores)
+    y = check_sample(subject, "y_scores", y_scores)
     size = _block_size(len(x), len(y))
     x, y = (_block_means(side, size, generator) for side in (x, y))
     scores = torch.cat([x, y])
