@@ -46,8 +46,8 @@ def bound_mean(
     - `"hoeffding"`: $\hat\mu - R \sqrt{\ln(1/\delta) / 2n}$;
     - `"bernstein"`: $\hat\mu - \sqrt{2 V \ln(2/\delta) / n} - 7 R \ln(2/\delta) / 3(n - 1)$
       (Maurer and Pontil 2009);
-    - `"betting"`: the largest mean that a gambler who bets on larger draws has grown too rich to
-      believe in (Waudby-Smith and Ramdas 2024). The tightest of the three, nearly always by far.
+    - `"betting"`: the largest mean that is rejected by betting on larger draws (Waudby-Smith and
+      Ramdas 2024). The tightest of the three, nearly always by far.
 
     **Theorem** (betting). Let $z_i \in [0, 1]$ be the draws moved to the unit interval, $\mu$ their
     mean, and $\lambda_i \ge 0$ any function of $z_1, \dots, z_{i-1}$. For a candidate mean $m$ let
@@ -71,18 +71,15 @@ def bound_mean(
     Args:
         sample: `(n,)`, any floating-point dtype. Its order must not depend on its values: a sorted
             sample breaks the betting bound. `generator` shuffles it.
-        low: no draw can be below.
-        high: no draw can be above.
-        confidence: inside (0, 1).
+        low: lower end of the range of a draw.
+        high: upper end of the range of a draw.
+        confidence: confidence level, inside (0, 1).
         side: "lower" (mean >= value) or "upper" (mean <= value).
         method: "betting", "bernstein" or "hoeffding".
-        generator: shuffles the sample first; None takes it in the order given.
+        generator: source of the shuffle; None takes the sample in the order given.
 
     Returns:
         A `Bound` inside `[low, high]`; the trivial one where the sample proves nothing.
-
-    Raises:
-        ArgumentError: an empty sample, a draw outside of the range, a confidence outside (0, 1).
 
     Example:
         >>> bound_mean(torch.full((100,), 0.5), 0.0, 1.0, method="hoeffding")
@@ -101,8 +98,7 @@ def bound_mean(
         value = _lower_mean(draws, low, high, delta, method)
     else:
         value = -_lower_mean(-draws, -high, -low, delta, method)
-    text = f"{method} on {len(draws)} draws"
-    return Bound(value, side=side, method=text, confidence=confidence)
+    return Bound(value, side=side, method=f"{method} on {len(draws)} draws", confidence=confidence)
 
 
 def bound_difference(
@@ -135,11 +131,11 @@ def bound_difference(
     Args:
         x_scores: `(n,)`.
         y_scores: `(m,)`, independent of `x_scores`.
-        low: no score can be below; clamp the critic to a range chosen on training data.
-        high: no score can be above.
-        confidence: inside (0, 1).
+        low: lower end of the range, to which the critic is clamped; chosen on training data.
+        high: upper end of the range.
+        confidence: confidence level, inside (0, 1).
         method: "betting", "bernstein" or "hoeffding".
-        generator: shuffles both samples first; see `bound_mean`.
+        generator: source of the shuffles of both samples; see `bound_mean`.
 
     Returns:
         A lower `Bound`, at least `low - high`. Negative where the samples prove no difference.
@@ -233,7 +229,7 @@ def _predictable_bets(unit: Tensor, goal: float) -> Tensor:
 
 
 def _subtract_down(first: float, *others: float) -> float:
-    """`first` minus the others, below the exact result even if each of them is 16 roundings off."""
+    """`first` minus the others, below the exact result even if each is off by 16 roundings."""
     total = abs(first) + sum(map(abs, others))
     return math.nextafter(first - sum(others) - 32 * _U * total, -math.inf)
 

@@ -42,18 +42,15 @@ def coupling_upper_bound(
     Both come within a few per cent of the truth in low dimension; only `exact_transport` reaches it.
 
     Args:
-        x: `(n, ...)`.
-        y: `(m, ...)`.
-        x_weights: `(n,)`, non-negative; divided by their sum. None gives all points the same.
+        x: `(n, ...)`, with `x_weights` as in `exact_transport`.
+        y: `(m, ...)`, with `y_weights`.
+        x_weights: `(n,)`.
         y_weights: `(m,)`.
-        generator: the source of the random directions, on the CPU; "sinkhorn" draws nothing.
+        generator: source of the random directions, on the CPU; "sinkhorn" draws nothing.
         method: "blocks" or "sinkhorn".
-        block_size: points of each set in one exact problem.
+        block_size: number of points of each set in one exact problem.
         num_sweeps: number of times that the pairs are regrouped.
-        max_bytes: the largest matrix of distances allowed for "sinkhorn".
-
-    Returns:
-        A proven upper `Bound`.
+        max_bytes: size limit of the matrix of distances for "sinkhorn".
 
     Example:
         >>> seeded = torch.Generator().manual_seed(0)

@@ -59,13 +59,13 @@ def bound_population_lower(
     the upper one at y.
 
     Args:
-        x: independent draws of $f(X)$.
-        y: likewise of $f(Y)$.
+        x: scores of independent draws of P.
+        y: scores of independent draws of Q.
         limits: $a \le b$, fixed before these points were seen.
-        lipschitz: $L$, proven.
+        lipschitz: proven constant $L$ of the critic.
         confidence: confidence level, inside (0, 1).
-        method: see `bound_difference`.
-        generator: shuffles the scores.
+        method: method of `bound_difference`.
+        generator: source of the shuffles.
         name: name of the critic in the bound's `method`.
 
     Returns:
@@ -148,18 +148,12 @@ def bound_population_upper(
     Args:
         x: `(n, ...)`, independent draws of P.
         y: `(m, ...)`, independent draws of Q.
-        confidence: inside (0, 1).
-        batch_size: points of each sample in one exact transport. Needs POT.
-        generator: deals the points into batches, on the CPU.
-        diameter: of each support, known beforehand. None takes twice the largest distance from the
-            sample's mean: an assumption about what was not seen, and `method` says so.
-        num_batches: None uses as many as the samples give.
-
-    Returns:
-        An upper `Bound` at that confidence.
-
-    Raises:
-        ArgumentError: too few points, or points further apart than `diameter`.
+        confidence: confidence level, inside (0, 1).
+        batch_size: number of points of each sample in one exact transport. Needs POT.
+        generator: source of the random batches, on the CPU.
+        diameter: diameter of each support, known beforehand. None takes twice the largest distance
+            from the sample's mean: an assumption about what was not seen, and `method` says so.
+        num_batches: number of batches; None uses as many as the samples give.
 
     Example:
         >>> seeded = torch.Generator().manual_seed(0)
@@ -178,8 +172,8 @@ def bound_population_upper(
         raise ArgumentError(
             subject=subject,
             argument="x",
-            rule=f"and `y` must hold num_batches * batch_size = {num_batches * batch_size} "
-            f"points each",
+            rule=f"and `y` must hold num_batches * batch_size = {num_batches * batch_size} points "
+            "each",
             got=f"{len(x)} and {len(y)}",
             remedy="Use smaller or fewer batches.",
         )

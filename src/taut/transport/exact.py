@@ -104,15 +104,11 @@ def exact_transport(
         y: `(m, ...)`.
         x_weights: `(n,)`, non-negative; divided by their sum. None gives all points the same.
         y_weights: `(m,)`.
-        max_bytes: the largest matrix of distances allowed, `8 n m` bytes. The solver needs a few
-            times as much, and some 15 s for n = m = 4000.
+        max_bytes: size limit of the matrix of distances, `8 n m` bytes. The solver (POT) needs a
+            few times as much, and some 15 s for n = m = 4000.
 
     Returns:
         A `Transport`. Tensors are float64 on the CPU.
-
-    Raises:
-        MissingExtraError: POT is not installed.
-        ArgumentError: the sets do not fit each other, or not into memory.
 
     Example:
         >>> exact_transport(torch.tensor([0.0, 1.0]), torch.tensor([3.0, 4.0])).cost
