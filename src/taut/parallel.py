@@ -92,8 +92,11 @@ def share(batch: Tensor) -> Tensor:
     """
     if len(batch) < world_size():
         raise ArgumentError(
-            f"share: `batch` must have a row for each of the {world_size()} processes; got "
-            f"{len(batch)}. Use larger batches, or fewer processes."
+            subject="share",
+            argument="batch",
+            rule=f"must have a row for each of the {world_size()} processes",
+            got=f"{len(batch)} rows",
+            remedy="Use larger batches, or fewer processes.",
         )
     return batch[slice(*_share_ends(len(batch)))]
 

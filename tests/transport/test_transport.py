@@ -329,7 +329,7 @@ def test_a_missing_solver_is_named(monkeypatch):
         (lambda: exact_transport(torch.zeros(2), torch.zeros(1), torch.zeros(2)),
          ArgumentError, "not all zero"),
         (lambda: exact_transport(torch.zeros(99, 1), torch.zeros(99, 1), max_bytes=1000),
-         ArgumentError, "they need 78408. Use coupling_upper_bound"),
+         ArgumentError, "got 78408 bytes. Use coupling_upper_bound"),
         (lambda: coupling_upper_bound(torch.zeros(2), torch.zeros(2), generator=seeded(),
                                       method="greedy"),  # type: ignore[arg-type]
          ArgumentError, "`method` must be one of 'blocks', 'sinkhorn'"),

@@ -104,9 +104,11 @@ def check_memory(subject: str, n: int, m: int, max_bytes: int) -> None:
     """Raises where a matrix of distances is larger than allowed."""
     if 8 * n * m > max_bytes:
         raise ArgumentError(
-            f"{subject}: the {n} x {m} distances must fit into max_bytes={max_bytes}; they need "
-            f"{8 * n * m}. Use coupling_upper_bound (an upper bound in O(n + m) memory), "
-            "a subsample, or a larger max_bytes."
+            subject=subject,
+            rule=f"the {n} x {m} distances must fit into max_bytes={max_bytes}",
+            got=f"{8 * n * m} bytes",
+            remedy="Use coupling_upper_bound (an upper bound in O(n + m) memory), a subsample, or a "
+            "larger max_bytes.",
         )
 
 

@@ -87,33 +87,26 @@ class Comparison:
                     f"critics were trained on {len(split.train)} randomly drawn rows of the "
                     f"{split.rows} of {name}"
                 )
-        scale = self._fit_scaling(splits[0].train, splits[1].train)
-        train = scale(splits[0].train), scale(splits[1].train)
-        selected = self._select(train, (scale(splits[0].validation), scale(splits[1].validation)))
+        first, second = splits
+        scale = self._fit_scaling(torch.cat([first.train, second.train]))
+        train = scale(first.train), scale(second.train)
+        selected = self._select(train, (scale(first.validation), scale(second.validation)))
         lipschitz = bound_lipschitz(selected.critic, "l2", (self.x.dim,))
         # Clamping is 1-Lipschitz, and its limits come from the training half.
         seen = torch.cat([score_points(selected.critic, side) for side in train])
         limits = seen.min().item(), seen.max().item()
         evaluate = BoundedEvaluation(selected.critic, self.x.dim)
+
+        def score(batch: Tensor) -> Scores:
+            return Scores(*evaluate(scale(batch)))
+
         sx, sy = (
-            score_held_out(
-                side,
-                split,
-                lambda batch: Scores(*evaluate(scale(batch))),
-                self._on_rows("scoring", side),
-            )
+            score_held_out(side, split, score, self._on_rows("scoring", side))
             for side, split in zip(sides, splits, strict=True)
         )
         each = confidence_of_each(_SUBJECT, confidence)
         lower = bound_population_lower(
-            sx,
-            sy,
-            limits,
-            lipschitz.value,
-            confidence=each,
-            method=method,
-            generator=self.generator,
-            name=f"{selected.kind} critic",
+            sx, sy, limits, lipschitz.value, each, method, self.generator, f"{selected.kind} critic"
         )
         p_value = permutation_p_value(
             sx.values, sy.values, num_permutations, generator=self.generator
@@ -143,13 +136,14 @@ class Comparison:
     def finite_sets(self) -> WassersteinResult:
         """The distance of the two finite sets themselves."""
         x, y = load_rows(self.x, _SUBJECT), load_rows(self.y, _SUBJECT)
-        low, high = torch.minimum(x.amin(0), y.amin(0)), torch.maximum(x.amax(0), y.amax(0))
-        self.notes += note_constant(self.columns, low, high)
-        scale = self._fit_scaling(x, y)
-        x, y = scale(x), scale(y)
+        points = torch.cat([x, y])
+        self.notes += note_constant(self.columns, points.amin(0), points.amax(0))
+        scale = self._fit_scaling(points)
+        x, y = scale(points).split([len(x), len(y)])
+        del points
         exact = None
         if len(x) * len(y) <= _MOST_PAIRS:
-            self._tell("transport", 0, 1)
+            self._report("transport", 0, 1)
             exact = exact_transport(x, y)
             critic = ConeCritic.from_points(exact.anchors, -exact.offsets)
             selected = SelectedCritic("cones", critic, (), exact.interval.lower.value)
@@ -158,14 +152,14 @@ class Comparison:
         lipschitz = bound_lipschitz(selected.critic, "l2", (x.shape[1],))
         evaluate = BoundedEvaluation(selected.critic, x.shape[1])
         sx, sy = Scores(*evaluate(x)), Scores(*evaluate(y))
-        both = torch.cat([sx.values, sy.values])
+        values = torch.cat([sx.values, sy.values])
         if exact is not None:
             lower, upper = exact.interval.lower, exact.interval.upper
         else:
             lower = bound_finite_lower(sx, sy, lipschitz.value, name=f"{selected.kind} critic")
-            self._tell("transport", 0, 1)
+            self._report("transport", 0, 1)
             upper = coupling_upper_bound(x, y, generator=self.generator)
-        self._tell("transport", 1, 1)
+        self._report("transport", 1, 1)
         middle = (lower.value + upper.value) / 2
         return self._result(
             selected,
@@ -173,7 +167,7 @@ class Comparison:
             (sx, sy),
             kind=selected.kind if exact is None else "transport potential",
             lipschitz=lipschitz,
-            limits=(both.min().item(), both.max().item()),
+            limits=(values.min().item(), values.max().item()),
             estimate=Estimate(middle, L2, "middle of the interval"),
             lower=lower,
             upper=upper,
@@ -203,8 +197,8 @@ class Comparison:
         }
         return WassersteinResult(**parts | found)
 
-    def _fit_scaling(self, x: Tensor, y: Tensor) -> FeatureScaling:
-        scale, notes = fit_scaling(self.scaling, torch.cat([x, y]), self.columns)
+    def _fit_scaling(self, points: Tensor) -> FeatureScaling:
+        scale, notes = fit_scaling(self.scaling, points, self.columns)
         self.notes += notes
         return scale
 
@@ -222,7 +216,7 @@ class Comparison:
     def _population_upper(
         self, x: Tensor, y: Tensor, confidence: float, diameter: float | None
     ) -> Bound:
-        self._tell("transport", 0, 1)
+        self._report("transport", 0, 1)
         smaller = min(len(x), len(y))
         size = min(_BATCH, smaller)
         upper = bound_population_upper(
@@ -236,7 +230,7 @@ class Comparison:
         )
         if diameter is None:
             self.notes.append("the upper bound assumes that the support is no wider than the data")
-        self._tell("transport", 1, 1)
+        self._report("transport", 1, 1)
         return upper
 
     def _on_rows(self, stage: str, side: Dataset) -> Callable[[int], None] | None:
@@ -244,8 +238,8 @@ class Comparison:
         if self.on_progress is None or isinstance(side, Table):
             return None
         total = getattr(side, "rows", None)
-        return lambda done: self._tell(f"{stage} {side.source}", done, max(done, total or 0))
+        return lambda done: self._report(f"{stage} {side.source}", done, max(done, total or 0))
 
-    def _tell(self, stage: str, done: int, total: int) -> None:
+    def _report(self, stage: str, done: int, total: int) -> None:
         if self.on_progress is not None:
             self.on_progress(stage, done, total)

@@ -42,7 +42,6 @@ def bound_population_lower(
     y: Scores,
     limits: tuple[float, float],
     lipschitz: float,
-    *,
     confidence: float,
     method: Method,
     generator: Generator,
@@ -76,9 +75,7 @@ def bound_population_lower(
         >>> seeded = torch.Generator().manual_seed(0)
         >>> x, y = torch.rand(2, 1000, generator=seeded)
         >>> x, y = Scores(x + 2, 0 * x), Scores(y, 0 * y)
-        >>> bound_population_lower(
-        ...     x, y, (0, 3), 1.0, confidence=0.95, method="betting", generator=seeded
-        ... )
+        >>> bound_population_lower(x, y, (0, 3), 1.0, 0.95, "betting", seeded)
         Bound(>= 1.9..., l2, at 95 %)
     """
     low, high = limits

@@ -137,25 +137,16 @@ class SavedCritic:
         """The better of two directions, each at the confidence `each`."""
         old = Scores(self.scores[side], self.errors[side])
         if self.finite:
-            # A finite set stands for itself: a distribution whose every draw has the mean score.
+            # The mean score of a finite set is known: every draw has it, up to its error.
             low, high = self.means[side]
             middle = (low + high) / 2
             error = math.nextafter(max(high - middle, middle - low), math.inf)
             like = torch.ones_like(new.values)
             old = Scores(middle * like, error * like)
         generator = Generator().manual_seed(seed)
-        found = [
-            bound_population_lower(
-                *pair,
-                self.limits,
-                self.lipschitz.value,
-                confidence=each,
-                method=method,
-                generator=generator,
-            ).value
-            for pair in ((old, new), (new, old))
-        ]
-        return max(found)
+        fixed = self.limits, self.lipschitz.value, each, method, generator
+        bounds = (bound_population_lower(*pair, *fixed) for pair in ((old, new), (new, old)))
+        return max(bound.value for bound in bounds)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one file in the format of `taut.save`; `load_critic` reads it.
