@@ -166,6 +166,17 @@ def test_comparisons_allow_for_the_rounding_of_the_critic(finite, monkeypatch):
     assert 0.5 < far.lower.value <= 1 + APART
 
 
+@pytest.mark.parametrize("finite", [False, True])
+def test_a_constant_critic_gives_the_lower_bound_0(finite, monkeypatch):
+    constant = nn.Linear(2, 1).double().eval()
+    nn.init.zeros_(constant.weight)
+    chosen = SelectedCritic("network", constant, (), 0.0)
+    monkeypatch.setattr("taut.transport.comparison.select_critic", lambda *args, **more: chosen)
+    monkeypatch.setattr("taut.transport.comparison._MOST_PAIRS", 0)
+    result = wasserstein(normal(40, 1.0), normal(40), finite=finite, **QUICK)
+    assert result.lipschitz.value == 0 and result.lower.value == 0 < result.upper.value
+
+
 def test_at_most_100_000_scores_are_kept(tmp_path):
     result = wasserstein(normal(60, 1.0), normal(60, seed=1), critics=("cones",), **QUICK)
     many = torch.arange(150_000.0, dtype=torch.float64)
