@@ -18,13 +18,12 @@ from taut.errors import ArgumentError, DtypeError, NonFiniteError
 from taut.transport import (
     bound_difference,
     bound_mean,
-    mean_difference,
     permutation,
     permutation_p_value,
 )
-from taut.transport import confidence as room
+from taut.transport import confidence as module
 
-METHODS: list[room.Method] = ["betting", "bernstein", "hoeffding"]
+METHODS: list[module.Method] = ["betting", "bernstein", "hoeffding"]
 
 
 def uniform(*shape: int, seed: int = 0) -> Tensor:
@@ -55,11 +54,11 @@ def too_many(misses: int, repetitions: int, delta: float) -> bool:
     return misses > float(stats.binom.isf(1e-4, repetitions, delta))
 
 
-def lower_bounds(draws: Tensor, confidence: float, method: room.Method) -> Tensor:
+def lower_bounds(draws: Tensor, confidence: float, method: module.Method) -> Tensor:
     """All rows at once; a test below says that `bound_mean` gives the same for each."""
     n, delta = draws.shape[-1], 1 - confidence
     if method == "betting":
-        return room._lower_by_betting(draws, delta)
+        return module._lower_by_betting(draws, delta)
     if method == "hoeffding":
         return draws.mean(-1) - math.sqrt(math.log(1 / delta) / (2 * n))
     log = math.log(2 / delta)
@@ -146,7 +145,7 @@ def test_betting_is_the_wealth_of_its_theorem():
     """Against a plain loop in 50 digits: rejected at the bound, not rejected just above it."""
     draws = [float(z) for z in uniform(40, seed=3) * 0.5 + 0.3]
     delta = 1 - 0.9
-    value = float(room._lower_by_betting(torch.tensor(draws, dtype=torch.float64), delta))
+    value = float(module._lower_by_betting(torch.tensor(draws, dtype=torch.float64), delta))
 
     def richest(m):
         with mp.workdps(50):
@@ -164,11 +163,11 @@ def test_betting_is_the_wealth_of_its_theorem():
 
 def test_bets_depend_on_the_past_alone():
     draws = uniform(30)
-    bets = room._predictable_bets(draws, 3.0)
+    bets = module._predictable_bets(draws, 3.0)
     for i in range(30):
         changed = draws.clone()
         changed[i:] = 1 - changed[i:]
-        assert torch.equal(room._predictable_bets(changed, 3.0)[: i + 1], bets[: i + 1])
+        assert torch.equal(module._predictable_bets(changed, 3.0)[: i + 1], bets[: i + 1])
 
 
 @given(
@@ -195,7 +194,7 @@ def test_closed_forms_in_fifty_digits(values, confidence):
         mean = sum(z) / n
         variance = sum((value - mean) ** 2 for value in z) / (n - 1)
         log = mp.log(2 / delta)
-        exact: dict[room.Method, Any] = {
+        exact: dict[module.Method, Any] = {
             "hoeffding": mean - mp.sqrt(mp.log(1 / delta) / (2 * n)),
             "bernstein": mean - mp.sqrt(2 * variance * log / n) - 7 * log / (3 * (n - 1)),
         }
@@ -264,7 +263,7 @@ def test_a_generator_shuffles_what_was_sorted():
 
 
 def test_groups_share_a_sample_evenly():
-    means = mean_difference._group_means(torch.arange(7, dtype=torch.float64), 3)
+    means = module._group_means(torch.arange(7, dtype=torch.float64), 3)
     assert means.tolist() == [1.0, 3.5, 5.5]
 
 
