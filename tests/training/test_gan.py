@@ -21,11 +21,11 @@ from taut.training.gan import (
     GanConfig,
     build_critic,
     build_generator,
+    draw_grid,
     load_gan,
     load_gan_run,
     train_gan,
 )
-from taut.training.gan.pictures import draw_grid
 
 SMALL = GanConfig(
     data="digits",

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from taut.training import TrainConfig
-from taut.training.schedule import learning_rate
-from taut.training.seeding import batches, seed_at
+from taut.training.schedule import batches, learning_rate, seed_at
 
 
 def rates(steps_per_epoch, **given):

@@ -6,7 +6,7 @@ from math import prod
 from taut.data import LabelledData
 from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, loss_for_radius
 from taut.norms import L2, LINF, Norm, as_norm
-from taut.training.architectures.spatial import check_image
+from taut.training.architectures import check_image
 from taut.training.augmentation import check_augmentation
 from taut.training.config import TrainConfig
 

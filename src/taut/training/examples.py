@@ -20,7 +20,7 @@ from taut.data import (
 )
 from taut.errors import ArgumentError, DataError, TautWarning
 from taut.training.config import TrainConfig
-from taut.training.config_file import AnyConfig
+from taut.training.configuration import AnyConfig
 
 __all__ = [
     "Examples",
