@@ -40,8 +40,7 @@ __all__ = [
 if TYPE_CHECKING:
     from taut.training.architectures import ARCHITECTURES, build_network
     from taut.training.augmentation import augment
-    from taut.training.config import TrainConfig
-    from taut.training.config_file import from_toml, to_toml
+    from taut.training.config import TrainConfig, from_toml, to_toml
     from taut.training.configuration import Configuration, FieldType, field_docs, field_types
     from taut.training.defaults import resolve
     from taut.training.evaluation import Evaluation, evaluate
@@ -57,8 +56,7 @@ else:
     _MODULES = {
         "architectures": "ARCHITECTURES build_network",
         "augmentation": "augment",
-        "config": "TrainConfig",
-        "config_file": "from_toml to_toml",
+        "config": "TrainConfig from_toml to_toml",
         "configuration": "Configuration FieldType field_docs field_types",
         "defaults": "resolve",
         "evaluation": "Evaluation evaluate",

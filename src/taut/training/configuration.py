@@ -4,11 +4,11 @@ import inspect
 import math
 from dataclasses import dataclass, field, fields
 from types import UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 
-__all__ = ["Configuration", "FieldType", "field_docs", "field_types", "setting"]
+__all__ = ["AnyConfig", "Configuration", "FieldType", "field_docs", "field_types", "setting"]
 
 Check = Literal["", "open", "positive", "not_negative", "share", "whole"]
 
@@ -78,34 +78,24 @@ def field_docs(kind: type["Configuration"]) -> dict[str, str]:
     return found
 
 
-def _converted(value: Any, kind: FieldType) -> Any:
-    """Lists as tuples and whole numbers as floats, where the field has that type."""
-    if kind.base is tuple and isinstance(value, list):
-        return tuple(value)
-    if kind.base is float and type(value) is int:
-        return float(value)
-    return value
-
-
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
     """The base of configurations: every field is checked by its type and range."""
 
     def __post_init__(self) -> None:
         for name, kind in field_types(type(self)).items():
-            self._check(name, kind)
+            if not (kind.optional and getattr(self, name) is None):
+                self._check(name, kind)
 
     def _check(self, name: str, kind: FieldType) -> None:
         subject = type(self).__name__
-        held = getattr(self, name)
-        if held is None and kind.optional:
-            return
-        value = cast(Any, _converted(held, kind))
+        value: Any = getattr(self, name)
+        # A file has lists for tuples, and whole numbers for floats.
+        if (kind.base, type(value)) in ((tuple, list), (float, int)):
+            value = kind.base(value)
         if not isinstance(value, kind.base) or isinstance(value, bool):
-            got = f"{name}={value!r}"
-            raise ArgumentError(
-                subject=subject, argument=name, rule=f"must be of type {kind}", got=got
-            )
+            rule, got = f"must be of type {kind}", f"{name}={value!r}"
+            raise ArgumentError(subject=subject, argument=name, rule=rule, got=got)
         object.__setattr__(self, name, value)
         if kind.choices and kind.check != "open":
             check_choice(subject, name, value, kind.choices)
@@ -130,3 +120,6 @@ class Configuration:
             for name, value in held.items()
             if value is not None
         }
+
+
+AnyConfig = TypeVar("AnyConfig", bound=Configuration)

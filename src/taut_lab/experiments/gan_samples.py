@@ -9,8 +9,7 @@ import torch
 from torch import Generator
 
 from taut.pictures import Figure
-from taut.training.gan import GanConfig
-from taut.training.gan.pictures import draw_grid
+from taut.training.gan import GanConfig, draw_grid
 from taut_lab.experiments.generator_distance import evaluate_generator, train_once
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry

@@ -5,12 +5,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
+
 from taut.errors import DamagedFileError
 from taut.training.gan.config import GanConfig
-from taut.training.gan.folder import GanFolder
 from taut.training.gan.networks import ImageGenerator, build_generator
+from taut.training.run_folder import RunFolder
 
-__all__ = ["GanRun", "freeze", "load_gan", "load_gan_run"]
+__all__ = ["GanFolder", "GanRun", "freeze", "load_gan", "load_gan_run"]
+
+
+class GanFolder(RunFolder[GanConfig]):
+    """The files of one GAN run: `samples/step-*.png`, `critic.safetensors`, and those of any run.
+
+    Args:
+        path: the folder; it need not exist yet.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, GanConfig)
+        self.samples = self.path / "samples"
+        self.critic_file = self.path / "critic.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,11 +34,11 @@ class GanRun:
 
     Attributes:
         config: the resolved configuration.
-        generator: frozen, in evaluation mode, on the CPU.
+        generator: frozen generator, in evaluation mode, on the CPU.
         history: one row for each `log_every` steps: step, the critic's mean dual value since the
             row before, its proven constant (None where nothing is proven), seconds.
         result: the last row's numbers, steps, times and versions.
-        folder: where it is stored, or None.
+        folder: folder of the run, or None.
     """
 
     config: GanConfig
@@ -45,21 +60,22 @@ def load_gan_run(out: str | os.PathLike[str]) -> GanRun:
     result = folder.result()
     generator = build_generator(config, folder.spec().shape)
     try:
-        generator.load_state_dict(folder.read_generator())
-    except RuntimeError as error:
+        generator.load_state_dict(safetensors.torch.load(folder.model_file.read_bytes()))
+    except (safetensors.SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise DamagedFileError(
-            f"load_gan: {folder.model_file.name} does not hold the generator that config.toml "
-            f"describes ({error}). Train again."
+            subject="load_gan",
+            rule=f"{folder.model_file.name} must be readable and hold the generator that config.toml "
+            "describes",
+            got=str(error),
+            remedy="Train again.",
         ) from error
     return GanRun(config, freeze(generator), tuple(folder.history()), result, folder.path)
 
 
 def load_gan(out: str | os.PathLike[str]) -> ImageGenerator:
-    """The frozen generator of a finished run; `.sample(n, generator)` draws images in [-1, 1].
+    """The frozen generator of a finished run, which `load_gan_run` reads.
 
-    Raises:
-        ArgumentError: the folder holds no finished GAN run.
-        DamagedFileError: the generator in it is not what was written.
+    `.sample(n, generator)` draws images in [-1, 1].
     """
     return load_gan_run(out).generator
 
