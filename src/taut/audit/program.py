@@ -16,6 +16,12 @@ from taut.rules import Record, find_record
 __all__ = ["Program", "find_input_shape", "is_structural", "trace"]
 
 _BATCH = 3
+# Python's operators, which containers use, have no arguments with names.
+_OPERATORS: dict[Any, Any] = {
+    operator.add: torch.ops.aten.add.Tensor,
+    operator.sub: torch.ops.aten.sub.Tensor,
+    operator.mul: torch.ops.aten.mul.Tensor,
+}
 
 
 @dataclass(frozen=True)
@@ -97,19 +103,16 @@ class _Tracer(fx.Tracer):
         if record.structure:
             return forward(*args, **kwargs)
         path = self.path_of_module(m)
+        meta = {"place": path, "kind": self.prepared.kind(m)}
+        operation: Any = ("call_module", path, args, {})
         if record.call is not None:
             try:
                 target, more = record.call(m)
+                operation = ("call_function", target, args, more)
             except NoRuleError as error:
-                target, more = m, {}
-                refusal = str(error)
-                made = self.create_proxy("call_module", path, args, {})
-                made.node.meta.update(refusal=refusal)
-            else:
-                made = self.create_proxy("call_function", target, args, more)
-        else:
-            made = self.create_proxy("call_module", path, args, {})
-        made.node.meta.update(place=path, kind=self.prepared.kind(m))
+                meta["refusal"] = str(error)
+        made = self.create_proxy(*operation)
+        made.node.meta.update(meta)
         return made
 
 
@@ -124,6 +127,7 @@ def trace(prepared: Prepared, input_shape: tuple[int, ...] | None, subject: str)
         if node.op in ("call_function", "call_module"):
             node.meta.setdefault("place", _name(node.target))
             node.meta.setdefault("kind", _name(node.target))
+            node.target = _OPERATORS.get(node.target, node.target)
     program = Program(fx.GraphModule(model, graph), input_shape, exported=False)
     if input_shape is not None:
         _Shapes(program, subject).run_on(input_shape)

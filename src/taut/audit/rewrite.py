@@ -10,8 +10,9 @@ from taut.audit.prepare import Prepared
 from taut.audit.program import Program, sample_shape
 from taut.errors import NoRuleError
 from taut.rules import find_record
-from taut.rules.convolution import padded_convolution
+from taut.rules.convolution import padded_convolution, padding_sides
 from taut.rules.normalisation import batch_norm
+from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
 __all__ = ["Rewriter", "WholeFunction", "is_note", "is_size", "replaces_all"]
@@ -177,8 +178,8 @@ class Rewriter:
             self._refuse_narrowing(node, place)
             self.made[node] = args[1]
             return
-        elif target in _CONVOLUTIONS and self._padded_by_copies(node):
-            made = self._padded(node, args)
+        elif target in _CONVOLUTIONS and (padding := self._padding_by_copies(node)) is not None:
+            made = self._padded(node, padding)
         else:
             made = self.graph.call_function(target, args, kwargs)
         self._refuse_narrowing(node, place)
@@ -220,34 +221,30 @@ class Rewriter:
         more = {n: self._store(v) if isinstance(v, Tensor) else v for n, v in more.items()}
         return self.graph.call_function(target, (x,), more)
 
-    def _padded_by_copies(self, node: fx.Node) -> bool:
-        source = node.args[0]
+    def _padding_by_copies(self, node: fx.Node) -> list[int] | str | None:
+        """The padding of a convolution behind `pad`, where one of torch's modules does the same."""
+        source, arguments = node.args[0], bind_arguments(node.target, node.args, node.kwargs)
         if not isinstance(source, fx.Node) or source.target is not aten.pad.default:
-            return False
-        copies = len(source.args) > 2 and source.args[2] != "constant"
-        plain = len(node.args) < 5 or not any(node.args[4])  # type: ignore[arg-type]
-        if not (copies and plain and len(source.users) == 1):
-            return False
-        # Padding that torch's own modules do not know is a step of its own.
-        padding: Any = source.args
-        pad = padding[1]
-        pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)]
-        weight: Any = node.all_input_nodes[1]
-        kernel: Any = weight.meta["val"].shape[2:]
-        dilation: Any = node.args[5] if len(node.args) > 5 else [1] * len(kernel)
-        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-        same = [(total // 2, total - total // 2) for total in reversed(totals)]
-        return len(pairs) == len(kernel) and (pairs == same or all(a == b for a, b in pairs))
+            return None
+        pad = bind_arguments(aten.pad.default, source.args, source.kwargs)
+        amounts, kernel = pad["pad"], arguments["weight"].meta["val"].shape[2:]
+        alone = len(source.users) == 1 and not any(arguments["padding"])
+        if pad["mode"] == "constant" or not alone or len(amounts) != 2 * len(kernel):
+            return None
+        pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
+        dilation = arguments["dilation"] * (len(kernel) // len(arguments["dilation"]))
+        for padding in ("same", [front for front, _ in pairs]):
+            if pairs == padding_sides(padding, kernel, dilation):
+                return padding
+        return None  # padding that torch's own modules do not know is a step of its own
 
-    def _padded(self, node: fx.Node, args: Any) -> fx.Node:
+    def _padded(self, node: fx.Node, padding: list[int] | str) -> fx.Node:
         source: Any = node.args[0]
-        x, pad, mode = self.made[source.args[0]], list(source.args[1]), source.args[2]
-        ones = [1] * (len(pad) // 2)
-        given: list[Any] = [*args[1:], *(None, ones, None, ones, 1)[len(args) - 2 :]]
-        weight, bias, stride, _, dilation, groups = given
-        return self.graph.call_function(
-            padded_convolution, (x, weight, bias, pad, mode, list(stride), list(dilation), groups)
-        )
+        pad = bind_arguments(aten.pad.default, source.args, source.kwargs)
+        given = bind_arguments(node.target, node.args, node.kwargs)
+        given |= {"input": pad["self"], "padding": padding, "padding_mode": pad["mode"]}
+        given = fx.node.map_arg(given, lambda n: self.made[n])
+        return self.graph.call_function(padded_convolution, (), given)  # type: ignore[arg-type]
 
     def _refuse_narrowing(self, node: fx.Node, place: str) -> None:
         sources = [n.meta["val"] for n in node.all_input_nodes if n in self.following]

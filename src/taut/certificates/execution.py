@@ -14,7 +14,7 @@ from taut.certificates.rounded import ErrorBound, LastLayer, Rounded, added_roun
 from taut.errors import NoRuleError
 from taut.rules import Call, Constants, Record, Value
 from taut.rules.convolution import direct_convolution
-from taut.rules.record import argument_names
+from taut.rules.record import bind_arguments
 
 __all__ = ["DirectExecutor", "Execution", "in_double", "with_rounded_numbers"]
 
@@ -159,7 +159,4 @@ class DirectExecutor(fx.Interpreter):
         name = _name(target)
         if not name.startswith(("conv", "padded_conv")):
             return super().call_function(target, args, kwargs)
-        names = argument_names(target)
-        order = (*names.positional, *names.named)
-        arguments = {**names.defaults, **dict(zip(order, args, strict=False)), **kwargs}
-        return direct_convolution(Call(target, arguments), args[0])
+        return direct_convolution(Call(target, bind_arguments(target, args, kwargs)), args[0])
