@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from taut import functional
 from taut.audit.prepare import Prepared
 from taut.audit.program import Program
-from taut.audit.rewrite import Rewriter, WholeFunction, is_note, is_size, replaces_all
+from taut.audit.rewrite import Rewriter, WholeFunction
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
@@ -77,13 +77,21 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> P
         _WHOLE.clear()
         try:
             model = _with_whole_layers(prepared.model)
-            exported = _export(model, input_shape, None, subject)
-            if _signature(exported) != _signature(_export(model, input_shape, 1, subject)):
+            program, single = (
+                Rewriter(
+                    prepared,
+                    _export(model, input_shape, batch, subject),
+                    input_shape,
+                    subject,
+                    _WHOLE,
+                ).program()
+                for batch in (None, 1)
+            )
+            if program.digest() != single.digest():
                 raise NoRuleError(
                     f"{subject}: the forward computes something else for a batch of one: it looks "
                     "at the size of the batch as a number. Samples must pass on their own."
                 )
-            program = Rewriter(prepared, exported, input_shape, subject, _WHOLE).program()
         finally:
             _WHOLE.clear()
     _compare(prepared.model, program, subject)
@@ -176,55 +184,6 @@ def _attributes(model: nn.Module) -> dict[str, Any]:
                 held = id(held)
             found[key] = held
     return found
-
-
-def _signature(program: Any) -> list[str]:
-    """The operations with their arguments, the size of the batch written as 1."""
-    lines: list[str] = []
-    numbers: dict[fx.Node, str] = {}
-    for node in program.graph.nodes:
-        if is_note(node) or (node.op == "call_function" and not node.users):
-            continue
-        if is_size(node):
-            numbers[node] = "1"
-            continue
-        if node.target in _COPIES or _is_whole_slice(node):
-            numbers[node] = numbers[node.args[0]]
-            continue
-        if replaces_all(node):
-            numbers[node] = numbers[node.args[1]]
-            continue
-        if node.target is torch.ops.taut.layer.default:
-            numbers[node] = f"%{len(lines)}"
-            lines.append(f"{_WHOLE[node.args[1]]} {numbers[node.args[0]]}")
-            continue
-        if node.target in _RESHAPES:
-            # Sizes may be written as -1; what counts is the shape that they give.
-            shape = [n if isinstance(n, int) else 1 for n in node.meta["val"].shape]
-            source = numbers[node.args[0]]
-            numbers[node] = f"%{len(lines)}"
-            lines.append(f"shape {source} {shape}")
-            continue
-        numbers[node] = f"%{len(lines)}"
-        args = fx.node.map_arg((node.args, node.kwargs), lambda n: _Text(numbers[n]))  # type: ignore[misc]
-        lines.append(f"{node.op} {node.target} {args}")
-    return lines
-
-
-# What export adds for one size of the batch and leaves out for another.
-_RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
-_COPIES = (aten.clone.default, aten.alias.default, aten.contiguous.default)
-
-
-def _is_whole_slice(node: fx.Node) -> bool:
-    return node.target is aten.slice.Tensor and tuple(node.args[1:]) in (
-        (0,), (0, 0), (0, 0, 2**63 - 1),
-    )  # fmt: skip
-
-
-class _Text(str):
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def _compare(model: nn.Module, program: Program, subject: str) -> None:

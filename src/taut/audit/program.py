@@ -1,6 +1,7 @@
 """A network as a graph of operations that have records."""
 
 import hashlib
+import itertools
 import operator
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,9 +47,16 @@ class Program:
     def digest(self) -> str:
         """A checksum over the operations, their arguments and all stored numbers."""
         summary = hashlib.sha256()
-        numbers = {node: str(i) for i, node in enumerate(self.module.graph.nodes)}
+        steps = itertools.count()
+        # A size of the batch reads as 1, so that the program is the same for all sizes.
+        numbers: dict[fx.Node, Any] = {
+            node: 1 if node.meta.get("size") else f"%{next(steps)}"
+            for node in self.module.graph.nodes
+        }
         for node in self.module.graph.nodes:
-            args = fx.node.map_arg((node.args, node.kwargs), lambda n: f"%{numbers[n]}")  # type: ignore[misc]
+            if node.meta.get("size"):
+                continue
+            args = fx.node.map_arg((node.args, node.kwargs), lambda n: numbers[n])
             target = _name(node.target) if node.op != "get_attr" else ""
             summary.update(f"{node.op} {target} {args}\n".encode())
             if node.op == "get_attr":

@@ -15,14 +15,17 @@ from taut.rules.normalisation import batch_norm
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
-__all__ = ["Rewriter", "WholeFunction", "is_note", "is_size", "replaces_all"]
+__all__ = ["Rewriter", "WholeFunction"]
 
 aten = torch.ops.aten
 _CASTS = (aten._to_copy.default, aten.to.dtype, aten.to.device, aten.type_as.default)
 _CONVOLUTIONS = (aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
+# What export writes for one size of the batch and leaves out for another.
+_COPIES = (aten.clone.default, aten.alias.default, aten.contiguous.default)
+_WHOLE_BATCH = ((), (0,), (0, 0), (0, 0, 2**63 - 1))
+_RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 _SIZED = (
-    aten.view.default, aten.reshape.default, aten.expand.default, aten.repeat.default,
-    aten._unsafe_view.default, aten.unflatten.int,
+    *_RESHAPES, aten.expand.default, aten.repeat.default, aten.unflatten.int,
 )  # fmt: skip
 
 
@@ -40,29 +43,28 @@ class WholeFunction:
         return f"{self.function.__name__} {self.more}"
 
 
-def is_note(node: fx.Node) -> bool:
+def _is_check(node: fx.Node) -> bool:
     """Whether a node only checks or states something."""
     name = getattr(node.target, "__name__", str(node.target))
-    return (
-        node.op == "call_function"
-        and not node.users
-        and ("assert" in name or "sym_constrain" in name)
-    )
+    return not node.users and ("assert" in name or "sym_constrain" in name)
 
 
-def is_size(node: fx.Node) -> bool:
+def _is_size(node: fx.Node) -> bool:
     """Whether a node is the size of the batch, or a number computed from it."""
     return node.op == "call_function" and isinstance(node.meta.get("val"), (int, torch.SymInt))
 
 
-def replaces_all(node: fx.Node) -> bool:
+def _replaces_all(node: fx.Node) -> bool:
     """Whether work in place on a view replaced every entry, by a tensor of the same shape."""
     if node.target is aten.copy.default:
         before, after = (n.meta["val"] for n in node.all_input_nodes[-2:])
         return len(node.all_input_nodes) == 2 and before.shape[1:] == after.shape[1:]
-    return node.target is aten.slice_scatter.default and tuple(node.args[2:]) in (
-        (), (0,), (0, 0), (0, 0, 2**63 - 1),
-    )  # fmt: skip
+    return node.target is aten.slice_scatter.default and tuple(node.args[2:]) in _WHOLE_BATCH
+
+
+def _is_copy(node: fx.Node) -> bool:
+    whole = node.target is aten.slice.Tensor and tuple(node.args[1:]) in _WHOLE_BATCH
+    return whole or node.target in _COPIES
 
 
 class Rewriter:
@@ -110,10 +112,11 @@ class Rewriter:
                 self._input(node)
             elif node.op == "output":
                 self._output(node, signature.user_outputs)
-            elif node.op == "call_function" and not is_note(node) and node.users:
+            elif node.op == "call_function" and node.users:
                 self._call(node)
         module = fx.GraphModule(self.root, self.graph)
-        module.graph.eliminate_dead_code()  # padding that became part of a convolution
+        # Padding that became part of a convolution, and sizes that reshapes do not need.
+        module.graph.eliminate_dead_code()
         module.recompile()
         return Program(module, self.input_shape, exported=True)
 
@@ -148,46 +151,46 @@ class Rewriter:
     def _call(self, node: fx.Node) -> None:
         place, kind = self._place(node)
         target: Any = node.target
-        if is_size(node):
+        if _is_size(node):
             self.made[node] = self.graph.call_function(target, self._args(node)[0])
+            self.made[node].meta["size"] = True
             self._refuse_batch_as_number(node)
             return
-        follows = [n for n in node.all_input_nodes if n in self.following]
-        if not follows:
+        if not any(n in self.following for n in node.all_input_nodes):
             self._stored_only(node, place)
             return
         self.following.add(node)
+        self._refuse_narrowing(node, place)
         args, kwargs = self._args(node)
-        if target is torch.ops.taut.layer.default:
-            made = self._whole(args[0], args[1])
-        elif target is aten._native_batch_norm_legit_no_training.default:
-            x, weight, bias, mean, var, _, eps = args
-            made = self.graph.call_function(batch_norm, (x, weight, bias, mean, var, eps))
-        elif target is operator.getitem and self._target_of(node) is batch_norm:
+        found = node.meta["val"]
+        if target in _CASTS or _is_copy(node):
+            self.made[node] = args[0]
+            return
+        if _replaces_all(node) and node.args[1] in self.following:
+            self.made[node] = args[1]
+            return
+        if target is operator.getitem and self._target_of(node) is batch_norm:
             if args[1] != 0:
                 raise NoRuleError(
                     f"{self.subject}: `{place}`: statistics of batch normalisation are not followed."
                 )
             self.made[node] = args[0]
             return
-        elif target in _CASTS:
-            self._refuse_narrowing(node, place)
-            self.made[node] = args[0]
-            return
-        elif replaces_all(node) and node.args[1] in self.following:
-            self._refuse_narrowing(node, place)
-            self.made[node] = args[1]
-            return
+        if target is torch.ops.taut.layer.default:
+            made = self._whole(args[0], args[1])
+        elif target is aten._native_batch_norm_legit_no_training.default:
+            x, weight, bias, mean, var, _, eps = args
+            made = self.graph.call_function(batch_norm, (x, weight, bias, mean, var, eps))
+            found = found[0]
         elif target in _CONVOLUTIONS and (padding := self._padding_by_copies(node)) is not None:
             made = self._padded(node, padding)
         else:
             made = self.graph.call_function(target, args, kwargs)
-        self._refuse_narrowing(node, place)
-        made.meta.update(place=place, kind=kind)
-        found = node.meta["val"]
-        if isinstance(found, (tuple, list)) and made.target is batch_norm:
-            found = found[0]
-        made.meta["shape"] = sample_shape(found, self.batch, f"{self.subject}: `{place}`")
+        shape = sample_shape(found, self.batch, f"{self.subject}: `{place}`")
+        if target in _RESHAPES and 0 not in shape:
+            # Sizes may be written in many ways; what counts is the shape that they give.
+            made.target, made.args = aten.reshape.default, (args[0], [-1, *shape])
+        made.meta.update(place=place, kind=kind, shape=shape)
         self.made[node] = made
 
     def _target_of(self, node: fx.Node) -> Any:
@@ -261,7 +264,7 @@ class Rewriter:
     def _refuse_batch_as_number(self, node: fx.Node) -> None:
         """The size of the batch may only be passed on as a size."""
         for user in node.users:
-            if is_note(user) or is_size(user):
+            if _is_check(user) or _is_size(user):
                 continue
             sized = user.target in EXACT_ON_STORED or user.target in _SIZED
             inside = any(
