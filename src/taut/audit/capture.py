@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from taut import functional
 from taut.audit.prepare import Prepared
-from taut.audit.program import Program
-from taut.audit.rewrite import Rewriter, WholeFunction
+from taut.audit.program import Program, stored_like
+from taut.audit.rewrite import Rewriter
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
@@ -24,7 +25,6 @@ from taut.rules.shape import identity
 
 __all__ = ["capture"]
 
-aten = torch.ops.aten
 _LOCK = threading.Lock()
 # Layers and functions that stay one operation; only the capture under way, which holds the lock,
 # adds to the list.
@@ -105,7 +105,7 @@ def _whole_functions() -> Iterator[None]:
     def keep(function: Any, x: Any, more: dict[str, Any]) -> Any:
         if not isinstance(x, FakeTensor):
             return None
-        _WHOLE.append(WholeFunction(function, more))
+        _WHOLE.append(partial(function, **more))
         return torch.ops.taut.layer(x, len(_WHOLE) - 1)
 
     functional.keep_whole(keep)
@@ -142,8 +142,7 @@ def _is_native(call: Any, module: nn.Module) -> bool:
 
 
 def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject: str) -> Any:
-    held = (*model.parameters(), *model.buffers())
-    like = next((t for t in held if t.is_floating_point()), torch.empty(0))
+    like = stored_like(model)
     example = torch.zeros(batch or 7, *shape, dtype=like.dtype, device=like.device)
     sizes = None if batch else ({0: torch.export.Dim("batch")},)
     try:
@@ -191,15 +190,13 @@ def _compare(model: nn.Module, program: Program, subject: str) -> None:
 
     What the forward leaves behind in attributes of the model shows, too.
     """
-    held = (*model.parameters(), *model.buffers())
-    like = next((t for t in held if t.is_floating_point()), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
     assert program.input_shape is not None
     before = _attributes(model)
     with torch.no_grad():
         for batch in (1, 3):
             x = torch.randn(batch, *program.input_shape, generator=generator, dtype=torch.float64)
-            x = x.to(like)
+            x = x.to(stored_like(model))
             real, followed = model(x.clone()), program.module(x.clone())
             scale = real.abs().amax().clamp_min(torch.finfo(real.dtype).tiny) if real.numel() else 1
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):

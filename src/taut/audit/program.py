@@ -153,11 +153,9 @@ class _Shapes(fx.Interpreter):
     def run_on(self, shape: tuple[int, ...]) -> None:
         """For inputs of this shape."""
         self.shape = shape
-        held = next((t for t in self.module.state_dict().values() if t.is_floating_point()), None)
-        dtype = torch.get_default_dtype() if held is None else held.dtype
-        device = torch.device("cpu") if held is None else held.device
+        like = stored_like(self.module)
         with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
-            self.run(torch.empty(_BATCH, *shape, dtype=dtype, device=device))
+            self.run(torch.empty(_BATCH, *shape, dtype=like.dtype, device=like.device))
 
     def run_node(self, n: fx.Node) -> Any:
         """One step; what it gives has one sample for each of the batch."""
@@ -198,6 +196,12 @@ def sample_shape(result: Any, batch: Any, place: str) -> Any:
             f"{batch} inputs. Samples must pass through a network on their own."
         )
     return tuple(sizes[1:])
+
+
+def stored_like(model: nn.Module) -> Tensor:
+    """A tensor of the dtype and on the device of the model's inputs, as its stored tensors tell."""
+    stored = (*model.parameters(), *model.buffers())
+    return next((t for t in stored if t.is_floating_point()), torch.empty(0))
 
 
 def find_input_shape(model: nn.Module) -> tuple[int, ...] | None:

@@ -1,6 +1,7 @@
 """An exported graph as a program: stored tensors as attributes, fused pairs, nothing computed aside."""
 
 import operator
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from taut.rules.normalisation import batch_norm
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
-__all__ = ["Rewriter", "WholeFunction"]
+__all__ = ["Rewriter"]
 
 aten = torch.ops.aten
 _CASTS = (aten._to_copy.default, aten.to.dtype, aten.to.device, aten.type_as.default)
@@ -27,20 +28,6 @@ _RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 _SIZED = (
     *_RESHAPES, aten.expand.default, aten.repeat.default, aten.unflatten.int,
 )  # fmt: skip
-
-
-class WholeFunction:
-    """A function of `taut.functional` with its arguments behind the input."""
-
-    def __init__(self, function: Any, more: dict[str, Any]) -> None:
-        self.function, self.more = function, more
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """What the function gives for an input."""
-        return self.function(x, **self.more)
-
-    def __str__(self) -> str:
-        return f"{self.function.__name__} {self.more}"
 
 
 def _is_check(node: fx.Node) -> bool:
@@ -169,7 +156,7 @@ class Rewriter:
         if _replaces_all(node) and node.args[1] in self.following:
             self.made[node] = args[1]
             return
-        if target is operator.getitem and self._target_of(node) is batch_norm:
+        if target is operator.getitem and args[0].target is batch_norm:
             if args[1] != 0:
                 raise NoRuleError(
                     f"{self.subject}: `{place}`: statistics of batch normalisation are not followed."
@@ -193,9 +180,6 @@ class Rewriter:
         made.meta.update(place=place, kind=kind, shape=shape)
         self.made[node] = made
 
-    def _target_of(self, node: fx.Node) -> Any:
-        return getattr(self.made.get(node.args[0]), "target", None)  # type: ignore[arg-type]
-
     def _args(self, node: fx.Node) -> tuple[Any, Any]:
         return fx.node.map_arg((node.args, node.kwargs), lambda n: self.made[n])  # type: ignore[return-value]
 
@@ -211,8 +195,8 @@ class Rewriter:
 
     def _whole(self, x: fx.Node, index: int) -> fx.Node:
         layer = self.whole[index]
-        if isinstance(layer, WholeFunction):
-            target, more = layer.function, layer.more
+        if isinstance(layer, partial):
+            target, more = layer.func, layer.keywords
         else:
             record = find_record(layer)
             assert record is not None
@@ -285,8 +269,8 @@ class Rewriter:
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         if target is torch.ops.taut.layer.default:
             layer = self.whole[node.args[1]]  # type: ignore[index]
-            if isinstance(layer, WholeFunction):
-                name = layer.function.__name__
+            if isinstance(layer, partial):
+                name = layer.func.__name__
             else:
                 path = stack[-1][0] if stack else ""
                 return path or "model", self.prepared.kind(layer)
@@ -296,12 +280,6 @@ class Rewriter:
         known = kind.startswith("torch.nn.modules.") and not kind.endswith("Sequential")
         short = kind.rpartition(".")[2]
         if known and path:
-            module = self._submodule(path)
+            module = dict(self.prepared.model.named_modules(remove_duplicate=False)).get(path)
             return path, short if module is None else self.prepared.kind(module)
         return f"{name} in {path or short}" + (f" ({short})" if path else ""), name
-
-    def _submodule(self, path: str) -> nn.Module | None:
-        try:
-            return self.prepared.model.get_submodule(path)
-        except AttributeError:
-            return None

@@ -59,25 +59,17 @@ def _describe(
             f"{subject} has forward hooks, which are code and no part of a file. "
             "Remove them, or save model.state_dict()."
         )
-    if type(module) is nn.Sequential:
+    if type(module) in (nn.Sequential, taut_nn.Residual):
         if depth == _DEEPEST:
             raise ArgumentError(f"{subject} is nested deeper than {_DEEPEST}. Flatten the model.")
-        children = [
-            [name, _describe(child, f"{path}.{name}" if path else name, seen, depth + 1)]
+        children = {
+            name: _describe(child, _join(path, name), seen, depth + 1)
             for name, child in module._modules.items()
             if child is not None
-        ]
-        return {"kind": "Sequential", "children": children}
-    if type(module) is taut_nn.Residual:
-        if depth == _DEEPEST:
-            raise ArgumentError(f"{subject} is nested deeper than {_DEEPEST}. Flatten the model.")
-        inner = f"{path}.body" if path else "body"
-        body = _describe(module.body, inner, seen, depth + 1)
-        ways = {"body": body}
-        if module.shortcut is not None:
-            around = f"{path}.shortcut" if path else "shortcut"
-            ways["shortcut"] = _describe(module.shortcut, around, seen, depth + 1)
-        return {"kind": "Residual", "mode": module.mode, "scale": module.scale, **ways}
+        }
+        if isinstance(module, taut_nn.Residual):
+            return {"kind": "Residual", "mode": module.mode, "scale": module.scale, **children}
+        return {"kind": "Sequential", "children": [list(item) for item in children.items()]}
     kind = find_schema(type(module).__name__)
     if kind is None or type(module) is not kind.module:
         raise ArgumentError(
@@ -99,6 +91,10 @@ def _describe(
     except ArgumentError as error:
         raise ArgumentError(f"{subject} cannot be described: {error}") from error
     return {"kind": kind.module.__name__, "arguments": arguments}
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _refuse_tied(model: nn.Module) -> None:
@@ -150,11 +146,9 @@ class _Builder:
                 "body": body,
                 **rest,
             } if rest.keys() <= {"shortcut"}:
-                ways = [
-                    self.build(way, f"{path}.{name}" if path else name, depth + 1)
-                    for name, way in {"body": body, **rest}.items()
-                ]
-                module = taut_nn.Residual(ways[0], mode, scale, *ways[1:])
+                ways = {"body": body, **rest}
+                built = [self.build(ways[n], _join(path, n), depth + 1) for n in ways]
+                module = taut_nn.Residual(built[0], mode, scale, *built[1:])
             case {"kind": str(mark), "path": str(other), **rest} if mark == _MARK and not rest:
                 if other not in self.made:
                     raise ArgumentError(f"`{path}` repeats `{other[:80]}`, which is not there.")
@@ -181,8 +175,7 @@ class _Builder:
                 case [str(name), described] if (
                     name and "." not in name and not hasattr(model, name)
                 ):
-                    inner = f"{path}.{name}" if path else name
-                    model.add_module(name, self.build(described, inner, depth + 1))
+                    model.add_module(name, self.build(described, _join(path, name), depth + 1))
                 case _:
                     raise ArgumentError(f"`{path or 'model'}` has a child {shorten(child)}.")
         return model
@@ -197,7 +190,7 @@ class _Builder:
             raise ArgumentError(f"`{path or 'model'}` ({name}): {error}") from error
         held = {}
         for tensor, shape in kind.shapes(arguments).items():
-            full = f"{path}.{tensor}" if path else tensor
+            full = _join(path, tensor)
             value = self.tensors.get(full)
             if value is None or tuple(value.shape) != shape:
                 found = "is missing" if value is None else f"has shape {tuple(value.shape)}"
