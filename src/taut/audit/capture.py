@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from taut import functional
 from taut.audit.prepare import Prepared
@@ -19,8 +21,10 @@ from taut.audit.rewrite import Rewriter
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
+from taut.rules.elementwise import softshrink, softsign, tanhshrink
 from taut.rules.normalisation import batch_norm
 from taut.rules.pooling import adaptive_average, adaptive_maximum
+from taut.rules.record import bind_arguments
 from taut.rules.shape import identity
 
 __all__ = ["capture"]
@@ -30,6 +34,7 @@ _LOCK = threading.Lock()
 # adds to the list.
 _WHOLE: list[Any] = []
 # Functions of ours that stand for modules of torch; those are traced as torch runs them.
+_ACTIVATIONS = {F.softsign: softsign, F.softshrink: softshrink, F.tanhshrink: tanhshrink}
 _TRACED = (batch_norm, padded_convolution, identity, adaptive_average, adaptive_maximum)
 
 
@@ -100,7 +105,7 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> P
 
 @contextmanager
 def _whole_functions() -> Iterator[None]:
-    """Sorting functions that are called in a forward stay whole as well."""
+    """Sorting functions, and activations that export would take apart, stay whole as well."""
 
     def keep(function: Any, x: Any, more: dict[str, Any]) -> Any:
         if not isinstance(x, FakeTensor):
@@ -108,9 +113,20 @@ def _whole_functions() -> Iterator[None]:
         _WHOLE.append(partial(function, **more))
         return torch.ops.taut.layer(x, len(_WHOLE) - 1)
 
+    class WholeActivations(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            kwargs = kwargs or {}
+            if (function := _ACTIVATIONS.get(func)) is not None:
+                arguments = bind_arguments(function, args, kwargs)
+                answer = keep(function, arguments.pop("input"), arguments)
+                if answer is not None:
+                    return answer
+            return func(*args, **kwargs)
+
     functional.keep_whole(keep)
     try:
-        yield
+        with WholeActivations():
+            yield
     finally:
         functional.keep_whole(None)
 

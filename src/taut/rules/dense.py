@@ -92,6 +92,22 @@ register_linear(
 )
 
 
+def _addmm(call: Call) -> Constants:
+    if call["alpha"] != 1 or call["beta"] != 1 or not isinstance(call["mat2"], Tensor):
+        raise NoRuleError("of addmm only a fixed offset plus x @ weight is followed.")
+    return linear_constants(call, call["mat2"].detach().mT, ("addmm", id(call["mat2"])))
+
+
+register_linear(
+    aten.addmm.default,
+    proof="operator norm",
+    constants=_addmm,
+    terms=lambda call: call["mat2"].shape[0] + 2,
+    offset="self",
+    assumes=_PRODUCTS,
+)
+
+
 def _blocks(call: Call) -> Tensor:
     """The matrices `(blocks, out, in)` of a linear einsum: one operand fixed, the batch kept."""
     equation, operands = call["equation"].replace(" ", ""), call["tensors"]

@@ -139,6 +139,21 @@ def _interleaved(call: Call) -> Constants:
     return _copies(call)
 
 
+def _indexed(call: Call) -> Constants:
+    """Of entries at stored places; the number of times that each is read is counted."""
+    before, _ = known_shapes(call)
+    indices = call["indices"]
+    if indices is None:
+        batch_free_dims(call, call["dim"])
+        indices = [None, call["index"]]
+    stored = [index for index in indices if index is not None]
+    if indices[0] is not None or any(index.dtype == torch.bool for index in stored):
+        raise NoRuleError("only whole numbers may choose entries, and the batch must stay whole.")
+    numbers = torch.arange(math.prod(before), dtype=torch.float64, device=stored[0].device)
+    reads = call.run(numbers.view(1, *before)).long().flatten().bincount()
+    return call.first.constants.repeated(int(reads.max()) if reads.numel() else 0)
+
+
 def _joined(call: Call) -> Constants:
     """Of tensors side by side; work in place on a slice, too, leaves entries of both."""
     refuse_batch_dim(call["dim"] or 0, Value(call.values[0].constants, call.shape))
@@ -164,6 +179,7 @@ for _proof, _rule, _operations in (
     (_COPIED, _copies, (aten.expand.default,)),
     (_COPIED, _repeats, (aten.repeat.default, aten.tile.default)),
     (_COPIED, _interleaved, (aten.repeat_interleave.self_int,)),
+    (_COPIED, _indexed, (aten.index.Tensor, aten.index_select.default)),
     (_COPIED, _pad, (aten.pad.default, aten.constant_pad_nd.default)),
     ("side by side", _joined, (
         aten.cat.default, aten.stack.default,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
+from taut.norms import L2
 from taut.rules.constants import Constants, Value
 from taut.rules.forms import batch_free_dims, known_shapes, register_linear, register_selection
 from taut.rules.record import Bounds, Call, Rounding, register
@@ -153,8 +154,51 @@ for _target, _rule in ((aten.sum.dim_IntList, _sum), (aten.mean.dim, _mean)):
     register_linear(_target, proof="sum", constants=_rule, terms=lambda call: _count(call) + 3)
 
 
+def _running_sum(call: Call) -> Constants:
+    r"""Of the triangular matrix of ones, whose inverse has differences of neighbours as rows.
+
+    The singular values of that inverse are $2 \sin\frac{(2k - 1)\pi}{4n + 2}$, $k = 1 \dots n$.
+    """
+    n = _length(call)
+    steep = (1 + 2.0**-48) / (2 * math.sin(math.pi / (4 * n + 2)))
+    return call.first.constants.through(
+        lambda p, q: math.inf if p != q else steep if p == L2 else float(n)
+    )
+
+
+def _length(call: Call) -> int:
+    (place,) = batch_free_dims(call, call["dim"])
+    return max(1, known_shapes(call)[0][place])
+
+
+register_linear(
+    aten.cumsum.default,
+    proof="running sum",
+    constants=_running_sum,
+    terms=lambda call: _length(call) + 3,
+)
+
+
+def _chosen(call: Call) -> Constants:
+    """Of entries from one tensor or another, as a stored mask says."""
+    if isinstance(call["mask" if call["condition"] is None else "condition"], Value):
+        raise NoRuleError("a choice that depends on the input may jump. Use maximum or clamp.")
+    if any(isinstance(x, float) and not math.isfinite(x) for x in call.arguments.values()):
+        raise NoRuleError("what stands in the place of masked entries must be finite.")
+    return _larger(call)
+
+
 def _larger(call: Call) -> Constants:
     return Constants.joined([_spread(x, call) for x in call.values])
 
 
 register_selection(aten.maximum.default, aten.minimum.default, proof="choice", constants=_larger)
+register_selection(
+    aten.where.self,
+    aten.where.ScalarOther,
+    aten.where.ScalarSelf,
+    aten.masked_fill.Scalar,
+    aten.masked_fill.Tensor,
+    proof="choice",
+    constants=_chosen,
+)
