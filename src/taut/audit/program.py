@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.node import map_arg
 
 from taut.audit.prepare import Prepared
 from taut.errors import ArgumentError, NoRuleError
@@ -56,7 +57,7 @@ class Program:
         for node in self.module.graph.nodes:
             if node.meta.get("size"):
                 continue
-            args = fx.node.map_arg((node.args, node.kwargs), lambda n: numbers[n])
+            args = map_arg((node.args, node.kwargs), lambda n: numbers[n])
             target = _name(node.target) if node.op != "get_attr" else ""
             summary.update(f"{node.op} {target} {args}\n".encode())
             if node.op == "get_attr":

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.node import map_arg
 
 from taut.audit.prepare import Prepared
 from taut.audit.program import Program, sample_shape
@@ -181,7 +182,7 @@ class Rewriter:
         self.made[node] = made
 
     def _args(self, node: fx.Node) -> tuple[Any, Any]:
-        return fx.node.map_arg((node.args, node.kwargs), lambda n: self.made[n])  # type: ignore[return-value]
+        return map_arg((node.args, node.kwargs), lambda n: self.made[n])  # type: ignore[return-value]
 
     def _stored_only(self, node: fx.Node, place: str) -> None:
         target: Any = node.target
@@ -230,7 +231,7 @@ class Rewriter:
         pad = bind_arguments(aten.pad.default, source.args, source.kwargs)
         given = bind_arguments(node.target, node.args, node.kwargs)
         given |= {"input": pad["self"], "padding": padding, "padding_mode": pad["mode"]}
-        given = fx.node.map_arg(given, lambda n: self.made[n])
+        given = map_arg(given, lambda n: self.made[n])
         return self.graph.call_function(padded_convolution, (), given)  # type: ignore[arg-type]
 
     def _refuse_narrowing(self, node: fx.Node, place: str) -> None:

@@ -166,4 +166,5 @@ class DirectExecutor(fx.Interpreter):
         name = _name(target)
         if not name.startswith(("conv", "padded_conv")):
             return super().call_function(target, args, kwargs)
-        return direct_convolution(Call(target, bind_arguments(target, args, kwargs)), args[0])
+        arguments = bind_arguments(target, args, kwargs)
+        return direct_convolution(Call(target, arguments), arguments["input"])

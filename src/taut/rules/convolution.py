@@ -161,12 +161,12 @@ def convolution_schema(
     def make(**a: Any) -> nn.Module:
         return module(**{**a, "padding": _padding_of(module, a["padding"], dims)})
 
-    counts = dict.fromkeys(("in_channels", "out_channels", "groups"), int)
-    sizes = dict.fromkeys(("kernel_size", "stride", "dilation"), Sizes(dims))
-    sizes |= {"output_padding": Sizes(dims, 0)} if transposed else {}
+    arguments: Arguments = dict.fromkeys(("in_channels", "out_channels", "groups"), int)
+    arguments |= dict.fromkeys(("kernel_size", "stride", "dilation"), Sizes(dims))
+    arguments |= {"output_padding": Sizes(dims, 0)} if transposed else {}
     return FileSchema(
         module,
-        {**counts, **sizes, "padding": str, "padding_mode": str, "bias": bool},
+        {**arguments, "padding": str, "padding_mode": str, "bias": bool},
         shapes=shapes,
         read={"bias": lambda m: m.bias is not None, "padding": read_padding},
         make=make,

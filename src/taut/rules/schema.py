@@ -74,10 +74,11 @@ class FileSchema:
         """The arguments that make a layer like `module`, as a file holds them; not yet checked."""
         found: Arguments = {}
         for name, kind in self.arguments.items():
-            value = self.read[name](module) if name in self.read else getattr(module, name)
+            value: Any = self.read[name](module) if name in self.read else getattr(module, name)
             if isinstance(kind, Sizes):
-                value = [value] * (kind.count or 1) if isinstance(value, int) else list(value)
-            found[name] = float(value) if kind is float else value
+                found[name] = [value] * (kind.count or 1) if type(value) is int else list(value)
+            else:
+                found[name] = float(value) if kind is float else value
         return found
 
     def build(self, arguments: Arguments) -> nn.Module:
@@ -101,10 +102,10 @@ class FileSchema:
                 raise ArgumentError(f"`{name}` must be at least {least}; got {arguments[name]}.")
 
     def _check_argument(self, name: str, value: Any) -> None:
-        wanted = self.arguments[name]
+        wanted: Any = self.arguments[name]
         kinds = (list,) if isinstance(wanted, Sizes) else get_args(wanted) or (wanted,)
         usual = type(value) in kinds
-        if isinstance(value, (int, float)):
+        if type(value) in (bool, int, float):
             usual &= math.isfinite(value) if float in kinds else abs(value) < _LARGEST
         if not usual or (name in self.limits and value > self.limits[name]):
             told = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
