@@ -169,10 +169,10 @@ def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject
     except NoRuleError:
         raise
     except Exception as error:
-        told = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300]
         raise NoRuleError(
             f"{subject}: the forward of {type(model).__name__} cannot be followed on inputs of "
-            f"shape {shape}: {told} Forwards that branch on numbers of their input, or on the size "
+            f"shape {shape}: {reason} Forwards that branch on numbers of their input, or on the size "
             "of the batch, have no single graph; split the model, or register a record for the "
             "part with taut.rules.register."
         ) from error

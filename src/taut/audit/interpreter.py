@@ -30,7 +30,7 @@ class RuleInterpreter(fx.Interpreter):
 
     def __init__(self, program: Program, subject: str) -> None:
         super().__init__(program.module)
-        self.extra_traceback = False  # errors are sentences for people
+        self.extra_traceback = False  # errors name the place in the model instead
         self.program = program
         self.subject = subject
 

@@ -264,7 +264,7 @@ class Rewriter:
                 )
 
     def _place(self, node: fx.Node) -> tuple[str, str]:
-        """Where in the model an operation stands, for people, and what it is."""
+        """Where in the model an operation stands, as errors name it, and what it is."""
         target = node.target
         name = getattr(target, "_opname", None) or getattr(target, "__name__", str(target))
         stack = list((node.meta.get("nn_module_stack") or {}).values())

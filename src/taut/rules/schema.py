@@ -108,8 +108,8 @@ class FileSchema:
         if type(value) in (bool, int, float):
             usual &= math.isfinite(value) if float in kinds else abs(value) < _LARGEST
         if not usual or (name in self.limits and value > self.limits[name]):
-            told = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
-            raise ArgumentError(f"`{name}` must be a usual {told}; got {name}={shorten(value)}.")
+            names = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+            raise ArgumentError(f"`{name}` must be a usual {names}; got {name}={shorten(value)}.")
         if isinstance(wanted, Sizes):
             check_sizes(self.module.__name__, name, value, wanted)
 
