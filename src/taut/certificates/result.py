@@ -65,7 +65,7 @@ class Certificates:
         return (held & self.correct).double().mean(-1)
 
     def summary(self) -> str:
-        """A few lines for people."""
+        """A few lines of text: radii, certified share, accuracy and the constant."""
         count = len(self.radius)
         lines = [f"{count} inputs, {self.norm}, {self.arithmetic} arithmetic, by {self.method}"]
         if count:
