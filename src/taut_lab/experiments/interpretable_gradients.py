@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from taut.pictures import Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.selection import numbers_of
+from taut_lab.framework.presentation import Presentation
+from taut_lab.framework.selection import mean_of, numbers_of, tabulate
+from taut_lab.framework.verdict import Part
 
 __all__ = ["EXPERIMENT"]
 
@@ -105,17 +106,22 @@ def _rounded(values: Tensor) -> list[Any]:
     return plain(values.tolist())
 
 
+def _parts(results: Sequence[Result]) -> list[Part]:
+    standard, lipschitz = (numbers_of(results, "neighbours", network=name) for name in _NETWORKS)
+    statement = (
+        "gradients of the Lipschitz network are smoother: neighbouring pixels correlate more"
+    )
+    return [Part(statement, {"correlation": (lipschitz, standard)})]
+
+
 def _show(results: Sequence[Result]) -> Presentation:
-    columns = {
-        "neighbours": "correlation of neighbouring pixels",
-        "border": "fraction on blank pixels",
-    }
-    table = ResultTable(
-        title="Gradients of a targeted loss with respect to the image",
-        columns=list(columns.values()),
-        rows={
-            title: [TableEntry(numbers_of(results, number, network=name)) for number in columns]
-            for name, title in _NETWORKS.items()
+    table = tabulate(
+        results,
+        "Gradients of a targeted loss with respect to the image",
+        {title: {"network": name} for name, title in _NETWORKS.items()},
+        {
+            "correlation of neighbouring pixels": "neighbours",
+            "fraction on blank pixels": "border",
         },
         note="Noise has no correlation, and is not confined to the pixels of digits. The paper shows "
         "images without numbers.",
@@ -166,10 +172,7 @@ def _red_and_blue(values: Tensor) -> Tensor:
 
 
 def _paragraphs(results: Sequence[Result]) -> list[str]:
-    free, held = (
-        TableEntry(numbers_of(results, "neighbours", network=name)).mean
-        for name in ("standard", "lipschitz")
-    )
+    free, held = (mean_of(results, "neighbours", network=name) for name in _NETWORKS)
     if free is None or held is None:
         return []
     comparison = "as in the paper" if held > free else "unlike in the paper"
@@ -182,7 +185,7 @@ def _paragraphs(results: Sequence[Result]) -> list[str]:
 
 EXPERIMENT = Experiment(
     name="interpretable-gradients",
-    label="fig:robust_grads",
+    label="Figure 7",
     title="Input gradients",
     claim=(
         "Input gradients of a Lipschitz network show the strokes that would have to change, like "
@@ -191,5 +194,6 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
+    parts=_parts,
     needs=("mnist",),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from taut.errors import ArgumentError, DamagedFileError
 from taut.export import write_atomically
-from taut_lab.framework.experiment import PRESETS, Cell, Experiment, Outcome, Result
+from taut_lab.framework.experiment import Cell, Experiment, Outcome, Result
 from taut_lab.framework.record_files import (
     current_date,
     from_json,
@@ -174,7 +174,3 @@ class Records:
     def of(self, experiment: Experiment, preset: str) -> list[Record]:
         """The records of a preset, in the order of its cells; damaged files are ignored."""
         return list(self.load(experiment.cells(preset))[0].values())
-
-    def largest_preset(self, experiment: Experiment) -> str | None:
-        """The largest preset with at least one finished cell, or None."""
-        return next((p for p in reversed(PRESETS) if self.of(experiment, p)), None)

@@ -47,8 +47,8 @@ def compare(entry: TableEntry, table: ResultTable) -> str:
     """Our value compared with the paper's, at the digits shown; decides the colour.
 
     Returns:
-        "better", "worse" or "equal"; "higher" or "lower" where neither is better; empty where
-        there is nothing to compare.
+        "better", "worse" or "equal"; "higher" or "lower" where neither is better; "not comparable"
+        for "worse" with less than the paper's budget; empty where there is nothing to compare.
 
     Example:
         >>> lower = ResultTable("errors", ["c"], {}, better="lower", digits=1)
@@ -62,7 +62,9 @@ def compare(entry: TableEntry, table: ResultTable) -> str:
     direction = "higher" if entry.difference > 0 else "lower"
     if table.better is None:
         return direction
-    return "better" if direction == table.better else "worse"
+    if direction == table.better:
+        return "better"
+    return "worse" if table.comparable else "not comparable"
 
 
 def difference_text(entry: TableEntry, table: ResultTable) -> str:
@@ -76,7 +78,8 @@ def difference_text(entry: TableEntry, table: ResultTable) -> str:
     word = compare(entry, table)
     if not word or entry.difference is None:
         return ""
-    return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {word}"
+    told = "reduced budget" if word == "not comparable" else word
+    return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {told}"
 
 
 def count_kinds(tables: Iterable[ResultTable]) -> dict[str, int]:
@@ -87,7 +90,7 @@ def count_kinds(tables: Iterable[ResultTable]) -> dict[str, int]:
         for entries in table.rows.values()
         for entry in entries
     ]
-    kinds = ("better", "equal", "worse", "higher", "lower")
+    kinds = ("better", "equal", "worse", "not comparable", "higher", "lower")
     return {kind: words.count(kind) for kind in kinds if kind in words}
 
 
@@ -122,7 +125,10 @@ def table_note(table: ResultTable, where: str = "in brackets") -> str:
         paper = f"{where} the paper's value and the difference"
         legend = f"{legend}; {paper}" if legend else paper[0].upper() + paper[1:]
     better = f"{table.better.capitalize()} is better." if table.better else ""
-    return " ".join(filter(None, (legend and f"{legend}.", better, table.note)))
+    reduced = ""
+    if any(compare(entry, table) == "not comparable" for entry in entries):
+        reduced = "Reduced budget: not comparable with the paper's value."
+    return " ".join(filter(None, (legend and f"{legend}.", better, reduced, table.note)))
 
 
 def _unit(table: ResultTable) -> str:
