@@ -6,7 +6,7 @@ import torch
 
 from taut_lab.benchmarks import peers
 from taut_lab.benchmarks.activations import RELU, activation_makers, timed_activations
-from taut_lab.benchmarks.dense_layers import (
+from taut_lab.benchmarks.timed_layers import (
     PLAIN,
     dense_layers_in_training,
     dense_makers,
@@ -126,7 +126,7 @@ def test_a_missing_library_is_named_with_the_command_to_install_it(monkeypatch):
 
 
 def test_missing_libraries_are_left_out(monkeypatch):
-    monkeypatch.setattr("taut_lab.benchmarks.dense_layers.import_peer", lambda module: None)
+    monkeypatch.setattr("taut_lab.benchmarks.timed_layers.import_peer", lambda module: None)
     monkeypatch.setattr("taut_lab.benchmarks.activations.import_peer", lambda module: None)
     names = [*dense_makers(), *activation_makers()]
     assert PLAIN in names and RELU in names
