@@ -1,6 +1,7 @@
 """The first table of the paper: critics of the n-dimensional cone, by activation."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
 from taut_lab.experiments.prob_dim import PAPER_VALUES, RECIPES, Recipe, train_cone
@@ -43,17 +44,13 @@ def _run(
     fit_cpu = watch.cpu
     evaluation = run.evaluate(num_fresh)
     published = PAPER_VALUES.get((dim, depth), {}).get(activation)
-    return CriticResult(
+    return watch.result(
         PART,
         f"cone, dimension {dim}, {depth} layers",
         activation,
         truth=1.0,
-        estimate=evaluation.estimate,
-        lower=evaluation.lower,
-        confidence=evaluation.confidence,
+        **asdict(evaluation),
         steps=recipe.num_steps,
         fit_cpu=fit_cpu,
-        cpu=watch.cpu,
-        wall=watch.wall,
         sizes={"dim": dim, "depth": depth, **vars(recipe), "paper": published},
     )

@@ -55,7 +55,7 @@ def _run(problem: Problem, n: int, seed: int, num_steps: int) -> CriticResult:
     watch = Stopwatch()
     x, y = problem.sample(n, Generator().manual_seed(seed))
     result = wasserstein(x, y, num_steps=num_steps, num_permutations=99, seed=seed)
-    return CriticResult(
+    return watch.result(
         PART,
         problem.name,
         result.kind,
@@ -65,8 +65,5 @@ def _run(problem: Problem, n: int, seed: int, num_steps: int) -> CriticResult:
         upper=result.upper.value,
         confidence=result.lower.confidence,
         steps=num_steps,
-        fit_cpu=watch.cpu,
-        cpu=watch.cpu,
-        wall=watch.wall,
         sizes={"dim": problem.dim, "n": n, "p_value": result.p_value},
     )

@@ -97,7 +97,7 @@ class Stopwatch:
 
     Example:
         >>> watch = Stopwatch()
-        >>> watch.cpu >= 0 and watch.wall >= 0
+        >>> watch.result("part", "problem", "critic", truth=1.0).cpu >= 0
         True
     """
 
@@ -113,3 +113,13 @@ class Stopwatch:
     def cpu(self) -> float:
         """CPU time of this process in seconds."""
         return round(time.process_time() - self._cpu, 3)
+
+    def result(
+        self, part: str, problem: str, critic: str, *, fit_cpu: float | None = None, **found: Any
+    ) -> CriticResult:
+        """A result with these times; without another, the time of the fit is all of it."""
+        cpu = self.cpu
+        fit_cpu = cpu if fit_cpu is None else fit_cpu
+        return CriticResult(
+            part, problem, critic, **found, fit_cpu=fit_cpu, cpu=cpu, wall=self.wall
+        )

@@ -95,7 +95,7 @@ def _run(
         ).item() / constant
         steps, upper = num_steps, None
         lower = max(0.0, estimate * (1 - 1e-9))
-    return CriticResult(
+    return watch.result(
         PART,
         name,
         method,
@@ -105,9 +105,6 @@ def _run(
         upper=upper,
         confidence=1.0,
         steps=steps,
-        fit_cpu=watch.cpu,
-        cpu=watch.cpu,
-        wall=watch.wall,
         sizes={"n": len(x), "m": len(y), "dim": x.shape[1]},
     )
 

@@ -1,7 +1,7 @@
 """`taut bench wasserstein`: critics and bounds on problems of known distance."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -69,18 +69,7 @@ _PARTS = ("table1", "funnels", "coverage", "real")
     help="Print the tables of an existing record, and measure nothing.",
 )
 @click.option("--quick", is_flag=True, hidden=True, help="Use tiny sizes, for tests.")
-def wasserstein(
-    parts: tuple[str, ...],
-    dims: tuple[int, ...],
-    counts: tuple[int, ...],
-    budget_seconds: float,
-    peers: bool,
-    data_dir: Path | None,
-    seed: int,
-    out: Path | None,
-    show: Path | None,
-    quick: bool,
-) -> None:
+def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     """Measure known distances with critics and bounds.
 
     Computes the first table of the paper, the funnel problems, the coverage of the bounds, and
@@ -102,17 +91,8 @@ def wasserstein(
     if show is not None:
         records = CriticRecords.read(show)
     else:
-        settings = WassersteinSettings(
-            parts=parts or PARTS,
-            dims=dims,
-            counts=counts,
-            peers=peers,
-            budget_seconds=budget_seconds,
-            seed=seed,
-            data_dir=data_dir,
-            quick=quick,
-        )
-        records = _measure(console, settings, out)
+        settings["parts"] = settings["parts"] or PARTS
+        records = _measure(console, WassersteinSettings(**settings), out)
     from taut_lab.cli.bench_wasserstein_tables import print_critic_records
 
     print_critic_records(console, records)
@@ -123,13 +103,13 @@ def wasserstein(
 def _measure(console: "Console", settings, out: Path | None):
     from taut_lab.benchmarks.wasserstein import run_wasserstein
     from taut_lab.cli.bench_timing_tables import benchmark_bar
+    from taut_lab.report.run_details import duration
 
     with benchmark_bar(console) as progress:
         bar = progress.add_task("starting", total=1.0)
 
         def before(name: str, done: float, left: float) -> None:
-            text = f"{name}; {_minutes(left)} left"
-            progress.update(bar, completed=done, description=text)
+            progress.update(bar, completed=done, description=f"{name}; {duration(left)} left")
 
         def after(name: str, result: "CriticResult") -> None:
             progress.console.print(_line(name, result), soft_wrap=True, highlight=False)
@@ -137,18 +117,10 @@ def _measure(console: "Console", settings, out: Path | None):
         return run_wasserstein(settings, out, before=before, after=after)
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
 def _line(name: str, result: "CriticResult") -> str:
-    text = f"{name}: truth {result.truth:.4g}"
-    if result.estimate is not None:
-        text += f", estimate {result.estimate:.4g}"
-    if result.relative_error is not None:
-        text += f" ({result.relative_error:+.1%})"
-    if result.lower is not None:
-        text += f", lower {result.lower:.4g}"
-    if result.upper is not None:
-        text += f", upper {result.upper:.4g}"
-    return text + f", {result.cpu:.0f} s of CPU time, {result.wall:.0f} s wall-clock time"
+    error = "" if result.relative_error is None else f" ({result.relative_error:+.1%})"
+    found = (("truth", result.truth, ""), ("estimate", result.estimate, error))
+    bounds = (("lower", result.lower, ""), ("upper", result.upper, ""))
+    told = [f"{n} {v:.4g}{rest}" for n, v, rest in found + bounds if v is not None]
+    times = f"{result.cpu:.0f} s of CPU time, {result.wall:.0f} s wall-clock time"
+    return f"{name}: {', '.join(told)}, {times}"

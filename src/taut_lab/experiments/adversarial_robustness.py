@@ -21,7 +21,7 @@ from taut_lab.experiments.robustness_figures import (
 )
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import mean_of, numbers_of
+from taut_lab.framework.selection import numbers_of
 from taut_lab.framework.verdict import Part
 
 __all__ = ["EXPERIMENT"]
@@ -179,14 +179,6 @@ def _show(results: Sequence[Result]) -> Presentation:
 
 def _paragraphs(results: Sequence[Result], bound: list[str]) -> list[str]:
     paragraphs = []
-    for margin in ("0.1", "0.3"):
-        pair = [f"Margin-{margin} {name}" for name in ("ReLU", "MaxMin")]
-        relu, maxmin = (mean_of(results, "pgd_0.1", row=row) for row in pair)
-        if relu is not None and maxmin is not None:
-            paragraphs.append(
-                f"Margin-{margin}: the error under PGD at radius 0.1 is {maxmin:.1%} with MaxMin and "
-                f"{relu:.1%} with ReLU."
-            )
     if bound:
         text, figure = (
             int(sum(numbers_of(results, f"{rule}_rule_broken"))) for rule in ("text", "figure")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -142,23 +141,10 @@ def _show(results: Sequence[Result]) -> Presentation:
     )
     paragraphs = [
         "Forming the matrix takes two matrix products per iteration; the other method takes about 3^k "
-        "products with a vector for k iterations." + _meeting(iterations, ratio),
+        "products with a vector for k iterations.",
         "The speed-up holds for a single vector; a batch of n vectors costs n times as much.",
     ]
     return Presentation([seconds, ratio], {"bjorck-runtime": figure}, paragraphs)
-
-
-def _meeting(iterations: Sequence[int], table: ResultTable) -> str:
-    """A sentence on where both take the same time, if the records show it."""
-    means = [entry.mean for entry in table.rows["speed-up"]]
-    ours = [(k, mean) for k, mean in zip(iterations, means, strict=True) if mean is not None]
-    for (fewer, fast), (more, slow) in pairwise(ours):
-        if fast >= 1 > slow:
-            return (
-                f" Both take the same time between {fewer} and {more} iterations here, and between 5 "
-                "and 10 in the paper."
-            )
-    return ""
 
 
 def _paint(iterations: Sequence[int], table: ResultTable, axes: Any) -> None:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import pairwise
@@ -21,8 +21,8 @@ from taut.transport import Sampler
 from taut_lab.experiments.critic_evaluation import CriticEvaluation
 from taut_lab.experiments.critic_training import ACTIVATION_NAMES, CriticRun, run_critic
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable
-from taut_lab.framework.selection import numbers_of, sentences, tabulate, values_of
+from taut_lab.framework.presentation import Presentation
+from taut_lab.framework.selection import numbers_of, tabulate, values_of
 from taut_lab.framework.verdict import Part
 
 __all__ = [
@@ -273,45 +273,12 @@ def _show(results: Sequence[Result]) -> Presentation:
             ),
         )
     ]
-    return Presentation([objective, *proven], None, _paragraphs(objective))
+    words = "A larger value means a better critic: up to sampling error, none exceeds the distance."
+    return Presentation([objective, *proven], None, [words])
 
 
 def _as_row(config: Config) -> Config:
     return {**config, "constraint": _LAYERS[config["constraint"]]}
-
-
-def _paragraphs(table: ResultTable) -> Sequence[str]:
-    means: dict[tuple[str, str], float] = {}
-    for row, entries in zip(PAPER_VALUES, table.rows.values(), strict=True):
-        if entries[0].mean is not None:
-            means[row] = entries[0].mean
-    return sentences(
-        "A larger value means a better critic: up to sampling error, none exceeds the distance.",
-        _orthonormal_wins(means),
-        *(_order(means, layers) for layers in dict.fromkeys(row[0] for row in means)),
-    )
-
-
-def _orthonormal_wins(means: Mapping[tuple[str, str], float]) -> str:
-    pairs = [
-        (means["orthonormal", a], means["spectral", a])
-        for a in _NAMES
-        if ("orthonormal", a) in means and ("spectral", a) in means
-    ]
-    if not pairs:
-        return ""
-    wins = sum(ours > theirs for ours, theirs in pairs)
-    return (
-        "Orthonormal layers reach larger values than spectral ones with "
-        f"{wins} of {len(pairs)} activations."
-    )
-
-
-def _order(means: Mapping[tuple[str, str], float], layers: str) -> str:
-    """The activations of these layers by increasing value."""
-    found = sorted((value, _NAMES[a]) for (held, a), value in means.items() if held == layers)
-    listed = ", ".join(f"{name} {value:.3f}" for value, name in found)
-    return f"With {layers} layers, by increasing value: {listed}."
 
 
 EXPERIMENT = Experiment(

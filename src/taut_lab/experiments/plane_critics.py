@@ -18,7 +18,7 @@ from taut_lab.experiments.critic_training import (
 )
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import numbers_of, reached, select, sentences, tabulate
+from taut_lab.framework.selection import numbers_of, select, tabulate
 from taut_lab.framework.verdict import Part
 
 __all__ = ["ABSOLUTE_VALUE", "THREE_CONES"]
@@ -106,12 +106,11 @@ def _show_line(results: Sequence[Result]) -> Presentation:
         title="Approximating the absolute value",
         size=(5.4, 3.2),
     )
-    paragraphs = sentences(
+    paragraphs = [
         "A 1-Lipschitz ReLU network cannot represent |x|: at its kinks units are inactive, and slope is "
         "lost. Maxout drops the smaller value of each pair. Activations that permute their inputs "
         "lose no slope; their remaining error is due to training.",
-        reached(table, 1.0, "the distance"),
-    )
+    ]
     return Presentation([table], {"absolute-value": figure}, paragraphs)
 
 
@@ -167,12 +166,11 @@ def _show_plane(results: Sequence[Result]) -> Presentation:
         )
         for key, name, heights in shown + learned[::-1]
     }
-    paragraphs = sentences(
+    paragraphs = [
         "The optimal cones have slope 1 everywhere. Where an activation loses slope, the cones are not "
         "only flatter but distorted, as the cross-section shows: the available slope is spent where it "
         "increases the objective most. Scaling the output cannot correct that.",
-        reached(table, 1.0, "the distance"),
-    )
+    ]
     return Presentation([table], {"three-cones-section": section, **surfaces}, paragraphs)
 
 

@@ -17,7 +17,7 @@ from taut_lab.experiments.critic_training import (
 )
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable
-from taut_lab.framework.selection import largest_difference, numbers_of, sentences, tabulate
+from taut_lab.framework.selection import numbers_of, tabulate
 from taut_lab.framework.verdict import Part
 
 __all__ = ["EXPERIMENT", "PAPER_VALUES", "RECIPES", "Recipe", "train_cone"]
@@ -159,22 +159,13 @@ def _show(results: Sequence[Result]) -> Presentation:
         )
         for depth in sorted({depth for _, depth in places})
     }
-    paragraphs = sentences(
-        _ranges(objective),
-        largest_difference(objective),
+    paragraphs = [
         "The recipes of the preset cpu are ours: orthonormal layers by retraction, Adam with a cosine "
         "schedule, a few hundred steps, and 1024 units for MaxMin with three layers (the paper: "
         "19,200 steps of AggMo). The singular values of our layers are 1 up to 0.001; the paper's "
         "Björck iterations had not converged, which reduces its estimates.",
-    )
+    ]
     return Presentation([objective, lower], figures, paragraphs)
-
-
-def _ranges(table: ResultTable) -> str:
-    """The range of each activation over dimensions and depths."""
-    found = {n: [e.mean for e in row if e.mean is not None] for n, row in table.rows.items()}
-    parts = [f"{n} from {min(v):.3f} to {max(v):.3f}" for n, v in found.items() if v]
-    return f"Over dimensions and depths: {', '.join(parts)}." if parts else ""
 
 
 def _paint(

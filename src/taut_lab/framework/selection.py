@@ -6,17 +6,7 @@ from typing import Any
 from taut_lab.framework.experiment import Result
 from taut_lab.framework.presentation import ResultTable, TableEntry
 
-__all__ = [
-    "largest_difference",
-    "mean_of",
-    "numbers_of",
-    "percent",
-    "reached",
-    "select",
-    "sentences",
-    "tabulate",
-    "values_of",
-]
+__all__ = ["mean_of", "numbers_of", "percent", "select", "tabulate", "values_of"]
 
 
 def select(results: Iterable[Result], **wanted: Any) -> list[Result]:
@@ -99,51 +89,3 @@ def tabulate(
 
     entries = {row: [entry(row, i, c) for i, c in enumerate(columns.values())] for row in rows}
     return ResultTable(title, list(columns), entries, **look)
-
-
-def largest_difference(table: ResultTable) -> str:
-    """A sentence on the entry that differs most from the paper; empty without any to compare.
-
-    Example:
-        >>> rows = {"ReLU": [TableEntry([0.5], paper=0.51), TableEntry([0.7], paper=0.6)]}
-        >>> largest_difference(ResultTable("", ["3 layers", "7 layers"], rows, digits=2))
-        'Largest difference from the paper: ReLU, 7 layers, 0.70 where the paper has 0.60.'
-    """
-    compared: list[tuple[float, str, str, TableEntry]] = [
-        (abs(entry.difference), row, column, entry)
-        for row, entries in table.rows.items()
-        for column, entry in zip(table.columns, entries, strict=True)
-        if entry.difference is not None
-    ]
-    if not compared:
-        return ""
-    _, row, column, entry = max(compared, key=lambda one: one[0])
-    ours, paper = (f"{value:.{table.digits}f}{table.unit}" for value in (entry.mean, entry.paper))
-    return (
-        f"Largest difference from the paper: {row}, {column}, {ours} where the paper has {paper}."
-    )
-
-
-def reached(table: ResultTable, goal: float, what: str) -> str:
-    """A sentence on which rows have a first entry within 5 % of `goal`.
-
-    Example:
-        >>> rows = {"ReLU": [TableEntry([0.5])], "MaxMin": [TableEntry([0.99])], "FullSort": [TableEntry()]}
-        >>> reached(ResultTable("", ["W"], rows), 1.0, "the distance")
-        'Within 5 % of the distance: MaxMin. Not: ReLU.'
-    """
-    means = {row: entries[0].mean for row, entries in table.rows.items()}
-    there, short = (
-        ", ".join(
-            r for r, mean in means.items() if mean is not None and (mean >= 0.95 * goal) is near
-        )
-        for near in (True, False)
-    )
-    if not there and not short:
-        return ""
-    return f"Within 5 % of {what}: {there or 'none'}." + (f" Not: {short}." if short else "")
-
-
-def sentences(*lines: str) -> Sequence[str]:
-    """The lines that are not empty."""
-    return [line for line in lines if line]
