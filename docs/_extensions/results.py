@@ -15,14 +15,16 @@ from taut_lab.framework.records import Records
 from taut_lab.report.collection import ExperimentReport, collect_report
 from taut_lab.report.run_details import command
 from taut_lab.report.table_text import (
+    VERDICT_COLUMNS,
     claim_text,
     compare,
     difference_text,
     mean_text,
     paper_text,
     table_note,
+    verdict_cells,
+    verdict_summary,
 )
-from taut_lab.report.verdict_text import VERDICT_COLUMNS, verdict_cells, verdict_summary
 
 
 class Results(SphinxDirective):

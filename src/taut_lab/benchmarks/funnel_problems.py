@@ -11,13 +11,13 @@ from torch import Generator, nn
 
 from taut.transport import Problem, dual_value, fit_cones, fit_critic, funnels
 from taut_lab.benchmarks.critic_networks import scaled_network
-from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
 from taut_lab.benchmarks.projection_pursuit import fit_cones_by_pursuit
 from taut_lab.benchmarks.unconstrained_critics import (
     UNCONSTRAINED_CRITICS,
     fit_unconstrained_critic,
 )
-from taut_lab.experiments.critic_evaluation import critic_values, evaluate_critic
+from taut_lab.experiments.critic_training import critic_values, evaluate_critic
 
 __all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs"]
 

@@ -15,8 +15,8 @@ from taut.data import load_labelled, read_table
 from taut.errors import require
 from taut.transport import fit_cones, fit_critic, wasserstein
 from taut_lab.benchmarks.critic_networks import scaled_network
-from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
-from taut_lab.experiments.critic_evaluation import critic_values
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.experiments.critic_training import critic_values
 
 __all__ = ["PART", "real_jobs", "real_pairs"]
 

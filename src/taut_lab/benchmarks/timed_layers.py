@@ -1,7 +1,8 @@
-"""Dense layers and convolutions to be timed: a training step, and the error of orthogonality."""
+"""Layers and activations to be timed: a training step, and the error of orthogonality."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 
 import torch
@@ -11,6 +12,10 @@ from torch.nn.utils import parametrizations
 from taut.nn import (
     ConstrainedConv,
     ConstrainedLinear,
+    FullSort,
+    GroupSort,
+    MaxMin,
+    Maxout,
     OrthonormalConv2d,
     OrthonormalLinear,
     SpectralConv2d,
@@ -22,16 +27,20 @@ from taut_lab.framework.timing import TimedFunction
 __all__ = [
     "PLAIN",
     "PLAIN_CONV",
+    "RELU",
     "TrainedLayer",
+    "activation_makers",
     "circle_errors",
     "conv_layers_in_training",
     "dense_layers_in_training",
     "dense_makers",
+    "timed_activations",
     "weight_errors",
 ]
 
 PLAIN = "torch Linear"
 PLAIN_CONV = "torch Conv2d"
+RELU = "torch ReLU"
 
 
 def dense_makers(peers: bool = True) -> dict[str, Callable[[int], nn.Module]]:
@@ -203,3 +212,49 @@ def circle_errors(kernel: Tensor, side: int) -> Errors:
     """
     transfer = torch.fft.fft2(kernel.double(), s=(side, side)).movedim((2, 3), (0, 1))
     return weight_errors(transfer.flatten(0, 1))
+
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def activation_makers(peers: bool = True) -> dict[str, Activation]:
+    """Name -> an activation on the last of two dimensions, the baseline first."""
+    found: dict[str, Activation] = {
+        RELU: nn.ReLU(),
+        "taut MaxMin": MaxMin(),
+        "taut GroupSort(4)": GroupSort(4),
+        "taut FullSort": FullSort(),
+        "taut Maxout(2)": Maxout(2),
+        "torch maximum and minimum": _naive_max_min,
+    }
+    deel = import_peer(PEERS["deel-torchlip"][1]) if peers else None
+    if deel is not None:
+        found |= {
+            # Not MaxMin as defined here: it returns the positive and negative part of each channel.
+            "deel-torchlip MaxMin, doubling": deel.MaxMin(),
+            "deel-torchlip GroupSort2": deel.GroupSort2(),
+            "deel-torchlip FullSort": deel.FullSort(),
+        }
+    orthogonium = import_peer(PEERS["orthogonium"][1]) if peers else None
+    if orthogonium is not None:
+        found["orthogonium MaxMin"] = orthogonium.MaxMin(axis=1)
+    return found
+
+
+def _naive_max_min(x: Tensor) -> Tensor:
+    a, b = x.chunk(2, -1)
+    return torch.cat([torch.maximum(a, b), torch.minimum(a, b)], -1)
+
+
+def timed_activations(
+    batch: int, width: int, *, peers: bool = True, seed: int = 0
+) -> list[TimedFunction]:
+    """Forward and backward of activations, with a standard normal input `(batch, width)`."""
+    generator = Generator().manual_seed(seed)
+    x = torch.randn(batch, width, generator=generator).requires_grad_()
+    timed = []
+    for name, function in activation_makers(peers).items():
+        grad = torch.randn(function(x.detach()).shape, generator=generator)
+        step = partial(lambda f, g: torch.autograd.grad(f(x), x, g), function, grad)
+        timed.append(TimedFunction(name, step))
+    return timed

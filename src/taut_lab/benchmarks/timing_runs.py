@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 
 from taut.errors import check_choice, check_count
-from taut_lab.benchmarks.activations import RELU, timed_activations
 from taut_lab.benchmarks.peers import explain_missing
 from taut_lab.benchmarks.timed_layers import (
     PLAIN,
     PLAIN_CONV,
+    RELU,
     Errors,
     TrainedLayer,
     circle_errors,
     conv_layers_in_training,
     dense_layers_in_training,
+    timed_activations,
     weight_errors,
 )
 from taut_lab.benchmarks.timing_records import Comparison, TimingEntry, TimingRecord

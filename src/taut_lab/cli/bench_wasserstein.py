@@ -8,7 +8,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from taut_lab.benchmarks.critic_result import CriticResult
+    from taut_lab.benchmarks.critic_records import CriticResult
 
 __all__ = ["wasserstein"]
 

@@ -11,8 +11,7 @@ from taut_lab.experiments.prob_dim import PAPER_VALUES
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from taut_lab.benchmarks.critic_records import CriticRecords
-    from taut_lab.benchmarks.critic_result import CriticResult
+    from taut_lab.benchmarks.critic_records import CriticRecords, CriticResult
 
 __all__ = ["print_critic_records"]
 

@@ -13,8 +13,7 @@ from rich.table import Table
 from taut.cli.output import say as say_aloud
 from taut_lab.framework.experiment import Cell, Experiment
 from taut_lab.framework.presentation import ResultTable, TableEntry
-from taut_lab.framework.record_files import to_json
-from taut_lab.framework.records import Record, Records
+from taut_lab.framework.records import Record, Records, to_json
 from taut_lab.framework.sweep import SweepProgress, SweepResult
 from taut_lab.report.collection import ExperimentReport
 from taut_lab.report.run_details import duration

@@ -18,8 +18,12 @@ from taut.data import load_labelled
 from taut.errors import ArgumentError
 from taut.training.gan import GanConfig, GanRun, ImageGenerator, train_gan
 from taut.transport import Sampler
-from taut_lab.experiments.critic_evaluation import CriticEvaluation
-from taut_lab.experiments.critic_training import ACTIVATION_NAMES, CriticRun, run_critic
+from taut_lab.experiments.critic_training import (
+    ACTIVATION_NAMES,
+    CriticEvaluation,
+    CriticRun,
+    run_critic,
+)
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, tabulate, values_of

@@ -14,6 +14,7 @@ from taut_lab.report.collection import ExperimentReport, collect_report
 from taut_lab.report.run_details import command, duration, run_details
 from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
 from taut_lab.report.table_text import (
+    VERDICT_COLUMNS,
     claim_text,
     compare,
     difference_text,
@@ -21,8 +22,9 @@ from taut_lab.report.table_text import (
     paper_text,
     summary,
     table_note,
+    verdict_cells,
+    verdict_summary,
 )
-from taut_lab.report.verdict_text import VERDICT_COLUMNS, verdict_cells, verdict_summary
 
 __all__ = ["write_report"]
 

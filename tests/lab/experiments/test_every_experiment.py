@@ -11,8 +11,7 @@ import torch
 import taut_lab.experiments
 from taut_lab.experiments.registry import EXPERIMENTS
 from taut_lab.framework.experiment import PRESETS
-from taut_lab.framework.record_files import from_json, read_record_file, to_json
-from taut_lab.framework.records import Record, Records
+from taut_lab.framework.records import Record, Records, from_json, read_record_file, to_json
 from taut_lab.report.collection import collect_report
 
 RECORDS = Records(Path(__file__).parents[3] / "records")

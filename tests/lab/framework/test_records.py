@@ -13,8 +13,7 @@ from fake_experiments import experiment
 from taut.errors import ArgumentError, DamagedFileError
 from taut_lab.framework import provenance
 from taut_lab.framework.experiment import Cell, Outcome
-from taut_lab.framework.record_files import from_json, to_json
-from taut_lab.framework.records import Record, Records
+from taut_lab.framework.records import Record, Records, from_json, to_json
 
 CELL = Cell("fake", 1, {"seed": 3, "hidden": [4, 4], "rate": 0.1})
 
