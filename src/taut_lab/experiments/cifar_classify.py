@@ -95,7 +95,7 @@ def _parts(results: Sequence[Result]) -> list[Part]:
 
     near = {method: (found(method, "MaxMin"), found(method, "ReLU")) for method in _METHODS}
     helps = {
-        f"{method}, {name}": (found(method, name), found("Standard", name))
+        f"{method} {name}": (found(method, name), found("Standard", name))
         for method in ("Parseval", "Spec Jac")
         for name in _ACTIVATIONS
     }

@@ -1,5 +1,6 @@
 """Training of classifiers in memory, for the experiments."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -35,17 +36,18 @@ def training_curve(run: TrainedRun) -> list[dict[str, float]]:
     ]
 
 
-def best_errors(results: Sequence[Result], **wanted: Any) -> list[float]:
+def best_errors(results: Sequence[Result], least: int = 1, **wanted: Any) -> list[float]:
     """Test error in percent for each seed, with the setting that is best on validation rows.
 
     Args:
         results: results with the numbers "error" and "validation_error".
+        least: number of finished settings that a seed needs to count: an unfinished search says
+            nothing about the method.
         **wanted: values of their configurations, or of the training settings inside.
     """
     flat = [replace(r, config={**r.config["training"], **r.config}) for r in results]
-    best: dict[int, tuple[float, float]] = {}
+    scored: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
     for result in select(flat, **wanted):
-        seed, numbers = result.config["seed"], result.outcome.numbers
-        scored = (numbers["validation_error"], numbers["error"])
-        best[seed] = min(scored, best.get(seed, scored))
-    return percent([error for _, error in best.values()])
+        numbers = result.outcome.numbers
+        scored[result.config["seed"]].append((numbers["validation_error"], numbers["error"]))
+    return percent([min(pairs)[1] for pairs in scored.values() if len(pairs) >= least])

@@ -228,13 +228,13 @@ def _parts(results: Sequence[Result]) -> list[Part]:
 
     data, layers = ("mnist", "cifar10"), ("spectral", "orthonormal")
     constraints = {
-        f"{_NAMES[a]}, {d}": (found("orthonormal", a, d), found("spectral", a, d))
+        f"{_NAMES[a]} on {d}": (found("orthonormal", a, d), found("spectral", a, d))
         for d in data
         for a in dict.fromkeys(activation for _, activation in PAPER_VALUES)
     }
     orders = {
         f"{_NAMES[larger]} above {_NAMES[smaller]}": {
-            f"{c}, {d}": (found(c, larger, d), found(c, smaller, d)) for d in data for c in layers
+            f"{c} on {d}": (found(c, larger, d), found(c, smaller, d)) for d in data for c in layers
         }
         for smaller, larger in pairwise(("relu", "maxout", "maxmin", "groupsort4"))
     }

@@ -124,7 +124,8 @@ def _run(config: Config) -> Outcome:
 
 def _parts(results: Sequence[Result]) -> list[Part]:
     def errors(method: str, activation: str = "maxmin") -> list[float]:
-        return best_errors(results, method=method, activation=activation)
+        least = max((len(grid) for grid in _SHORT_GRIDS.get(method, {}).values()), default=1)
+        return best_errors(results, least, method=method, activation=activation)
 
     held, rivals = ("Björck", "Spectral Norm"), [m for m in _PAPER if m != "Spectral Jac"]
     best = {

@@ -105,7 +105,7 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     def found(activation: str, dim: int, depth: int) -> list[float]:
         return numbers_of(results, "objective", activation=activation, dim=dim, depth=depth)
 
-    names = {(dim, depth): f"dim {dim}, depth {depth}" for dim, depth in PAPER_VALUES}
+    names = {(dim, depth): f"dim {dim} depth {depth}" for dim, depth in PAPER_VALUES}
     over = {
         larger: {
             name: (found(larger, *place), found(smaller, *place)) for place, name in names.items()
@@ -113,7 +113,7 @@ def _parts(results: Sequence[Result]) -> list[Part]:
         for larger, smaller in (("maxout", "relu"), ("maxmin", "maxout"))
     }
     lost = {
-        f"{ACTIVATION_NAMES[a]}, depth {k}": (found(a, 128, k), found(a, 512, k))
+        f"{ACTIVATION_NAMES[a]} depth {k}": (found(a, 128, k), found(a, 512, k))
         for a in ("relu", "maxout", "maxmin")
         for k in (3, 7)
     }

@@ -102,11 +102,15 @@ def _class_balanced_rows(rows: LabelledSet, count: int, seed: int) -> np.ndarray
 
 
 def _parts(results: Sequence[Result]) -> list[Part]:
+    def searched(method: str, activation: str, rows: int) -> list[float]:
+        least = len(_CONSTANTS["cpu"]) if "lipschitz" in _METHODS[method] else 1
+        return _errors(results, method, activation, rows, least)
+
     def cases(larger: str, smaller: str, share: float = 1.0, names: Iterable[str] = _ACTIVATIONS):
         return {
-            f"{rows} images, {name}": (
-                [share * error for error in _errors(results, larger, _ACTIVATIONS[name], rows)],
-                _errors(results, smaller, _ACTIVATIONS[name], rows),
+            f"{rows} images with {name}": (
+                [share * error for error in searched(larger, _ACTIVATIONS[name], rows)],
+                searched(smaller, _ACTIVATIONS[name], rows),
             )
             for rows in (300, 500, 1000)
             for name in names
@@ -119,8 +123,10 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     ]
 
 
-def _errors(results: Sequence[Result], method: str, activation: str, rows: int) -> list[float]:
-    return best_errors(results, method=method, activation=activation, rows=rows)
+def _errors(
+    results: Sequence[Result], method: str, activation: str, rows: int, least: int = 1
+) -> list[float]:
+    return best_errors(results, least, method=method, activation=activation, rows=rows)
 
 
 def _show(results: Sequence[Result]) -> Presentation:
