@@ -110,13 +110,7 @@ def run_layers(
     settings: LayerSettings = LayerSettings(),  # noqa: B008 (frozen)
     on_run: OnRun = lambda comparison, name, done: None,
 ) -> TimingRecord:
-    """Compares dense layers, activations and Björck's iteration on one thread.
-
-    Args:
-        settings: settings of the benchmark.
-        on_run: called before each run with the names of the comparison and of the layer, and the
-            fraction done.
-    """
+    """Compares dense layers, activations and Björck's iteration on one thread."""
     for width in settings.widths:
         check_count("run_layers", "width", width)
     for batch in settings.batches:
@@ -129,13 +123,7 @@ def run_conv(
     settings: ConvSettings = ConvSettings(),  # noqa: B008 (frozen)
     on_run: OnRun = lambda comparison, name, done: None,
 ) -> TimingRecord:
-    """Compares convolutions on one thread, for each shape.
-
-    Args:
-        settings: settings of the benchmark.
-        on_run: called before each run with the names of the comparison and of the layer, and the
-            fraction done.
-    """
+    """Compares convolutions on one thread, for each shape."""
     check_count("run_conv", "batch", settings.batch)
     check_count("run_conv", "kernel_size", settings.kernel_size)
     return _run("run_conv", settings, _conv_plans(settings), len(settings.shapes), on_run)

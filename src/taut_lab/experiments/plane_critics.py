@@ -28,27 +28,18 @@ _ROWS = {name: {"activation": activation} for activation, name in ACTIVATION_NAM
 _COLUMNS, _LINES = 66, 30
 
 
-def _line_configs(preset: str) -> Iterator[Config]:
-    recipe: dict[str, Any]
-    if preset == "smoke":
-        recipe, seeds = {"hidden": [16, 16], "num_steps": 60, "batch_size": 32, "lr": 1e-2}, 1
-    elif preset == "cpu":
-        recipe, seeds = {"hidden": [128] * 3, "num_steps": 300, "batch_size": 32, "lr": 3e-3}, 3
-    else:
-        # The paper states three hidden layers, the authors' configuration two.
-        recipe, seeds = {"hidden": [128] * 3, **authors_recipe(3600)}, 3
-    return by_activation(recipe, seeds)
-
-
-def _plane_configs(preset: str) -> Iterator[Config]:
-    recipe: dict[str, Any]
-    if preset == "smoke":
-        recipe, seeds = {"hidden": [24, 24], "num_steps": 60, "batch_size": 64, "lr": 1e-2}, 1
-    elif preset == "cpu":
-        recipe, seeds = {"hidden": [128] * 3, "num_steps": 800, "batch_size": 128, "lr": 5e-3}, 1
-    else:
-        recipe, seeds = {"hidden": [312] * 3, **authors_recipe(9600)}, 3
-    return by_activation(recipe, seeds)
+# Preset -> recipe and number of seeds.
+_LINE_RECIPES: dict[str, tuple[dict[str, Any], int]] = {
+    "smoke": ({"hidden": [16, 16], "num_steps": 60, "batch_size": 32, "lr": 1e-2}, 1),
+    "cpu": ({"hidden": [128] * 3, "num_steps": 300, "batch_size": 32, "lr": 3e-3}, 3),
+    # The paper states three hidden layers, the authors' configuration two.
+    "paper": ({"hidden": [128] * 3, **authors_recipe(3600)}, 3),
+}
+_PLANE_RECIPES: dict[str, tuple[dict[str, Any], int]] = {
+    "smoke": ({"hidden": [24, 24], "num_steps": 60, "batch_size": 64, "lr": 1e-2}, 1),
+    "cpu": ({"hidden": [128] * 3, "num_steps": 800, "batch_size": 128, "lr": 5e-3}, 1),
+    "paper": ({"hidden": [312] * 3, **authors_recipe(9600)}, 3),
+}
 
 
 def _plane() -> torch.Tensor:
@@ -203,7 +194,7 @@ ABSOLUTE_VALUE = Experiment(
     title="The absolute value, by activation",
     claim="Networks that do not preserve gradient norms cannot learn the absolute value, the optimal "
     "critic between a point and its two neighbours; GroupSort networks can.",
-    configs=_line_configs,
+    configs=lambda preset: by_activation(*_LINE_RECIPES[preset]),
     run=_run_line,
     show=_show_line,
     parts=_parts,
@@ -214,7 +205,7 @@ THREE_CONES = Experiment(
     title="Three circular cones, by activation",
     claim="Activations that do not preserve gradient norms flatten and distort the three cones of the "
     "optimal critic, which a larger constant cannot correct; GroupSort networks learn them.",
-    configs=_plane_configs,
+    configs=lambda preset: by_activation(*_PLANE_RECIPES[preset]),
     run=_run_plane,
     show=_show_plane,
     parts=_parts,

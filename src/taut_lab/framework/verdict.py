@@ -76,13 +76,14 @@ class Part:
             return "too close"
         return "holds" if above > 0 else "fails"
 
-    def _with(self, word: str) -> list[str]:
+    def cases_that(self, word: str) -> list[str]:
+        """The cases with this outcome."""
         return [name for name in self.cases if self.case(name) == word]
 
     @property
     def missing(self) -> list[str]:
         """The cases without numbers."""
-        return self._with("missing")
+        return self.cases_that("missing")
 
     @property
     def outcome(self) -> str:
@@ -95,7 +96,7 @@ class Part:
     def explain(self) -> str:
         """The numbers of each case, those that decide the outcome first."""
         order = ("fails", "too close", "missing", "holds")
-        return "; ".join(self._numbers(name) for word in order for name in self._with(word))
+        return "; ".join(self._numbers(name) for word in order for name in self.cases_that(word))
 
     def _numbers(self, name: str) -> str:
         if (word := self.case(name)) == "missing":
@@ -165,7 +166,7 @@ class Verdict:
 def _brief(part: Part) -> str:
     """The statement, with the cases that decide against it."""
     for word in ("fails", "missing", "too close"):
-        found = [name for name in part.cases if part.case(name) == word]
+        found = part.cases_that(word)
         if found and len(part.cases) > 1:
             more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
             return f"{part.statement} ({word}: {', '.join(found[:_LISTED])}{more})"
