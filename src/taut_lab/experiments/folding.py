@@ -108,17 +108,16 @@ def _run(config: Config) -> Outcome:
 
 
 def _parts(results: Sequence[Result]) -> list[Part]:
-    def cases(number: str, low: float | None, high: float | None) -> dict[str, Any]:
-        found = {f"{a:g} degrees": numbers_of(results, number, angle=a) for a in (0.0, 30.0)}
-        return {
-            name: (values, low) if high is None else (high, values)
-            for name, values in found.items()
-        }
+    def found(number: str) -> dict[str, list[float]]:
+        return {f"{a:g} degrees": numbers_of(results, number, angle=a) for a in (0.0, 30.0)}
 
+    errors = {name: (1e-12, values) for name, values in found("largest_error").items()}
+    constants = {name: (1 + 1e-12, values) for name, values in found("bound").items()}
+    slopes = {name: (values, 1 - 1e-12) for name, values in found("least_slope").items()}
     return [
-        Part("the network equals the pyramids", cases("largest_error", None, 1e-12)),
-        Part("its constant is 1", cases("bound", None, 1 + 1e-12)),
-        Part("its slope is 1 everywhere", cases("least_slope", 1 - 1e-12, None)),
+        Part("the network equals the pyramids", errors),
+        Part("its constant is 1", constants),
+        Part("its slope is 1 everywhere", slopes),
     ]
 
 
