@@ -73,6 +73,7 @@ def process_group(timeout: timedelta = timedelta(minutes=30)) -> Iterator[None]:
     dist.init_process_group(backend, timeout=timeout)
     try:
         yield
+        dist.barrier()  # no process closes its connections while another one still uses them
     finally:
         dist.destroy_process_group()
 
