@@ -21,7 +21,7 @@ import taut
 from taut.certificates import bound_outputs, direct_executor
 from taut.export import export_onnx, export_pt2
 from taut.rules import FileSchema, register, registered_functions, registered_modules
-from taut.rules.capabilities import capabilities_of, functions_without_rounding
+from taut.rules.layer_capabilities import capabilities_of, functions_without_rounding
 
 IMAGE = (4, 6, 6)
 LINE = (4, 12)

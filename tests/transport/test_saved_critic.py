@@ -15,8 +15,8 @@ from taut.data import TableStream
 from taut.errors import ArgumentError, DamagedFileError, DataError
 from taut.transport import ConeCritic, load_critic, wasserstein
 from taut.transport.distance_bounds import Scores, bound_mean_score
+from taut.transport.feature_scaling import FeatureScaling
 from taut.transport.saved_critic import SavedCritic
-from taut.transport.scaling import FeatureScaling
 from taut.transport.selection import SelectedCritic
 
 QUICK: dict[str, Any] = {"num_steps": 30, "num_permutations": 19}

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from taut.data.cifar import parse_cifar
+from taut.data.cifar10 import parse_cifar
 from taut.data.columns import Columns, list_some
 from taut.data.digits import read_digits
 from taut.data.download import Progress, fetch_file

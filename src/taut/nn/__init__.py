@@ -2,7 +2,7 @@
 
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.balls import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
-from taut.nn.builders import mlp
+from taut.nn.builders import make_activation, mlp
 from taut.nn.centering import Centering
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
@@ -61,5 +61,6 @@ __all__ = [
     "SpectralConvTranspose2d",
     "SpectralConvTranspose3d",
     "SpectralLinear",
+    "make_activation",
     "mlp",
 ]

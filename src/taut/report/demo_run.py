@@ -21,6 +21,7 @@ from taut.evaluation import (
     evenly_spaced_rows,
     values_and_gradient_norms,
 )
+from taut.names import ActivationName
 from taut.norms import L2
 from taut.training import Progress, TrainConfig, TrainedRun, train
 from taut.transport import CriticFit, Problem, absolute_value, fit_critic, three_cones
@@ -36,7 +37,7 @@ __all__ = [
     "run_demo",
 ]
 
-ACTIVATIONS = ("relu", "maxmin", "fullsort")
+ACTIVATIONS: tuple[ActivationName, ...] = ("relu", "maxmin", "fullsort")
 _RADIUS = 0.5
 
 OnStep = Callable[[str, str, float], None]
@@ -168,7 +169,9 @@ def _digits(seed: int, quick: bool, on_progress: OnProgress | None) -> DigitsRes
     return DigitsResult(run, classifier, certificates, _RADIUS, attacked, seconds)
 
 
-def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> TrainedCritic:
+def _train(
+    task: Task, activation: ActivationName, seed: int, on_step: OnStep | None
+) -> TrainedCritic:
     start = time.perf_counter()
     # Layers draw their initial weights from the global generator, which is restored.
     with torch.random.fork_rng(devices=[]):

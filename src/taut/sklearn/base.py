@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from taut.audit import bound_lipschitz
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.names import ActivationName, ConstraintName, NormName
-from taut.nn import mlp
+from taut.nn import make_activation, mlp
 from taut.norms import as_norm
 from taut.training import fit
 from taut.transport import rescale_network
@@ -117,7 +118,9 @@ class LipschitzEstimator(BaseEstimator):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
-                return mlp(sizes, self.activation, _CONSTRAINTS[self.norm])
+                return mlp(
+                    sizes, partial(make_activation, self.activation), _CONSTRAINTS[self.norm]
+                )
             except ArgumentError as error:
                 raise ArgumentError(
                     f"{subject}: `hidden_sizes` and `activation` must make a network; got "

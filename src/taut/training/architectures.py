@@ -17,9 +17,9 @@ from taut.nn import (
     Residual,
     Scale,
     SpectralConv2d,
+    make_activation,
     mlp,
 )
-from taut.nn.builders import ActivationFactory, _activation_factory
 from taut.training.config import TrainConfig
 
 __all__ = ["ARCHITECTURES", "build_network", "check_image"]
@@ -85,10 +85,11 @@ def _dense_layers(
     assert config.hidden is not None and config.constraint is not None
     sizes = [inputs, *config.hidden, outputs]
     layers: list[nn.Module] = []
-    for layer in mlp(sizes, config.activation, config.constraint, lipschitz):
+    activation = partial(make_activation, config.activation)
+    for layer in mlp(sizes, activation, config.constraint, lipschitz):
         layers.append(layer)
-        activation = not isinstance(layer, nn.Linear | ConstrainedLinear | Scale)
-        if config.dropout and activation:
+        is_activation = not isinstance(layer, nn.Linear | ConstrainedLinear | Scale)
+        if config.dropout and is_activation:
             layers.append(nn.Dropout(config.dropout))
     return layers
 
@@ -182,21 +183,8 @@ def _convolution(
     return [
         make(channels, following, kernel_size, padding=padding),
         *([] if config.lipschitz == 1 else [Scale(factor)]),
-        _activation_over_channels(config.activation)(following),
+        make_activation(config.activation, following, dim=1),
     ]
-
-
-def _activation_over_channels(activation: str) -> ActivationFactory:
-    """The activation of that name (see `taut.nn.mlp`), acting over dimension 1."""
-    make = _activation_factory(activation)
-
-    def make_over_channels(width: int) -> nn.Module:
-        module = make(width)
-        if hasattr(module, "dim"):
-            module.dim = 1  # type: ignore[assignment]
-        return module
-
-    return make_over_channels
 
 
 def _channels_after(activation: nn.Module, channels: int) -> int:
@@ -235,10 +223,9 @@ def _build_wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) ->
             f"of at least {shrinks} pixels",
             got=f"inputs of shape {tuple(input_shape)}",
         )
-    make_activation = _activation_over_channels(config.activation)
 
     def half(before: int, following: int, stride: int) -> list[nn.Module]:
-        activation = make_activation(before)
+        activation = make_activation(config.activation, before, dim=1)
         left = _channels_after(activation, before)
         return [nn.BatchNorm2d(before), activation, _plain_convolution(left, following, 3, stride)]
 
@@ -260,7 +247,7 @@ def _build_wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) ->
                 shortcut = nn.MaxPool2d(1, stride)
             layers.append(Residual(nn.Sequential(*body), mode, shortcut=shortcut))
             before = following
-    layers += [nn.BatchNorm2d(before), make_activation(before)]
+    layers += [nn.BatchNorm2d(before), make_activation(config.activation, before, dim=1)]
     left = _channels_after(layers[-1], before)
     size = tuple(-(-side // shrinks) for side in (height, width))
     return nn.Sequential(*layers, nn.AvgPool2d(size), nn.Flatten(), nn.Linear(left, outputs))

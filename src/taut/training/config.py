@@ -17,7 +17,7 @@ from taut.names import (
     OptimizerName,
     ScheduleName,
 )
-from taut.training.configuration import AnyConfig, Configuration, setting
+from taut.training.config_fields import AnyConfig, Configuration, setting
 
 __all__ = ["TrainConfig", "from_toml", "to_toml"]
 

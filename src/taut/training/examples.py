@@ -14,7 +14,7 @@ from torch import Tensor
 from taut.data import OFFICIAL_SETS, LabelledData, LabelledSet, column_label, load_labelled
 from taut.errors import ArgumentError, DataError, TautWarning
 from taut.training.config import TrainConfig
-from taut.training.configuration import AnyConfig
+from taut.training.config_fields import AnyConfig
 
 __all__ = [
     "Examples",

@@ -21,10 +21,10 @@ from taut.training.evaluation import evaluate
 from taut.training.examples import Prepared, load_data, prepare, with_absolute_paths
 from taut.training.objective import Objective, parseval_step
 from taut.training.progress import Log, Progress
-from taut.training.run import TrainedRun, load_run
 from taut.training.run_folder import RunFolder, write_json
 from taut.training.schedule import batches, generator_at, learning_rate
 from taut.training.state import Session, TrainingState, barrier
+from taut.training.trained_run import TrainedRun, load_run
 
 __all__ = ["train"]
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from taut.errors import ArgumentError, DamagedFileError
 from taut.export import write_atomically
 from taut.training.config import TrainConfig, from_toml, to_toml
-from taut.training.configuration import AnyConfig
+from taut.training.config_fields import AnyConfig
 from taut.training.examples import InputSpec, with_absolute_paths
 
 __all__ = ["RunFolder"]

@@ -21,7 +21,7 @@ from taut import parallel
 from taut.errors import ArgumentError, NonFiniteError
 from taut.optim import AggMo
 from taut.training.config import TrainConfig
-from taut.training.configuration import AnyConfig
+from taut.training.config_fields import AnyConfig
 from taut.training.environment import Environment
 from taut.training.examples import Prepared
 from taut.training.run_folder import RunFolder

@@ -5,7 +5,6 @@
 
 from taut.nn import ConeCritic
 from taut.transport.cone_fit import ConeFit, fit_cones
-from taut.transport.confidence import Method, bound_difference, bound_mean
 from taut.transport.coupling import coupling_upper_bound
 from taut.transport.critics import (
     CriticFit,
@@ -18,7 +17,9 @@ from taut.transport.critics import (
 from taut.transport.distance_bounds import bound_population_upper
 from taut.transport.estimator import wasserstein
 from taut.transport.exact import Transport, exact_transport
+from taut.transport.feature_scaling import FeatureScaling, Scaling
 from taut.transport.funnel_benchmark import funnels
+from taut.transport.mean_bounds import Method, bound_difference, bound_mean
 from taut.transport.permutation import permutation_p_value
 from taut.transport.problems import (
     Problem,
@@ -31,7 +32,6 @@ from taut.transport.problems import (
 )
 from taut.transport.result import WassersteinResult
 from taut.transport.saved_critic import SavedCritic, load_critic
-from taut.transport.scaling import FeatureScaling, Scaling
 from taut.transport.selection import CriticName
 
 __all__ = [

@@ -15,7 +15,6 @@ from taut.errors import ArgumentError
 from taut.nn import ConeCritic
 from taut.norms import L2
 from taut.transport.arguments import confidence_of_each
-from taut.transport.confidence import Method
 from taut.transport.coupling import coupling_upper_bound
 from taut.transport.critics import Samples, score_points
 from taut.transport.dataset import Dataset, load_rows, note_constant
@@ -27,9 +26,10 @@ from taut.transport.distance_bounds import (
     bound_population_upper,
 )
 from taut.transport.exact import exact_transport
+from taut.transport.feature_scaling import FeatureScaling, Scaling, fit_scaling
+from taut.transport.mean_bounds import Method
 from taut.transport.permutation import permutation_p_value
 from taut.transport.result import WassersteinResult
-from taut.transport.scaling import FeatureScaling, Scaling, fit_scaling
 from taut.transport.selection import CriticName, OnProgress, SelectedCritic, select_critic
 from taut.transport.split import score_held_out, split_rows
 

@@ -11,8 +11,8 @@ from taut.errors import ArgumentError, check_count, check_positive
 from taut.linalg import gamma, round_down, round_up, unit_roundoff
 from taut.norms import L2
 from taut.transport.arguments import check_confidence, check_point_pair
-from taut.transport.confidence import Method, bound_difference, log_inverse
 from taut.transport.exact import exact_transport
+from taut.transport.mean_bounds import Method, bound_difference, log_inverse
 
 __all__ = [
     "Scores",

@@ -6,10 +6,10 @@ from taut.data import check_pair
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.transport.arguments import check_seed, confidence_of_each
 from taut.transport.comparison import Comparison
-from taut.transport.confidence import METHODS, Method
 from taut.transport.dataset import open_dataset
+from taut.transport.feature_scaling import SCALINGS, Scaling
+from taut.transport.mean_bounds import METHODS, Method
 from taut.transport.result import WassersteinResult
-from taut.transport.scaling import SCALINGS, Scaling
 from taut.transport.selection import CRITICS, CriticName, OnProgress
 
 __all__ = ["wasserstein"]

@@ -6,7 +6,7 @@ from torch import Generator, Tensor
 from taut.errors import check_count
 from taut.linalg import gamma
 from taut.transport.arguments import check_sample
-from taut.transport.confidence import shuffle
+from taut.transport.mean_bounds import shuffle
 
 __all__ = ["permutation_p_value"]
 

@@ -16,11 +16,11 @@ from taut.errors import DamagedFileError, DataError, check_choice
 from taut.export import open_file, save
 from taut.norms import L2
 from taut.transport.arguments import check_seed, confidence_of_each
-from taut.transport.confidence import METHODS, Method
 from taut.transport.critics import score_points
 from taut.transport.dataset import Dataset, iterate_batches, open_dataset
 from taut.transport.distance_bounds import Scores, bound_population_lower
-from taut.transport.scaling import SCALINGS, FeatureScaling
+from taut.transport.feature_scaling import SCALINGS, FeatureScaling
+from taut.transport.mean_bounds import METHODS, Method
 
 __all__ = ["SavedCritic", "load_critic"]
 

@@ -21,7 +21,7 @@ from taut.transport import (
     permutation,
     permutation_p_value,
 )
-from taut.transport import confidence as module
+from taut.transport import mean_bounds as module
 
 METHODS: list[module.Method] = ["betting", "bernstein", "hoeffding"]
 
