@@ -168,8 +168,9 @@ def test_help_states_the_defaults():
     assert found["l2"].hidden == (256,) * 3 and "256,256,256 for smaller images" in helped("hidden")
     after = [resolve(TrainConfig(arch=arch), data).hidden for arch in ("conv", "lenet", "wrn")]
     assert after == [(256,) * 2, (50,), ()]
-    assert "conv has two such layers instead of three, lenet has 50, wrn has none" in helped(
-        "hidden"
+    assert (
+        "conv has two such layers instead of three, lenet has one of width 50, wrn has none"
+        in helped("hidden")
     )
 
 

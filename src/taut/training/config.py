@@ -49,9 +49,9 @@ class TrainConfig(Configuration):
             deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class) or hkr
             (hinge-Kantorovich-Rubinstein); by default cross_entropy.
-        margin: target margin of the loss; by default derived from `radius`. In linf, the paper uses
-            half of the margin needed to certify the radius; for radius 0.1, that is --loss hinge
-            --lipschitz 1000 --margin 100.
+        margin: target margin of the loss; by default derived from `radius`. In linf, certifying
+            the radius takes a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
+            of it: for radius 0.1, --loss hinge --lipschitz 1000 --margin 100.
         temperature: factor that multiplies the logits in the cross-entropy (an inverse temperature);
             by default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
@@ -61,7 +61,7 @@ class TrainConfig(Configuration):
             for lenet, 64,128,256 for wrn.
         hidden: widths of the hidden dense layers; by default 1024,1024,1024 for images with at
             least 784 values, 256,256,256 for smaller images, and 128,128 for tables; conv has two such
-            layers instead of three, lenet has 50, wrn has none.
+            layers instead of three, lenet has one of width 50, wrn has none.
         lipschitz: Lipschitz constant of the network; by default 1, or 1000 in linf.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.

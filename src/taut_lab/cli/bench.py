@@ -121,7 +121,7 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 
     Inputs have shape 3 x 32 x 32 and 64 x 16 x 16. Layers are timed in turn in one process, on one
     thread; the tables show median times and their ratios to the unconstrained layer. The error
-    column is the largest distance of a singular value of the convolution from 1; all layers use
+    column shows how far the convolution's singular values are from 1, at most; all layers use
     circular padding. Takes about two minutes.
 
     \b
@@ -175,9 +175,9 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     """Evaluate critics and bounds where the distance is known.
 
-    table1 is Table 1 of the paper; funnels has synthetic pairs of distributions in up to 128
+    table1 is Table 1 of the paper (Anil, Lucas and Grosse, 2019); funnels has synthetic pairs of distributions in up to 128
     dimensions, whose optimal critic is a minimum of cones; coverage counts how often the bounds
-    contain the true distance; real compares real data with exact optimal transport. The full
+    contain the true distance; real compares the bounds on real data with exact optimal transport. The full
     benchmark takes several hours on one core. Each result is saved to OUT as soon as it is
     finished; if OUT exists, the benchmark resumes from it.
 
