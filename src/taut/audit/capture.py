@@ -213,7 +213,14 @@ def _compare(model: nn.Module, program: Program, subject: str) -> None:
         for batch in (1, 3):
             x = torch.randn(batch, *program.input_shape, generator=generator, dtype=torch.float64)
             x = x.to(stored_like(model))
-            real, followed = model(x.clone()), program.module(x.clone())
+            real = model(x.clone())
+            try:
+                followed = program.module(x.clone())
+            except RuntimeError as error:
+                raise NoRuleError(
+                    f"{subject}: the operations captured from the forward cannot be run one by one: "
+                    f"{error} Tensors of several types in one forward are not followed."
+                ) from error
             scale = real.abs().amax().clamp_min(torch.finfo(real.dtype).tiny) if real.numel() else 1
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
                 raise NoRuleError(

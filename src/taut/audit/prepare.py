@@ -12,6 +12,14 @@ from taut.rules import find_record
 __all__ = ["Prepared", "copy_for_evaluation", "prepare", "unwrap"]
 
 
+_WRAPPERS = {
+    "OptimizedModule": "_orig_mod",
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "AveragedModel": "module",
+}
+
+
 class Prepared:
     """A copy of a network for evaluation, and the layers that its own stand for.
 
@@ -39,15 +47,13 @@ def unwrap(model: nn.Module) -> nn.Module:
         >>> unwrap(torch.nn.DataParallel(net)) is net
         True
     """
-    wrappers = {
-        "OptimizedModule": "_orig_mod",
-        "DistributedDataParallel": "module",
-        "DataParallel": "module",
-        "AveragedModel": "module",
-    }
-    while type(model).__name__ in wrappers and type(model).__module__.startswith("torch."):
-        model = getattr(model, wrappers[type(model).__name__])
+    while type(model).__name__ in _WRAPPERS and type(model).__module__.startswith("torch."):
+        model = getattr(model, _WRAPPERS[type(model).__name__])
     return model
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    return type(model).__name__ == "OptimizedModule"
 
 
 def prepare(model: nn.Module, subject: str) -> Prepared:
@@ -58,7 +64,11 @@ def prepare(model: nn.Module, subject: str) -> Prepared:
         NonFiniteError: a parameter or buffer holds NaN or infinity.
         ArgumentError: the model cannot be copied.
     """
-    model = unwrap(model)
+    wrapper, model = model, unwrap(model)
+    while wrapper is not model:
+        # What a compiler puts in place of the forward is the forward.
+        _check_call(wrapper, "model", subject, replaceable=_is_compiled(wrapper))
+        wrapper = getattr(wrapper, _WRAPPERS[type(wrapper).__name__])
     _check_modules(model, subject)
     replaced: dict[int, nn.Module] = {}
     originals: dict[nn.Module, nn.Module] = {}
@@ -113,8 +123,30 @@ def _without_parametrizations(module: nn.Module) -> nn.Module:
     plain._buffers = dict(module._buffers)
     plain._modules = {k: v for k, v in module._modules.items() if k != "parametrizations"}
     for name in module.parametrizations:  # type: ignore[union-attr]
-        plain._parameters[name] = nn.Parameter(getattr(module, name).detach().clone())
+        held = getattr(module, name).detach().clone()
+        if not torch.equal(held, getattr(module, name)):
+            raise NoRuleError(
+                f"the parametrised `{name}` of {kind.__name__} changes from one reading to the next, so "
+                "no proof holds for the next forward pass. Make it a function of the parameter alone."
+            )
+        plain._parameters[name] = nn.Parameter(held)
     return plain
+
+
+def _check_call(module: nn.Module, name: str, subject: str, replaceable: bool = False) -> str:
+    """Raises where a call of the module may do more than its type's forward; else its place."""
+    place = f"`{name}` ({type(module).__name__})"
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise NoRuleError(
+            f"{subject}: {place} has forward hooks, which may change what it computes. "
+            "Remove them first."
+        )
+    if "forward" in vars(module) and not replaceable:
+        raise NoRuleError(
+            f"{subject}: the forward of {place} was replaced on the instance, so its type "
+            "says nothing. Write a class for it."
+        )
+    return place
 
 
 def _check_modules(model: nn.Module, subject: str) -> None:
@@ -125,17 +157,7 @@ def _check_modules(model: nn.Module, subject: str) -> None:
             f"{subject}: global forward hooks may change what every module computes. Remove them."
         )
     for name, module in model.named_modules():
-        place = f"`{name or 'model'}` ({type(module).__name__})"
-        if module._forward_hooks or module._forward_pre_hooks:
-            raise NoRuleError(
-                f"{subject}: {place} has forward hooks, which may change what it computes. "
-                "Remove them first."
-            )
-        if "forward" in vars(module):
-            raise NoRuleError(
-                f"{subject}: the forward of {place} was replaced on the instance, so its type "
-                "says nothing. Write a class for it."
-            )
+        place = _check_call(module, name or "model", subject)
         for held, tensor in (
             *module.named_parameters(recurse=False),
             *module.named_buffers(recurse=False),

@@ -64,10 +64,12 @@ class Program:
                 tensor = operator.attrgetter(str(node.target))(self.module)
                 summary.update(_bytes_of(tensor))
             elif node.op == "call_module":
-                for name, tensor in (
-                    self.module.get_submodule(str(node.target)).state_dict().items()
-                ):
+                module = self.module.get_submodule(str(node.target))
+                for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                     summary.update(name.encode() + _bytes_of(tensor))
+                for name, held in sorted(vars(module).items()):
+                    if isinstance(held, (bool, int, float, str, tuple, list)):
+                        summary.update(f"{name}={held!r}\n".encode())
         return summary.hexdigest()
 
 

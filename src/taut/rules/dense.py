@@ -93,7 +93,8 @@ register_linear(
 
 
 def _addmm(call: Call) -> Constants:
-    if call["alpha"] != 1 or call["beta"] != 1 or not isinstance(call["mat2"], Tensor):
+    fixed = isinstance(call["self"], Tensor) and isinstance(call["mat2"], Tensor)
+    if call["alpha"] != 1 or call["beta"] != 1 or not fixed:
         raise NoRuleError("of addmm only a fixed offset plus x @ weight is followed.")
     return linear_constants(call, call["mat2"].detach().mT, ("addmm", id(call["mat2"])))
 
@@ -124,14 +125,20 @@ def _blocks(call: Call) -> Tensor:
         raise NoRuleError("an einsum must keep the batch in front, and sum over shared indices.")
     if not set(mine) <= set(theirs) | set(output):
         raise NoRuleError("an einsum must not sum over indices of the fixed operand alone.")
+    shape = call.x.shape
+    if shape is None:
+        raise NoRuleError("the sizes of an einsum are not known. Give `input_shape`.")
+    sizes = dict(zip(mine, fixed.shape, strict=True))
+    if any(sizes.get(i, n) != n for i, n in zip(theirs[1:], shape, strict=True)):
+        raise NoRuleError("an einsum that repeats entries of size 1 is not followed. Expand them.")
     shared = [i for i in mine if i in theirs and i in output]
     free = [i for i in mine if i not in theirs]
     summed = [i for i in mine if i not in output]
     order = [mine.index(i) for i in (*shared, *free, *summed)]
     moved = fixed.detach().permute(order)
     ends = len(shared), len(shared) + len(free)
-    sizes = moved.shape[: ends[0]], moved.shape[ends[0] : ends[1]], moved.shape[ends[1] :]
-    return moved.reshape([math.prod(part) for part in sizes])
+    parts = moved.shape[: ends[0]], moved.shape[ends[0] : ends[1]], moved.shape[ends[1] :]
+    return moved.reshape([math.prod(part) for part in parts])
 
 
 def _einsum(call: Call) -> Constants:

@@ -7,6 +7,7 @@ multiply-add. So the rounding of a linear map is bounded by the same map of magn
 
 import math
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
@@ -43,11 +44,15 @@ Image = Callable[[Call, list[Tensor], list[Tensor]], Bounds]
 
 
 def call_with_attributes(function: Any) -> Callable[[Any], tuple[Any, dict[str, Any]]]:
-    """The call of a module whose attributes are the arguments of `function` behind its input."""
+    """The call of a module whose attributes are the arguments of `function` behind its input.
+
+    Only arguments of its constructor and its tensors count: any other attribute is the user's own.
+    """
 
     def call(module: Any) -> tuple[Any, dict[str, Any]]:
+        own = {*signature(type(module).__init__).parameters, *module._parameters, *module._buffers}
         names = signature_of(function)[0][1:]
-        return function, {name: getattr(module, name) for name in names if hasattr(module, name)}
+        return function, {name: getattr(module, name) for name in names if name in own}
 
     return call
 

@@ -233,10 +233,30 @@ def find_record(operation: Any) -> Record | None:
         for parent in kind.__mro__[1:]:
             inherited = _MODULES.get(parent)
             if inherited is not None and inherited.plain is not None:
-                if kind.forward is parent.forward:
+                if kind.forward is parent.forward and _computes_alike(kind, parent):
                     return replace(record or Record(), plain=inherited.plain)
                 break
     return record
+
+
+# What a subclass of a layer may define without computing anything else than its parent: how the
+# weight is made feasible, which the proof reads from the weight itself, and how it is built and shown.
+_OVERRIDABLE = frozenset(
+    "__init__ __repr__ __doc__ __module__ __annotations__ __abstractmethods__ _abc_impl __orig_bases__ "
+    "__parameters__ __constants__ extra_repr reset_parameters constrain constrain_traceable "
+    "constrain_in_training projects_in_place input_norm output_norm forward".split()
+)
+
+
+def _computes_alike(kind: type, parent: type) -> bool:
+    """Whether a user's subclass overrides nothing that its parent's forward may depend on."""
+    between = kind.__mro__[: kind.__mro__.index(parent)]
+    return not any(
+        any(hasattr(later, name) for later in kind.__mro__[place + 1 :])
+        for place, base in enumerate(between)
+        if base.__module__.partition(".")[0] not in ("taut", "torch")
+        for name in vars(base).keys() - _OVERRIDABLE
+    )
 
 
 def find_schema(name: str) -> FileSchema | None:

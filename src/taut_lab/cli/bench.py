@@ -175,11 +175,11 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     """Evaluate critics and bounds where the distance is known.
 
-    table1 is Table 1 of the paper (Anil, Lucas and Grosse, 2019); funnels has synthetic pairs of distributions in up to 128
-    dimensions, whose optimal critic is a minimum of cones; coverage counts how often the bounds
-    contain the true distance; real compares the bounds on real data with exact optimal transport. The full
-    benchmark takes several hours on one core. Each result is saved to OUT as soon as it is
-    finished; if OUT exists, the benchmark resumes from it.
+    table1 is Table 1 of the paper (Anil, Lucas and Grosse, 2019); funnels has synthetic pairs of
+    distributions in up to 128 dimensions, whose optimal critic is a minimum of cones; coverage counts
+    how often the bounds contain the true distance; real compares the bounds on real data with exact
+    optimal transport. The full benchmark takes several hours on one core. Each result is saved to OUT
+    as soon as it is finished; if OUT exists, the benchmark resumes from it.
 
     \b
     Example:

@@ -1,0 +1,146 @@
+"""What a module's type promises is believed only where nothing else can change what it computes."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+import taut
+from taut.errors import NoRuleError
+
+
+class Offset(nn.Module):
+    """The input as the offset of a product of stored tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.ones(1, 3))
+        self.register_buffer("weight", 1e-3 * torch.eye(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(x, self.rows.expand(x.shape[0], -1), self.weight)
+
+
+class Einsum(nn.Module):
+    def __init__(self, equation: str, *shape: int) -> None:
+        super().__init__()
+        self.equation = equation
+        self.register_buffer("weight", torch.ones(shape))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum(self.equation, x, self.weight)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (Offset(), (3,)),
+        (Einsum("bi,ij->bj", 3, 1), (1,)),
+        (Einsum("bi,i->bi", 3), (1,)),
+        (Einsum("bi,ij->bj", 1, 1), (3,)),
+    ],
+)
+def test_operands_that_change_places_or_repeat_are_refused(model, shape):
+    with pytest.raises(NoRuleError, match=r"addmm only|einsum that repeats"):
+        taut.bound_lipschitz(model, input_shape=shape)
+
+
+def test_the_same_einsum_of_fitting_sizes_is_bounded():
+    bound = taut.bound_lipschitz(Einsum("bi,ij->bj", 3, 1), input_shape=(3,))
+    assert 3**0.5 <= bound.value <= 3**0.5 * (1 + 1e-9)
+
+
+class SteepCall(taut.nn.OrthonormalLinear):
+    def __call__(self, *args, **kwargs):
+        return 10 * super().__call__(*args, **kwargs)
+
+
+class SteepProduct(taut.nn.OrthonormalLinear):
+    def _affine(self, *args, **kwargs):
+        return 10 * super()._affine(*args, **kwargs)
+
+
+class FlatWeight(taut.nn.OrthonormalLinear):
+    def evaluation_weight(self):
+        return 0.1 * super().evaluation_weight()
+
+
+class SteepReLU(nn.RReLU):
+    def __call__(self, x):
+        return 10 * super().__call__(x)
+
+
+@pytest.mark.parametrize(
+    "layer", [SteepCall(3, 3), SteepProduct(3, 3), FlatWeight(3, 3), SteepReLU()]
+)
+def test_subclasses_that_compute_something_else_are_not_their_parents(layer):
+    """They are captured, and bounded truly, or refused."""
+    model = nn.Sequential(layer).eval()
+    x = torch.randn(200, 3)
+    with torch.no_grad():
+        steepest = ((model(x + 1e-2) - model(x)).norm(dim=1) / (1e-2 * 3**0.5)).max().item()
+    try:
+        bound = taut.bound_lipschitz(model, input_shape=(3,)).value
+    except NoRuleError:
+        return
+    assert steepest <= bound * (1 + 1e-3)
+
+
+class Named(taut.nn.OrthonormalLinear):
+    """A subclass that only says more."""
+
+    purpose = "features"
+
+    def describe(self) -> str:
+        return self.purpose
+
+
+def test_subclasses_that_only_add_are_their_parents():
+    assert taut.bound_lipschitz(nn.Sequential(Named(3, 3))).value <= 1
+
+
+@pytest.mark.parametrize(
+    "wrap", [nn.DataParallel, torch.optim.swa_utils.AveragedModel], ids=["parallel", "averaged"]
+)
+def test_hooks_and_forwards_of_wrappers_count(wrap):
+    hooked = wrap(nn.Linear(3, 3)).eval()
+    assert taut.bound_lipschitz(hooked).value > 0
+    handle = hooked.register_forward_hook(lambda module, args, output: 10 * output)
+    with pytest.raises(NoRuleError, match="has forward hooks"):
+        taut.bound_lipschitz(hooked)
+    handle.remove()
+    hooked.forward = lambda x: 10 * x
+    with pytest.raises(NoRuleError, match="replaced on the instance"):
+        taut.bound_lipschitz(hooked)
+
+
+def test_attributes_of_the_users_own_are_no_arguments():
+    layer = nn.ELU()
+    layer.scale = layer.input_scale = 0.1  # arguments of the operation that the module never passes
+    assert taut.bound_lipschitz(nn.Sequential(layer)).value >= 1
+
+
+class Noise(nn.Module):
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight * (1 + torch.rand(()))
+
+
+def test_weights_that_change_between_readings_are_refused():
+    layer = nn.Linear(3, 3)
+    parametrize.register_parametrization(layer, "weight", Noise())
+    with pytest.raises(NoRuleError, match="changes from one reading to the next"):
+        taut.bound_lipschitz(nn.Sequential(layer))
+
+
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3).double()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x).double())
+
+
+def test_mixed_types_are_refused_in_a_sentence():
+    with pytest.raises(NoRuleError, match="Tensors of several types"):
+        taut.bound_lipschitz(Mixed(), input_shape=(3,))
