@@ -64,6 +64,18 @@ def spectral_normalised(weight: np.ndarray) -> np.ndarray:
     return weight / np.linalg.norm(weight, 2)
 
 
+def rows_rescaled(weight: np.ndarray) -> np.ndarray:
+    """Rows divided by the roots of the row sums of the Gram matrix; zeros stay."""
+    weight = weight / max(np.abs(weight).max(), 1e-300)
+    sums = np.abs(weight @ weight.T).sum(1, keepdims=True)
+    return np.where(sums > 0, weight / np.sqrt(np.where(sums > 0, sums, 1)), 0)
+
+
+def almost_orthonormal(weight: np.ndarray) -> np.ndarray:
+    wide = weight.shape[0] <= weight.shape[1]
+    return rows_rescaled(weight) if wide else rows_rescaled(weight.T).T
+
+
 def spectral_clipped(weight: np.ndarray) -> np.ndarray:
     return weight / max(1.0, float(np.linalg.norm(weight, 2)))
 
@@ -168,6 +180,14 @@ DENSE = [
         trained=spectral_normalised,
         # Power iteration points the gradient; its own derivative is not followed.
         twice=False,
+    ),
+    DenseCase(
+        "aol",
+        taut.nn.AOLLinear,
+        L2,
+        L2,
+        evaluated=almost_orthonormal,
+        trained=almost_orthonormal,
     ),
     DenseCase(
         "parseval",

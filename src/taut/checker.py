@@ -40,7 +40,7 @@ TABLE = """: Identity Abs ReLU ReLU6 Tanh LogSigmoid Softsign Tanhshrink Sigmoid
     stride padding dilation groups bias padding_mode: Conv"""
 ROWS = [row.split(":") for row in TABLE.split(";")]
 KINDS = {each.split("=")[0]: (a.split(), each) for a, names in ROWS for each in names.split()}
-PREFIX = r"^(Orthonormal|Spectral|Parseval|Linf|L1|Mixed)(?=Linear|Conv)"
+PREFIX = r"^(AOL|Orthonormal|Spectral|Parseval|Linf|L1|Mixed)(?=Linear|Conv)"
 OPTIONAL = {"method", "order", "num_steps", "scaling", "beta", "p", "output_padding"}
 Axis = namedtuple("Axis", "taps stride dilation front size outputs")  # a circle has no `outputs`
 

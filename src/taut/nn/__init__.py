@@ -1,6 +1,7 @@
 """Torch modules that are 1-Lipschitz by construction, and stay so in training."""
 
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
+from taut.nn.aol import AOLLinear
 from taut.nn.builders import mlp
 from taut.nn.centering import Centering
 from taut.nn.cone_critic import ConeCritic
@@ -30,6 +31,7 @@ from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
 __all__ = [
+    "AOLLinear",
     "Abs",
     "Centering",
     "ConeCritic",
