@@ -390,6 +390,9 @@ PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = 
     taut.nn.ConeCritic: (lambda: taut.nn.ConeCritic(5, 4), (3, 4)),
     taut.nn.InvertibleDownsampling2d: (lambda: taut.nn.InvertibleDownsampling2d(2), (2, 2, 4, 4)),
     taut.nn.L2Pool2d: (lambda: taut.nn.L2Pool2d(2), (2, 2, 4, 4)),
+    taut.nn.PotentialStep: (lambda: taut.nn.PotentialStep(4, 6), (3, 4)),
+    taut.nn.SLLResidual: (lambda: taut.nn.SLLResidual(4, 6), (3, 4)),
+    taut.nn.CPLResidual: (lambda: taut.nn.CPLResidual(4, 3), (3, 4)),
     taut.nn.Residual: (lambda: taut.nn.Residual(taut.nn.OrthonormalLinear(4, 4)), (3, 4)),
 }
 

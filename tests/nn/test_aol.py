@@ -31,7 +31,7 @@ def test_the_norm_is_proven_at_most_one_for_rows_and_columns_of_any_size(dtype, 
 @dtypes
 def test_an_orthonormal_matrix_comes_back_to_rounding(dtype):
     q = torch.linalg.qr(torch.randn(30, 30, dtype=torch.float64)).Q[:7].to(dtype)
-    assert (rescale_rows(q) - q).abs().max() <= 64 * torch.finfo(dtype).eps
+    assert (rescale_rows(q) - q).abs().max() <= (1e-12 if dtype == torch.float64 else 1e-6)
 
 
 def test_the_lengths_of_rows_are_the_weights_of_a_weighted_sum():

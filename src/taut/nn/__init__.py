@@ -25,6 +25,7 @@ from taut.nn.conv_spectral import (
 from taut.nn.downsampling import InvertibleDownsampling2d
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.pooling import L2Pool2d
+from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
 from taut.nn.residual import Residual
 from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
 from taut.nn.scale import Scale
@@ -33,6 +34,7 @@ from taut.nn.spectral import ParsevalLinear, SpectralLinear
 __all__ = [
     "AOLLinear",
     "Abs",
+    "CPLResidual",
     "Centering",
     "ConeCritic",
     "ConstrainedConv",
@@ -56,7 +58,9 @@ __all__ = [
     "OrthonormalConvTranspose2d",
     "OrthonormalLinear",
     "ParsevalLinear",
+    "PotentialStep",
     "Residual",
+    "SLLResidual",
     "Scale",
     "SpectralConv1d",
     "SpectralConv2d",

@@ -15,10 +15,10 @@ from taut.rules.forms import in_each_norm, linear_image, linear_rounding
 from taut.rules.record import Call, register
 from taut.rules.schema import FileSchema
 
-__all__ = ["linear_constants"]
+__all__ = ["PRODUCTS", "linear_constants"]
 
 aten = torch.ops.aten
-_PRODUCTS = "sums of products in any order, in full precision (no TF32, no 16-bit products)"
+PRODUCTS = "sums of products in any order, in full precision (no TF32, no 16-bit products)"
 
 
 def linear_constants(call: Call, weight: Tensor, key: object) -> Constants:
@@ -52,7 +52,7 @@ register(
     aten.linear.default,
     proof="operator norm",
     constants=_linear,
-    rounding=linear_rounding(lambda call: call["weight"].shape[1] + 2, _linear, "bias", _PRODUCTS),
+    rounding=linear_rounding(lambda call: call["weight"].shape[1] + 2, _linear, "bias", PRODUCTS),
     image=linear_image(),
 )
 register(
@@ -96,7 +96,7 @@ register(
     aten.mv.default,
     proof="operator norm",
     constants=_matmul,
-    rounding=linear_rounding(_matmul_terms, _matmul, None, _PRODUCTS),
+    rounding=linear_rounding(_matmul_terms, _matmul, None, PRODUCTS),
     image=linear_image(None),
 )
 
@@ -141,6 +141,6 @@ register(
     aten.einsum.default,
     proof="operator norm",
     constants=_einsum,
-    rounding=linear_rounding(lambda call: _blocks(call).shape[2] + 2, _einsum, None, _PRODUCTS),
+    rounding=linear_rounding(lambda call: _blocks(call).shape[2] + 2, _einsum, None, PRODUCTS),
     image=linear_image(None),
 )
