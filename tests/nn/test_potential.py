@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 import taut
-from taut.nn import CPLResidual, PotentialStep, SLLResidual
+from taut.errors import ArgumentError
+from taut.nn import CPLResidual, PotentialStep, PotentialStep2d, SLLResidual, SLLResidual2d
 
 layers = pytest.mark.parametrize("kind", [SLLResidual, CPLResidual], ids=lambda k: k.__name__)
 modes = pytest.mark.parametrize("mode", ["train", "eval"])
@@ -126,3 +127,49 @@ def test_functions_of_torch_see_the_weight(kind):
     assert torch.autograd.gradcheck(layer, (x.requires_grad_(),))
     program = torch.export.export(layer.eval(), (x.detach(),))
     torch.testing.assert_close(program.module()(x), layer(x))
+
+
+def dense_kernel(layer, size):
+    """The unrolled convolution, from images of the basis vectors."""
+    kernel = layer.effective_weight().detach().double()
+    basis = torch.eye(3 * size**2, dtype=torch.float64).view(-1, 3, size, size)
+    made = nn.functional.conv2d(basis, kernel, padding=kernel.shape[-1] // 2)
+    return made.flatten(1).T
+
+
+@modes
+@pytest.mark.parametrize("weight", KINDS)
+@pytest.mark.parametrize(("hidden", "kernel_size"), [(1, 1), (3, 3), (5, 3), (2, 5)])
+def test_convolutions_are_the_dense_layer_of_their_unrolled_kernel(
+    mode, weight, hidden, kernel_size
+):
+    generator = torch.Generator().manual_seed(hidden)
+    layer: Any = SLLResidual2d(3, hidden, kernel_size, dtype=torch.float64)
+    layer.train(mode == "train")
+    layer.weight.data = wild((hidden, 3 * kernel_size**2), weight, generator).view_as(layer.weight)
+    unrolled = dense_kernel(layer, 4)
+    assert np.linalg.norm(unrolled.numpy(), 2) <= 1 + 1e-14
+    assert taut.bound_lipschitz(layer, input_shape=(3, 4, 4)).value <= 1 + 1e-14
+    bias = layer.bias.repeat_interleave(16)
+    x = torch.randn(2, 3, 4, 4, generator=generator, dtype=torch.float64)
+    expected = x.flatten(1) - 2 * (x.flatten(1) @ unrolled.T + bias).relu() @ unrolled
+    torch.testing.assert_close(layer(x).flatten(1), expected)
+    plain = taut.fold(layer)
+    torch.testing.assert_close(plain.run_direct(x), plain(x))
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 3.0])
+def test_a_convolutional_step_of_any_kernel_stays_below_its_constants(scale):
+    step = PotentialStep2d(2, 3, bias=False, dtype=torch.float64)
+    step.weight.data.normal_().mul_(scale)
+    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
+        bound = taut.bound_lipschitz(step, norm, input_shape=(2, 4, 5)).value
+        for _ in range(5):
+            rows = torch.autograd.functional.jacobian(step, torch.randn(1, 2, 4, 5).double())
+            matrix = rows.reshape(40, 40).numpy()  # type: ignore[union-attr]
+            assert np.linalg.norm(matrix, order) <= bound * (1 + 1e-12)
+
+
+def test_even_kernels_are_refused():
+    with pytest.raises(ArgumentError, match="`kernel_size` must be odd"):
+        SLLResidual2d(2, 2, 2)

@@ -60,9 +60,11 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
         (taut.nn.Householder, lambda: taut.nn.Householder(8, angle=0.7), VECTOR),
         (taut.nn.Abs, taut.nn.Abs, VECTOR),
         (taut.nn.ConeCritic, _cones, VECTOR),
-        (taut.nn.PotentialStep, lambda: _lively(taut.nn.PotentialStep(8, 5)), VECTOR),
+        (taut.nn.PotentialStep, lambda: _drawn(taut.nn.PotentialStep(8, 5)), VECTOR),
         (taut.nn.SLLResidual, lambda: taut.nn.SLLResidual(8, 12), VECTOR),
         (taut.nn.CPLResidual, lambda: taut.nn.CPLResidual(8), VECTOR),
+        (taut.nn.PotentialStep2d, lambda: _drawn(taut.nn.PotentialStep2d(4, 5)), IMAGE),
+        (taut.nn.SLLResidual2d, lambda: taut.nn.SLLResidual2d(4, 7), IMAGE),
         (taut.nn.Scale, lambda: taut.nn.Scale(-1.7), VECTOR),
         (taut.nn.Centering, lambda: _lively(taut.nn.Centering(4)), IMAGE),
         (taut.nn.InvertibleDownsampling2d, lambda: taut.nn.InvertibleDownsampling2d(2), IMAGE),
@@ -90,6 +92,12 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
 
 def _cones() -> nn.Module:
     return taut.nn.ConeCritic.from_points(torch.randn(5, 8), torch.rand(5), sign=-1)
+
+
+def _drawn(module: nn.Module) -> nn.Module:
+    for tensor in module.parameters():
+        torch.nn.init.normal_(tensor.data, 0, 0.2)
+    return module
 
 
 def _lively(module: nn.Module) -> nn.Module:

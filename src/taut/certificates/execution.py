@@ -163,3 +163,8 @@ class DirectExecutor(fx.Interpreter):
         order = (*names.positional, *names.named)
         arguments = {**names.defaults, **dict(zip(order, args, strict=False)), **kwargs}
         return direct_convolution(Call(target, arguments), args[0])
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """One layer, by its own direct form if it has one."""
+        module: Any = self.fetch_attr(str(target))
+        return getattr(module, "run_direct", module)(*args, **kwargs)

@@ -26,6 +26,7 @@ from taut.nn.downsampling import InvertibleDownsampling2d
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.pooling import L2Pool2d
 from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
+from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
 from taut.nn.residual import Residual
 from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
 from taut.nn.scale import Scale
@@ -59,8 +60,10 @@ __all__ = [
     "OrthonormalLinear",
     "ParsevalLinear",
     "PotentialStep",
+    "PotentialStep2d",
     "Residual",
     "SLLResidual",
+    "SLLResidual2d",
     "Scale",
     "SpectralConv1d",
     "SpectralConv2d",

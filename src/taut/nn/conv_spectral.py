@@ -23,7 +23,9 @@ __all__ = [
 ]
 
 
-class _SpectralConv(ConstrainedConv):
+class SpectralConv(ConstrainedConv):
+    """What the convolutions here share: channels rescaled to norm at most 1."""
+
     input_norm = L2
     output_norm = L2
 
@@ -57,7 +59,7 @@ class _SpectralConv(ConstrainedConv):
 
 
 @final
-class SpectralConv1d(_SpectralConv):
+class SpectralConv1d(SpectralConv):
     """`SpectralConv2d` in one dimension.
 
     Example:
@@ -69,7 +71,7 @@ class SpectralConv1d(_SpectralConv):
 
 
 @final
-class SpectralConv2d(_SpectralConv):
+class SpectralConv2d(SpectralConv):
     r"""A convolution of norm at most 1 in every forward, for every shape it accepts.
 
     Each channel of the free parameter is multiplied by
@@ -102,7 +104,7 @@ class SpectralConv2d(_SpectralConv):
 
 
 @final
-class SpectralConv3d(_SpectralConv):
+class SpectralConv3d(SpectralConv):
     """`SpectralConv2d` in three dimensions.
 
     Example:
@@ -114,7 +116,7 @@ class SpectralConv3d(_SpectralConv):
 
 
 @final
-class SpectralConvTranspose1d(TransposedConv, _SpectralConv):
+class SpectralConvTranspose1d(TransposedConv, SpectralConv):
     """The transposed `SpectralConv1d`, with torch's arguments.
 
     Example:
@@ -126,7 +128,7 @@ class SpectralConvTranspose1d(TransposedConv, _SpectralConv):
 
 
 @final
-class SpectralConvTranspose2d(TransposedConv, _SpectralConv):
+class SpectralConvTranspose2d(TransposedConv, SpectralConv):
     """The transposed `SpectralConv2d`, with torch's arguments.
 
     Example:
@@ -138,7 +140,7 @@ class SpectralConvTranspose2d(TransposedConv, _SpectralConv):
 
 
 @final
-class SpectralConvTranspose3d(TransposedConv, _SpectralConv):
+class SpectralConvTranspose3d(TransposedConv, SpectralConv):
     """The transposed `SpectralConv3d`, with torch's arguments.
 
     Example:
