@@ -394,6 +394,8 @@ PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = 
     taut.nn.SLLResidual: (lambda: taut.nn.SLLResidual(4, 6), (3, 4)),
     taut.nn.PotentialStep2d: (lambda: taut.nn.PotentialStep2d(2, 3), (2, 2, 3, 3)),
     taut.nn.SLLResidual2d: (lambda: taut.nn.SLLResidual2d(2, 3), (2, 2, 3, 3)),
+    taut.nn.SandwichLinear: (lambda: taut.nn.SandwichLinear(4, 3), (3, 4)),
+    taut.nn.SandwichStep: (lambda: taut.nn.SandwichStep(4, 3), (3, 4)),
     taut.nn.CPLResidual: (lambda: taut.nn.CPLResidual(4, 3), (3, 4)),
     taut.nn.Residual: (lambda: taut.nn.Residual(taut.nn.OrthonormalLinear(4, 4)), (3, 4)),
 }

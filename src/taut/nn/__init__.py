@@ -29,6 +29,7 @@ from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
 from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
 from taut.nn.residual import Residual
 from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
+from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
@@ -64,6 +65,8 @@ __all__ = [
     "Residual",
     "SLLResidual",
     "SLLResidual2d",
+    "SandwichLinear",
+    "SandwichStep",
     "Scale",
     "SpectralConv1d",
     "SpectralConv2d",

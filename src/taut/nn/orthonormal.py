@@ -24,7 +24,7 @@ from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 from taut.rules import FileSchema, register
 
-__all__ = ["OrthonormalLinear"]
+__all__ = ["OrthonormalLinear", "nearest_orthonormal", "with_tangent_gradient"]
 
 
 @final
@@ -102,13 +102,12 @@ class OrthonormalLinear(ConstrainedLinear):
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The nearest orthonormal matrix."""
-        u, _, vh = torch.linalg.svd(weight.double(), full_matrices=False)
-        return _below_one((u @ vh).to(weight.dtype))
+        return nearest_orthonormal(weight)
 
     def _weight_in_use(self) -> Tensor:
         if not self.projects_in_place or torch.compiler.is_exporting():
             return super()._weight_in_use()
-        return _Tangent.apply(self.weight, self._feasible_numbers())  # type: ignore[return-value]
+        return with_tangent_gradient(self.weight, self._feasible_numbers())
 
     def _affine(self, x: Tensor) -> Tensor:
         if not self.projects_in_place or torch.compiler.is_exporting():
@@ -120,6 +119,11 @@ class OrthonormalLinear(ConstrainedLinear):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"{super().extra_repr()}, method={self.method!r}"
+
+
+def with_tangent_gradient(weight: Tensor, point: Tensor) -> Tensor:
+    """The orthonormal `point` that `weight` was pulled back to, with its tangent gradient."""
+    return _Tangent.apply(weight, point)  # type: ignore[return-value]
 
 
 class _Tangent(torch.autograd.Function):
@@ -209,6 +213,12 @@ def _unbatch(
         for arg, dim in zip(args, in_dims, strict=True)
     )
     return zip(*lists, strict=True)
+
+
+def nearest_orthonormal(weight: Tensor) -> Tensor:
+    """The nearest orthonormal matrix, without looking at values."""
+    u, _, vh = torch.linalg.svd(weight.double(), full_matrices=False)
+    return _below_one((u @ vh).to(weight.dtype))
 
 
 def _below_one(weight: Tensor) -> Tensor:

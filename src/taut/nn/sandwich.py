@@ -1,0 +1,233 @@
+r"""`SandwichLinear`: two dense layers and the ReLU between them, proven as one.
+
+**Theorem** (after Wang and Manchester 2023). Let $\varphi$ act entry by entry with slopes in
+$[0, 1]$, and $M = [A\ B]$. Then $f(x) = 2 A^\top \varphi(B x + b)$ is Lipschitz in L2 with
+$\|M\|_2^2$, so 1-Lipschitz for orthonormal rows of $M$.
+
+*Proof.* Between any two points $f$ moves by $2 A^\top D B$, $D$ diagonal with entries in $[0, 1]$.
+That is twice the corner of $P = M^\top D M$, which has eigenvalues in $[0, \|M\|_2^2]$. So
+$P - \tfrac12 \|M\|_2^2 I$ has norm at most $\tfrac12 \|M\|_2^2$, and so has its corner, which is
+that of $P$. $\square$
+
+The product of the norms of the two layers would prove $2 \|A\|_2 \|B\|_2$, up to twice as much.
+"""
+
+import math
+from fractions import Fraction
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from taut.errors import check_count
+from taut.linalg import bound_operator_norm, retract
+from taut.linalg.rounding import float_up
+from taut.nn.constrained import ConstrainedLayer
+from taut.nn.orthonormal import nearest_orthonormal, with_tangent_gradient
+from taut.norms import L1, L2, LINF, Norm
+from taut.rules import Call, Constants, FileSchema, Rounding, register
+from taut.rules.dense import PRODUCTS
+from taut.rules.forms import in_each_norm
+from taut.rules.schema import Arguments, Shapes
+
+__all__ = ["SandwichLinear", "SandwichStep"]
+
+
+def _step(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    outer, inner = _halves(weight)
+    return 2 * F.linear(F.linear(x, inner, bias).relu(), outer.mT)
+
+
+def _halves(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """$A$ `(out, out)` and $B$ `(out, in)`."""
+    rows, columns = weight.shape
+    return weight[:, :rows], weight[:, rows:columns]
+
+
+@final
+class SandwichStep(nn.Module):
+    r"""$2 A^\top \mathrm{relu}(B x + b)$ with a fixed $M = [A\ B]$: what `SandwichLinear` folds to.
+
+    Lipschitz in L2 with $\|M\|_2^2$, for any weight; it starts at zero.
+
+    Args:
+        in_features: size of each input.
+        out_features: size of each output.
+        bias: whether there is an offset before ReLU.
+        device: where the parameters live.
+        dtype: of the parameters.
+
+    Example:
+        >>> step = SandwichStep(2, 1, bias=False)
+        >>> step.weight.data = torch.tensor([[0.8, 0.6, 0.0]])
+        >>> step(torch.tensor([1.0, 5.0])).detach()
+        tensor([0.9600])
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_count("SandwichStep", "in_features", in_features)
+        check_count("SandwichStep", "out_features", out_features)
+        self.in_features, self.out_features = in_features, out_features
+        shape = (out_features, out_features + in_features)
+        self.weight = nn.Parameter(torch.zeros(shape, device=device, dtype=dtype))
+        offset = nn.Parameter(self.weight.new_zeros(out_features)) if bias else None
+        self.register_parameter("bias", offset)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., in_features)` to `(..., out_features)`."""
+        return _step(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return _shown(self)
+
+
+@final
+class SandwichLinear(ConstrainedLayer):
+    r"""$\sqrt 2 A^\top \Psi\,\mathrm{relu}(\sqrt 2\, \Psi^{-1} B x + b)$ with $AA^\top + BB^\top = I$.
+
+    1-Lipschitz in L2: see `taut.nn.sandwich`. ReLU commutes with positive factors, so the diagonal
+    $\Psi$ is part of the offset: the layer computes $2 A^\top \mathrm{relu}(B x + b)$, and $[A\ B]$ is
+    kept orthonormal as the weight of `OrthonormalLinear` is. The activation is inside: use it in place
+    of a dense layer and the activation behind it.
+
+    Args:
+        in_features: size of each input.
+        out_features: size of each output, and number of hidden units.
+        bias: whether to learn an offset before ReLU.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = SandwichLinear(3, 8)
+        >>> layer(torch.randn(5, 3)).shape
+        torch.Size([5, 8])
+        >>> 0.99 < taut.bound_lipschitz(layer).value <= 1
+        True
+    """
+
+    input_norm = L2
+    output_norm = L2
+    projects_in_place = True
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_count("SandwichLinear", "in_features", in_features)
+        check_count("SandwichLinear", "out_features", out_features)
+        self.in_features, self.out_features = in_features, out_features
+        shape = (out_features, out_features + in_features)
+        self._create_parameters(shape, out_features if bias else None, device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws an orthonormal weight and a small uniform bias."""
+        nn.init.orthogonal_(self.weight)
+        if self.bias is not None:
+            reach = 1 / math.sqrt(max(self.in_features, self.out_features))
+            nn.init.uniform_(self.bias, -reach, reach)
+
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The nearest matrix with orthonormal rows, or one near it."""
+        return retract(weight)
+
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The nearest matrix with orthonormal rows."""
+        return nearest_orthonormal(weight)
+
+    def _weight_in_use(self) -> Tensor:
+        if torch.compiler.is_exporting():
+            return super()._weight_in_use()
+        return with_tangent_gradient(self.weight, self._feasible_numbers())
+
+    def _affine(self, x: Tensor) -> Tensor:
+        return _step(x, self._weight_in_use(), self.bias)
+
+    def as_plain(self, weight: Tensor) -> SandwichStep:
+        """The step with this weight and the bias of the layer."""
+        plain = SandwichStep(self.in_features, self.out_features, False, device="meta")
+        plain.weight = nn.Parameter(weight)
+        plain.register_parameter("bias", self.bias)
+        return plain
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return _shown(self)
+
+
+def _shown(layer: SandwichStep | SandwichLinear) -> str:
+    sizes = f"in_features={layer.in_features}, out_features={layer.out_features}"
+    return f"{sizes}, bias={layer.bias is not None}"
+
+
+def _product(call: Call, norm: Norm) -> float:
+    """The product of the norms of both layers; in L1 and L-inf also that of their magnitudes."""
+    outer, inner = _halves(call.module.weight.detach())
+    first, second = (bound_operator_norm(part, norm).value for part in (inner, outer.mT))
+    return float_up(2 * Fraction(first) * Fraction(second))
+
+
+def _constants(call: Call) -> Constants:
+    def bound(norm: Norm) -> float:
+        if norm != L2:
+            return _product(call, norm)
+        return float_up(Fraction(bound_operator_norm(call.module.weight, L2).value) ** 2)
+
+    return in_each_norm(call, bound)
+
+
+def _growth(call: Call) -> Constants:
+    # What bounds the matrix of magnitudes in L1 and in L-inf bounds it in L2, too.
+    return call.x.constants.scaled(max(_product(call, L1), _product(call, LINF)))
+
+
+def _magnitude(call: Call, x: Tensor) -> Tensor:
+    bias = None if call.module.bias is None else call.module.bias.to(x).abs()
+    return _step(x.abs(), call.module.weight.to(x).abs(), bias)
+
+
+register(
+    SandwichStep,
+    proof="two layers as one",
+    constants=_constants,
+    # Two products in a row, whose numbers of roundings add up.
+    rounding=Rounding(lambda call: call.module.weight.shape[1] + 8, _magnitude, _growth, PRODUCTS),
+)
+
+
+def _shapes(a: Arguments) -> Shapes:
+    weight = {"weight": (a["out_features"], a["out_features"] + a["in_features"])}
+    return {**weight, "bias": (a["out_features"],)} if a["bias"] else weight
+
+
+for _kind in (SandwichStep, SandwichLinear):
+    register(
+        _kind,
+        file=FileSchema(
+            _kind,
+            {"in_features": int, "out_features": int, "bias": bool},
+            {"in_features": 1, "out_features": 1},
+            _shapes,
+            {"bias": lambda m: m.bias is not None},
+        ),
+    )
+register(SandwichLinear, plain=lambda layer: layer.as_plain(layer.evaluation_weight()))
