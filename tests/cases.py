@@ -233,6 +233,11 @@ def largest_of_groups(x: np.ndarray, group_size: int) -> np.ndarray:
     return x.reshape(*x.shape[:-1], group_size, x.shape[-1] // group_size).max(-2)
 
 
+def half_abs(x: np.ndarray) -> np.ndarray:
+    folded = np.arange(x.shape[-1]) < x.shape[-1] // 2
+    return np.where(folded, np.abs(x), x)
+
+
 def reflect_pairs(x: np.ndarray, angle: float) -> np.ndarray:
     """By complex numbers: reflection in the line of direction exp(i angle / 2)."""
     a, b = np.split(x, 2, axis=-1)
@@ -306,6 +311,7 @@ ACTIVATIONS = [
         )
         for size in (2, 3)
     ),
+    ActivationCase("half-abs", lambda width: taut.nn.HalfAbs(), half_abs, taut.nn.HalfAbs),
     ActivationCase("abs", lambda width: taut.nn.Abs(), np.abs, taut.nn.Abs),
     *(
         ActivationCase(
@@ -387,6 +393,7 @@ CONVOLUTIONS = [
 # to make one and the shape of an input.
 PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     taut.nn.Centering: (lambda: taut.nn.Centering(4), (3, 4)),
+    taut.nn.ChannelShift2d: (taut.nn.ChannelShift2d, (2, 6, 3, 3)),
     taut.nn.ConeCritic: (lambda: taut.nn.ConeCritic(5, 4), (3, 4)),
     taut.nn.InvertibleDownsampling2d: (lambda: taut.nn.InvertibleDownsampling2d(2), (2, 2, 4, 4)),
     taut.nn.L2Pool2d: (lambda: taut.nn.L2Pool2d(2), (2, 2, 4, 4)),

@@ -27,17 +27,17 @@ EDGES = {"zeros": "", "zeropad": "", "reflect": "reflect", "replica": "edge", "c
 # Arguments, and layers that have them: names without constraint and dimensions, slopes other than 1.
 TABLE = """: Identity Abs ReLU ReLU6 Tanh LogSigmoid Softsign Tanhshrink Sigmoid=0.25 SELU=1.7581
     SiLU=1.09984 Mish=1.0885 Hardsigmoid=0.166667 Hardswish=1.500001; p: Dropout AlphaDropout
-    FeatureAlphaDropout; approximate: GELU=1.1289041451851549; alpha: ELU CELU=1.000001; lambd: Softshrink;
-    beta threshold: Softplus; min_val max_val: Hardtanh; negative_slope: LeakyReLU; lower upper: RReLU;
-    num_parameters: PReLU; factor: Scale InvertibleDownsampling; upscale_factor: PixelShuffle;
-    downscale_factor: PixelUnshuffle; groups: ChannelShuffle; dim: MaxMin FullSort LogSoftmax Softmax=0.5;
-    group_size dim: GroupSort Maxout; num_channels learnable dim: Householder; num_centres dim temperature:
-    ConeCritic; num_features momentum bias: Centering; num_features eps momentum affine: BatchNorm;
-    start_dim end_dim: Flatten; dim unflattened_size: Unflatten; padding: ZeroPad ReflectionPad
-    ReplicationPad CircularPad; output_size: AdaptiveAvgPool AdaptiveMaxPool; kernel_size stride ceil_mode:
-    L2Pool; kernel_size stride ceil_mode padding dilation: MaxPool; kernel_size stride ceil_mode padding
-    count_include_pad: AvgPool; in_features out_features bias: Linear; in_channels out_channels kernel_size
-    stride padding dilation groups bias padding_mode: Conv"""
+    FeatureAlphaDropout; approximate: GELU=1.1289041451851549; alpha: ELU CELU=1.000001; lambd:
+    Softshrink; beta threshold: Softplus; min_val max_val: Hardtanh; negative_slope: LeakyReLU; lower
+    upper: RReLU; num_parameters: PReLU; factor: Scale InvertibleDownsampling; upscale_factor:
+    PixelShuffle; downscale_factor: PixelUnshuffle; groups: ChannelShuffle; dim: MaxMin FullSort HalfAbs
+    LogSoftmax Softmax=0.5; group_size dim: GroupSort Maxout; num_channels learnable dim: Householder;
+    num_centres dim temperature: ConeCritic; num_features momentum bias: Centering; num_features eps
+    momentum affine: BatchNorm; start_dim end_dim: Flatten; dim unflattened_size: Unflatten; padding:
+    ZeroPad ReflectionPad ReplicationPad CircularPad; output_size: AdaptiveAvgPool AdaptiveMaxPool;
+    kernel_size stride ceil_mode: L2Pool; kernel_size stride ceil_mode padding dilation: MaxPool;
+    kernel_size stride ceil_mode padding count_include_pad: AvgPool; in_features out_features bias:
+    Linear; in_channels out_channels kernel_size stride padding dilation groups bias padding_mode: Conv"""
 ROWS = [row.split(":") for row in TABLE.split(";")]
 KINDS = {each.split("=")[0]: (a.split(), each) for a, names in ROWS for each in names.split()}
 PREFIX = r"^(AOL|Orthonormal|Spectral|Parseval|Linf|L1|Mixed)(?=Linear|Conv)"

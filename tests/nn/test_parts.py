@@ -167,3 +167,22 @@ def test_downsampling_teaches_what_is_no_image():
         layer(torch.zeros(4))
     with pytest.raises(ArgumentError, match="multiples of 4"):
         layer.inverse(torch.zeros(1, 3, 2, 2))
+
+
+def test_shifts_move_five_parts_around_the_borders():
+    x = np.random.default_rng(0).normal(size=(2, 7, 4, 5))
+    got = taut.nn.ChannelShift2d(2)(torch.from_numpy(x)).numpy()
+    up, down, left, right, kept = np.array_split(x, 5, axis=1)
+    moved = [np.roll(up, -2, 2), np.roll(down, 2, 2), np.roll(left, -2, 3), np.roll(right, 2, 3)]
+    np.testing.assert_array_equal(got, np.concatenate([*moved, kept], axis=1))
+    with pytest.raises(taut.errors.NoRuleError, match="mixes the samples of a batch"):
+        taut.bound_lipschitz(taut.nn.ChannelShift2d(), input_shape=(4, 4))
+
+
+def test_blocks_of_shifts_and_rotations_have_orthogonal_jacobians():
+    block = taut.nn.shift_rotate(6).double().eval()
+    matrix = jacobian(block, torch.randn(6, 3, 3, dtype=torch.float64))
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    assert 0.99 <= singular.min() and singular.max() <= 1 + 1e-14
+    for folded in (block, taut.fold(block)):
+        assert taut.bound_lipschitz(folded, input_shape=(6, 3, 3)).value <= 1

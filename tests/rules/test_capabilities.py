@@ -66,6 +66,7 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
         (taut.nn.PotentialStep2d, lambda: _drawn(taut.nn.PotentialStep2d(4, 5)), IMAGE),
         (taut.nn.SLLResidual2d, lambda: taut.nn.SLLResidual2d(4, 7), IMAGE),
         (taut.nn.SandwichStep, lambda: _drawn(taut.nn.SandwichStep(8, 5)), VECTOR),
+        (taut.nn.ChannelShift2d, lambda: taut.nn.ChannelShift2d(2), IMAGE),
         (taut.nn.Scale, lambda: taut.nn.Scale(-1.7), VECTOR),
         (taut.nn.Centering, lambda: _lively(taut.nn.Centering(4)), IMAGE),
         (taut.nn.InvertibleDownsampling2d, lambda: taut.nn.InvertibleDownsampling2d(2), IMAGE),

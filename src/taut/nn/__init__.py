@@ -31,6 +31,7 @@ from taut.nn.residual import Residual
 from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
 from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
+from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
 __all__ = [
@@ -38,12 +39,14 @@ __all__ = [
     "Abs",
     "CPLResidual",
     "Centering",
+    "ChannelShift2d",
     "ConeCritic",
     "ConstrainedConv",
     "ConstrainedLayer",
     "ConstrainedLinear",
     "FullSort",
     "GroupSort",
+    "HalfAbs",
     "Householder",
     "InvertibleDownsampling2d",
     "L1Linear",
@@ -76,4 +79,5 @@ __all__ = [
     "SpectralConvTranspose3d",
     "SpectralLinear",
     "mlp",
+    "shift_rotate",
 ]

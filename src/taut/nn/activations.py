@@ -14,7 +14,7 @@ from taut import functional
 from taut.errors import ArgumentError, check_count
 from taut.rules import FileSchema, register, relu_forms
 
-__all__ = ["Abs", "FullSort", "GroupSort", "Householder", "MaxMin", "Maxout"]
+__all__ = ["Abs", "FullSort", "GroupSort", "Householder", "MaxMin", "Maxout", "channel_dim"]
 
 
 @final
@@ -38,7 +38,7 @@ class MaxMin(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        return functional.max_min(x, _channels("MaxMin", x, self.dim))
+        return functional.max_min(x, channel_dim("MaxMin", x, self.dim))
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -69,7 +69,7 @@ class GroupSort(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        return functional.group_sort(x, self.group_size, _channels("GroupSort", x, self.dim))
+        return functional.group_sort(x, self.group_size, channel_dim("GroupSort", x, self.dim))
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -94,7 +94,7 @@ class FullSort(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        return functional.full_sort(x, _channels("FullSort", x, self.dim))
+        return functional.full_sort(x, channel_dim("FullSort", x, self.dim))
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -124,7 +124,7 @@ class Maxout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `C` channels along `dim` to `C / group_size`."""
-        return functional.maxout(x, self.group_size, _channels("Maxout", x, self.dim))
+        return functional.maxout(x, self.group_size, channel_dim("Maxout", x, self.dim))
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -191,7 +191,7 @@ class Householder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        dim = _channels("Householder", x, self.dim)
+        dim = channel_dim("Householder", x, self.dim)
         if x.shape[dim] != self.num_channels:
             raise ArgumentError(
                 "Householder: `x` must have the channels it was made for; got "
@@ -205,7 +205,7 @@ class Householder(nn.Module):
         return f"{self.num_channels}, {_shown(learnable=learnable, dim=self.dim)}"
 
 
-def _channels(subject: str, x: Tensor, dim: int | None) -> int:
+def channel_dim(subject: str, x: Tensor, dim: int | None) -> int:
     """The dimension to act over; for `(batch, features)` it is plain which one that is."""
     if dim is None and x.ndim > 2:
         raise ArgumentError(
