@@ -71,6 +71,11 @@ def rows_rescaled(weight: np.ndarray) -> np.ndarray:
     return np.where(sums > 0, weight / np.sqrt(np.where(sums > 0, sums, 1)), 0)
 
 
+def rows_on_sphere(weight: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(weight, axis=1, keepdims=True)
+    return weight / np.where(lengths > 0, lengths, 1)
+
+
 def almost_orthonormal(weight: np.ndarray) -> np.ndarray:
     wide = weight.shape[0] <= weight.shape[1]
     return rows_rescaled(weight) if wide else rows_rescaled(weight.T).T
@@ -188,6 +193,14 @@ DENSE = [
         L2,
         evaluated=almost_orthonormal,
         trained=almost_orthonormal,
+    ),
+    DenseCase(
+        "unit-norm",
+        taut.nn.UnitNormLinear,
+        L2,
+        LINF,
+        evaluated=rows_on_sphere,
+        trained=rows_on_sphere,
     ),
     DenseCase(
         "parseval",
@@ -396,6 +409,11 @@ PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = 
     taut.nn.ChannelShift2d: (taut.nn.ChannelShift2d, (2, 6, 3, 3)),
     taut.nn.ConeCritic: (lambda: taut.nn.ConeCritic(5, 4), (3, 4)),
     taut.nn.InvertibleDownsampling2d: (lambda: taut.nn.InvertibleDownsampling2d(2), (2, 2, 4, 4)),
+    taut.nn.InvertibleUpsampling2d: (lambda: taut.nn.InvertibleUpsampling2d(2), (2, 4, 2, 2)),
+    taut.nn.LayerCentering: (taut.nn.LayerCentering, (3, 4)),
+    taut.nn.LipschitzBatchNorm: (lambda: taut.nn.LipschitzBatchNorm(4), (3, 4)),
+    taut.nn.LPReLU: (lambda: taut.nn.LPReLU(4), (3, 4)),
+    taut.nn.SoftHuber: (taut.nn.SoftHuber, (3, 4)),
     taut.nn.L2Pool2d: (lambda: taut.nn.L2Pool2d(2), (2, 2, 4, 4)),
     taut.nn.PotentialStep: (lambda: taut.nn.PotentialStep(4, 6), (3, 4)),
     taut.nn.SLLResidual: (lambda: taut.nn.SLLResidual(4, 6), (3, 4)),

@@ -180,6 +180,8 @@ def test_it_agrees_with_the_audit(name, tmp_path):
 BEYOND = (
     tnn.ChannelShift2d,
     tnn.CPLResidual,
+    tnn.LayerCentering,
+    tnn.LipschitzBatchNorm,
     tnn.PotentialStep,
     tnn.PotentialStep2d,
     tnn.SandwichLinear,

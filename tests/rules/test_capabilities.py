@@ -49,7 +49,7 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
             elif "Pad" in name:
                 more = (1, 0.5) if "Constant" in name else (1,)
                 made[kind] = (lambda kind=kind, more=more: kind(*more), _spatial(name))
-            elif "BatchNorm" in name:
+            elif name.startswith("BatchNorm"):
                 shape = VECTOR if name[-2] == "1" else _spatial(name)
                 made[kind] = (lambda kind=kind, n=shape[0]: _lively(kind(n)), shape)
     for kind, make, shape in (
@@ -67,6 +67,8 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
         (taut.nn.SLLResidual2d, lambda: taut.nn.SLLResidual2d(4, 7), IMAGE),
         (taut.nn.SandwichStep, lambda: _drawn(taut.nn.SandwichStep(8, 5)), VECTOR),
         (taut.nn.ChannelShift2d, lambda: taut.nn.ChannelShift2d(2), IMAGE),
+        (taut.nn.InvertibleUpsampling2d, lambda: taut.nn.InvertibleUpsampling2d(2), IMAGE),
+        (taut.nn.LipschitzBatchNorm, lambda: _lively(taut.nn.LipschitzBatchNorm(4)), IMAGE),
         (taut.nn.Scale, lambda: taut.nn.Scale(-1.7), VECTOR),
         (taut.nn.Centering, lambda: _lively(taut.nn.Centering(4)), IMAGE),
         (taut.nn.InvertibleDownsampling2d, lambda: taut.nn.InvertibleDownsampling2d(2), IMAGE),

@@ -22,17 +22,20 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
-from taut.nn.downsampling import InvertibleDownsampling2d
+from taut.nn.downsampling import InvertibleDownsampling2d, InvertibleUpsampling2d
+from taut.nn.normalisation import LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.pooling import L2Pool2d
 from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
 from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
+from taut.nn.rectifiers import LPReLU, SoftHuber
 from taut.nn.residual import Residual
 from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
 from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
 from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
+from taut.nn.unit_norm import UnitNormLinear
 
 __all__ = [
     "AOLLinear",
@@ -49,11 +52,15 @@ __all__ = [
     "HalfAbs",
     "Householder",
     "InvertibleDownsampling2d",
+    "InvertibleUpsampling2d",
     "L1Linear",
     "L2Pool2d",
+    "LPReLU",
+    "LayerCentering",
     "LinfConv1d",
     "LinfConv2d",
     "LinfLinear",
+    "LipschitzBatchNorm",
     "MaxMin",
     "Maxout",
     "MixedLinear",
@@ -71,6 +78,7 @@ __all__ = [
     "SandwichLinear",
     "SandwichStep",
     "Scale",
+    "SoftHuber",
     "SpectralConv1d",
     "SpectralConv2d",
     "SpectralConv3d",
@@ -78,6 +86,7 @@ __all__ = [
     "SpectralConvTranspose2d",
     "SpectralConvTranspose3d",
     "SpectralLinear",
+    "UnitNormLinear",
     "mlp",
     "shift_rotate",
 ]

@@ -24,7 +24,8 @@ class Centering(nn.Module):
 
     Args:
         num_features: channels, dimension 1 of the input.
-        momentum: the weight of a new batch in the running mean, in (0, 1].
+        momentum: the weight of a new batch in the running mean, in (0, 1]; None for the plain mean
+            of all batches so far.
         bias: whether to add a learned offset for each channel.
         device: where the tensors live.
         dtype: of the tensors.
@@ -39,12 +40,13 @@ class Centering(nn.Module):
     """
 
     running_mean: Tensor
+    num_batches_tracked: Tensor
     bias: nn.Parameter | None
 
     def __init__(
         self,
         num_features: int,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         bias: bool = True,
         *,
         device: torch.device | str | None = None,
@@ -52,15 +54,18 @@ class Centering(nn.Module):
     ) -> None:
         super().__init__()
         check_count("Centering", "num_features", num_features)
-        if not 0 < momentum <= 1:
+        if momentum is not None and not 0 < momentum <= 1:
             raise ArgumentError(
                 f"Centering: `momentum` must lie in (0, 1]; got momentum={momentum!r}. "
                 "It is the weight of the newest batch; 0.1 is usual."
             )
         self.num_features = num_features
-        self.momentum = float(momentum)
+        self.momentum = None if momentum is None else float(momentum)
         zeros = torch.zeros(num_features, device=device, dtype=dtype)
         self.register_buffer("running_mean", zeros)
+        self.register_buffer(
+            "num_batches_tracked", torch.zeros((), dtype=torch.long, device=device)
+        )
         self.register_parameter("bias", nn.Parameter(zeros.clone()) if bias else None)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,7 +80,9 @@ class Centering(nn.Module):
         if self.training and x.numel() > 0:  # an empty batch has no mean
             mean = x.detach().transpose(0, 1).flatten(1).mean(1)
             if not in_transform():
-                self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+                self.num_batches_tracked += 1
+                share = self.momentum or 1 / self.num_batches_tracked.to(self.running_mean)
+                self.running_mean.lerp_(mean.to(self.running_mean), share)
         y = x - mean.view(column)
         return y if self.bias is None else y + self.bias.view(column)
 
@@ -89,7 +96,7 @@ register(
     call=lambda m: (subtract_mean, {"mean": m.running_mean, "bias": m.bias}),
     file=FileSchema(
         Centering,
-        {"num_features": int, "momentum": float, "bias": bool},
+        {"num_features": int, "momentum": float | None, "bias": bool},
         {"num_features": 1},
         lambda a: {
             "running_mean": (a["num_features"],),

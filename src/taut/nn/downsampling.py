@@ -1,4 +1,4 @@
-"""`InvertibleDownsampling2d`: fewer pixels, more channels, nothing lost."""
+"""Fewer pixels and more channels, or back: nothing is lost."""
 
 from typing import final
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from taut.errors import ArgumentError, check_count
 from taut.rules import FileSchema, register
 
-__all__ = ["InvertibleDownsampling2d"]
+__all__ = ["InvertibleDownsampling2d", "InvertibleUpsampling2d"]
 
 
 @final
@@ -62,6 +62,45 @@ class InvertibleDownsampling2d(nn.Module):
         return f"factor={self.factor}"
 
 
+@final
+class InvertibleUpsampling2d(nn.Module):
+    """Turns each `factor * factor` channels into a block of pixels: undoes the downsampling.
+
+    A permutation of the entries, so an isometry in every norm.
+
+    Args:
+        factor: the side of a block.
+
+    Example:
+        >>> x = torch.randn(1, 3, 4, 6)
+        >>> torch.equal(InvertibleUpsampling2d(2)(InvertibleDownsampling2d(2)(x)), x)
+        True
+    """
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        check_count("InvertibleUpsampling2d", "factor", factor)
+        self.factor = int(factor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., c * factor**2, h, w)` to `(..., c, h * factor, w * factor)`."""
+        if x.dim() < 3 or x.shape[-3] % self.factor**2:
+            raise ArgumentError(
+                "InvertibleUpsampling2d: the input must be (..., channels, height, width) with "
+                f"channels in multiples of {self.factor**2}; got shape {tuple(x.shape)}."
+            )
+        return F.pixel_shuffle(x, self.factor)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"factor={self.factor}"
+
+
+register(
+    InvertibleUpsampling2d,
+    call=lambda m: (torch.ops.aten.pixel_shuffle.default, {"upscale_factor": m.factor}),
+    file=FileSchema(InvertibleUpsampling2d, {"factor": int}),
+)
 register(
     InvertibleDownsampling2d,
     call=lambda m: (torch.ops.aten.pixel_unshuffle.default, {"downscale_factor": m.factor}),
