@@ -185,6 +185,7 @@ BEYOND = (
     tnn.PotentialStep,
     tnn.PotentialStep2d,
     tnn.SandwichLinear,
+    tnn.ScaledAvgPool2d,
     tnn.SandwichStep,
     tnn.SLLResidual,
     tnn.SLLResidual2d,

@@ -260,3 +260,18 @@ def test_soft_huber_is_a_rounded_absolute_value_of_slope_at_most_one(delta):
     assert np.abs(np.diag(jacobian(layer, x))).max() <= 1
     for norm in ("l1", "l2", "linf"):
         assert taut.bound_lipschitz(layer, norm, input_shape=(3,)).value == 1
+
+
+@pytest.mark.parametrize("kernel", [1, 2, 3, (1, 2), (2, 3)], ids=str)
+def test_scaled_means_have_norm_one_and_exact_constants(kernel):
+    layer = taut.nn.ScaledAvgPool2d(kernel)
+    x = torch.randn(2, 7, 6, dtype=torch.float64)  # the last row of pixels may be left over
+    torch.testing.assert_close(
+        layer(x[None]), nn.AvgPool2d(kernel)(x[None]) * np.prod(layer.kernel_size) ** 0.5
+    )
+    matrix = jacobian(layer, x)
+    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
+        bound = taut.bound_lipschitz(layer, norm, input_shape=(2, 7, 6)).value
+        seen = np.linalg.norm(matrix, order)
+        assert seen * (1 - 1e-14) <= bound <= seen * (1 + 1e-12)
+    assert taut.bound_lipschitz(layer, input_shape=(2, 7, 6)).value <= 1

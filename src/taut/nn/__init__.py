@@ -33,6 +33,7 @@ from taut.nn.residual import Residual
 from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
 from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
+from taut.nn.scaled_pooling import ScaledAvgPool2d
 from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 from taut.nn.unit_norm import UnitNormLinear
@@ -78,6 +79,7 @@ __all__ = [
     "SandwichLinear",
     "SandwichStep",
     "Scale",
+    "ScaledAvgPool2d",
     "SoftHuber",
     "SpectralConv1d",
     "SpectralConv2d",
