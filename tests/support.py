@@ -1,9 +1,15 @@
-"""What many tests use: seeded generators, and runs of the command."""
+"""What many tests use: seeded generators, runs of the command, a small classifier."""
+
+from math import prod
 
 import torch
 from click.testing import CliRunner, Result
 
 from taut.cli.main import main
+from taut.evaluation import EvaluatedClassifier
+from taut.nn import mlp
+from taut.norms import L2
+from taut.training import Examples, InputSpec
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -17,3 +23,18 @@ def invoke(*words: object) -> Result:
         return CliRunner().invoke(main, [*map(str, words)], prog_name="taut")
     finally:
         torch.set_num_threads(threads)
+
+
+def make_classifier(
+    shape: tuple[int, ...], low: float | None, high: float | None
+) -> EvaluatedClassifier:
+    """A small classifier of insects with 30 examples, of which it classifies 25 correctly."""
+    size = prod(shape)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Flatten(), *mlp([size, 8, 3])).eval()
+    x = torch.rand(30, *shape, generator=seeded())
+    labels = model(x).argmax(1)
+    labels[:5] = (labels[:5] + 1) % 3
+    spec = InputSpec(shape=shape, classes=("ant", "bee", "<cat>"), low=low, high=high)
+    return EvaluatedClassifier("insects", model, spec, Examples(x, labels), L2)

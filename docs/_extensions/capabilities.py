@@ -5,7 +5,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import taut.nn  # noqa: F401 (its layers register their records)
-from taut.rules.capabilities import CAPABILITIES, capability_table
+from taut.rules.layer_capabilities import CAPABILITIES, capability_table
 
 _HEADINGS = {
     "bound": "bound",

@@ -1,7 +1,7 @@
-"""The directive `.. results:: ../records`: tables and figures of committed records."""
+"""The directive `.. results:: ../records`: verdicts, tables and figures of committed records."""
 
 import html
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 from docutils import nodes
@@ -12,34 +12,51 @@ from taut.pictures import Figure
 from taut_lab.experiments import registry
 from taut_lab.framework.presentation import ResultTable, TableEntry
 from taut_lab.framework.records import Records
-from taut_lab.report.pages import ExperimentReport, collect_report
+from taut_lab.report.collection import ExperimentReport, collect_report
 from taut_lab.report.run_details import command
 from taut_lab.report.table_text import (
+    VERDICT_COLUMNS,
     claim_text,
     compare,
     difference_text,
     mean_text,
     paper_text,
     table_note,
+    verdict_cells,
+    verdict_summary,
 )
 
 
 class Results(SphinxDirective):
-    """Tables and figures of every experiment that has records in the folder."""
+    """Verdicts on all claims, then tables and figures of every experiment with records."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """A section for each experiment, in the order of the paper."""
+        """The verdicts, and a section for each experiment, in the order of the paper."""
         folder = (Path(self.env.doc2path(self.env.docname)).parent / self.arguments[0]).resolve()
         # The modification time of a folder changes only with the names in it.
         for path in (folder, *folder.rglob("*")):
             self.env.note_dependency(str(path))
         records = Records(folder)
-        shown = (
+        shown = [
             collect_report(registry.find_experiment(name), records) for name in registry.EXPERIMENTS
-        )
-        return [_section(one, one.preset) for one in shown if one.preset]
+        ]
+        return [_verdicts(shown), *(_section(one, one.preset) for one in shown if one.preset)]
+
+
+def _verdicts(shown: list[ExperimentReport]) -> nodes.section:
+    judged = [(one, one.verdict) for one in shown if one.verdict is not None]
+    section = nodes.section(ids=["verdicts"])
+    section += nodes.title(text="Verdicts")
+    section += nodes.paragraph(text=verdict_summary(verdict for _, verdict in judged))
+    rows = [
+        [nodes.paragraph(text=text) for text in (one.experiment.label, *cells)]
+        for one, verdict in judged
+        for cells in [verdict_cells(one.experiment, verdict)]
+    ]
+    section += _grid(VERDICT_COLUMNS, rows)
+    return section
 
 
 def _section(one: ExperimentReport, preset: str) -> nodes.section:
@@ -64,18 +81,24 @@ def _section(one: ExperimentReport, preset: str) -> nodes.section:
 
 
 def _table(table: ResultTable) -> nodes.table:
-    group = nodes.tgroup(cols=1 + len(table.columns))
-    group += [nodes.colspec(colwidth=1) for _ in range(1 + len(table.columns))]
-    group += nodes.thead("", _row(nodes.paragraph(text=name) for name in ("", *table.columns)))
-    body = nodes.tbody()
-    for name, entries in table.rows.items():
-        cells = [nodes.paragraph(text=name), *(_entry(entry, table) for entry in entries)]
-        body += _row(cells)
-    group += body
-    return nodes.table("", nodes.title(text=table.title), group)
+    rows = [
+        [nodes.paragraph(text=name), *(_entry(entry, table) for entry in entries)]
+        for name, entries in table.rows.items()
+    ]
+    return _grid(("", *table.columns), rows, table.title)
 
 
-def _row(cells: Iterator[nodes.Node] | list[nodes.Node]) -> nodes.row:
+def _grid(
+    header: Sequence[str], rows: Sequence[Sequence[nodes.Node]], title: str = ""
+) -> nodes.table:
+    group = nodes.tgroup(cols=len(header))
+    group += [nodes.colspec(colwidth=1) for _ in header]
+    group += nodes.thead("", _row([nodes.paragraph(text=name) for name in header]))
+    group += nodes.tbody("", *map(_row, rows))
+    return nodes.table("", *([nodes.title(text=title)] if title else []), group)
+
+
+def _row(cells: Sequence[nodes.Node]) -> nodes.row:
     return nodes.row("", *(nodes.entry("", cell) for cell in cells))
 
 
@@ -85,7 +108,9 @@ def _entry(entry: TableEntry, table: ResultTable) -> nodes.Node:
     if paper := paper_text(entry, table):
         cell += nodes.line(text=f"paper {paper}", classes=["small-print"])
     if difference := difference_text(entry, table):
-        cell += nodes.line(text=difference, classes=["small-print", compare(entry, table)])
+        cell += nodes.line(
+            text=difference, classes=["small-print", compare(entry, table).replace(" ", "-")]
+        )
     return cell
 
 

@@ -99,11 +99,7 @@ else:
         "norms": "L1 L2 LINF Norm",
         "transport": "wasserstein",
     }
-    _PACKAGES = (
-        "attacks audit bounds certificates data errors evaluation export functional lattice linalg "
-        "losses nn names norms optim parallel regularizers rules sklearn training transport"
-    )
-    _find, _ = lazy_names("taut", _MODULES, _PACKAGES)
+    _find, __dir__ = lazy_names("taut", _MODULES, __all__)
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -111,6 +107,3 @@ else:
 
             return version("taut")
         return _find(name)
-
-    def __dir__() -> list[str]:
-        return __all__

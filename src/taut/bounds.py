@@ -1,8 +1,4 @@
-"""Numbers that know what they are: `Bound`, `Interval`, `Estimate`.
-
-A bare float forgets whether it lies above or below the truth, in which norm, and who says so.
-These do not.
-"""
+"""Numbers with their side, norm and proof: `Bound`, `Interval`, `Estimate`."""
 
 import math
 from collections.abc import Callable
@@ -85,7 +81,7 @@ class Bound:
 
     Attributes:
         value: the bound itself.
-        norm: the norm it speaks of, or None where none applies.
+        norm: norm of the input, or None where none applies.
         side: "upper" (truth <= value) or "lower" (truth >= value).
         method: what proves it, in a few words.
         confidence: 1.0 for a theorem; below 1 for a statement about samples.
@@ -110,15 +106,18 @@ class Bound:
 
     def __post_init__(self) -> None:
         check_choice("Bound", "side", self.side, ("upper", "lower"))
-        _check_confidence("Bound", self.confidence)
+        if not 0 < self.confidence <= 1:
+            raise ArgumentError(
+                f"Bound: `confidence` must lie in (0, 1]; got confidence={self.confidence}."
+            )
         if math.isnan(self.value):
             raise ArgumentError("Bound: `value` must be a number; got NaN, which bounds nothing.")
 
     def holds_for(self, model: Any) -> bool:
         """Whether `model` computes, in evaluation, exactly what this bound was proven of.
 
-        Operations and stored numbers are compared by checksum. False where the bound speaks of no
-        network.
+        Operations and stored numbers are compared by checksum. False for a bound that is not about
+        a network.
         """
         known = self.hypotheses.digest_of
         return known is not None and known(model) == self.hypotheses.digest
@@ -194,10 +193,3 @@ class Interval:
         ends = f"[{_round_outward(self.lower.value, 'lower')}, {_round_outward(self.upper.value, 'upper')}]"
         known = "proven" if self.confidence == 1 else f"at {100 * self.confidence:.4g} %"
         return f"Interval({ends} {known})"
-
-
-def _check_confidence(subject: str, confidence: float) -> None:
-    if not 0 < confidence <= 1:
-        raise ArgumentError(
-            f"{subject}: `confidence` must lie in (0, 1]; got confidence={confidence}."
-        )

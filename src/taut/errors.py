@@ -1,4 +1,4 @@
-"""What taut raises: one root class, and messages of one form whose parts are also fields."""
+"""The exceptions of taut: one root class, and messages of one form whose parts are also fields."""
 
 import math
 from collections.abc import Sequence
@@ -21,6 +21,8 @@ __all__ = [
     "ViolatedCertificateError",
     "check_choice",
     "check_count",
+    "check_finite",
+    "check_nonnegative",
     "check_positive",
     "require",
 ]
@@ -35,12 +37,12 @@ class TautError(Exception):
 
     Args:
         sentence: the whole message, instead of the fields.
-        subject: the function, class or file that complains.
-        argument: name of the argument that breaks the rule, if it is one.
-        rule: what must hold: "must be positive" of an argument, else a whole clause.
-        got: what came instead: text, or the value of the argument.
+        subject: function, class or file that raises the error.
+        argument: name of the argument that breaks the rule, if there is one.
+        rule: the rule: "must be positive" for an argument, else a whole clause.
+        got: what was given instead: text, or the value of the argument.
         remedy: what to do, as a sentence.
-        option: another remedy: an argument as Python spells it, such as `columns=[...]`. Commands
+        option: another remedy: an argument in Python's spelling, such as `columns=[...]`. Commands
             replace it by their own option, or leave it out.
 
     Example:
@@ -146,10 +148,22 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         ) from error
 
 
+def check_finite(subject: str, argument: str, value: float) -> None:
+    """Raises unless `value` is a finite number."""
+    if not (isinstance(value, Real) and math.isfinite(value)):
+        _refuse(subject, argument, "must be finite", value)
+
+
 def check_positive(subject: str, argument: str, value: float) -> None:
     """Raises unless `value` is finite and above zero."""
     if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
         _refuse(subject, argument, "must be finite and positive", value)
+
+
+def check_nonnegative(subject: str, argument: str, value: float) -> None:
+    """Raises unless `value` is finite and not below zero."""
+    if not (isinstance(value, Real) and math.isfinite(value) and value >= 0):
+        _refuse(subject, argument, "must be finite and >= 0", value)
 
 
 def check_count(subject: str, argument: str, value: int, least: int = 1) -> None:

@@ -1,4 +1,4 @@
-r"""Sorting and its friends as functions, with fast derivatives: exact but for one rounding.
+r"""Sorting, maxima and reflections of channels, with fast derivatives: exact but for one rounding.
 
 A group is spread out: channel $i$ of $C$ shares its group of size $k$ with $i + C/k$, $i + 2C/k$, ...
 so that the members of all groups lie in $k$ contiguous slices and one vector instruction compares
@@ -7,7 +7,7 @@ many groups. Networks are the same up to a permutation of channels, which the ne
 
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -50,14 +50,8 @@ def max_min(x: Tensor, dim: int = -1) -> Tensor:
 
     $$y_i = \max(x_i, x_{i + C/2}), \qquad y_{i + C/2} = \min(x_i, x_{i + C/2})$$
 
-    The Jacobian is a permutation: every $p$-norm of every gradient is kept.
-
-    Args:
-        x: any shape, an even number `C` of channels along `dim`.
-        dim: where the channels are.
-
-    Returns:
-        The shape of `x`.
+    for an even number `C` of channels along `dim`. The Jacobian is a permutation: every $p$-norm of
+    every gradient is kept.
 
     Example:
         >>> max_min(torch.tensor([1.0, -2.0, 3.0, -4.0]))
@@ -76,12 +70,9 @@ def group_sort(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
     larger groups through `torch.sort`.
 
     Args:
-        x: any shape; `group_size` divides the number of channels along `dim`.
-        group_size: `k >= 1`.
-        dim: where the channels are.
-
-    Returns:
-        The shape of `x`.
+        x: any shape.
+        group_size: a divisor `k` of the number of channels.
+        dim: dimension of the channels.
 
     Example:
         >>> group_sort(torch.tensor([4.0, 3.0, 2.0, 1.0]), 2)
@@ -142,10 +133,7 @@ def householder(x: Tensor, angle: Tensor, dim: int = -1) -> Tensor:
     Args:
         x: any shape, an even number `C` of channels along `dim`.
         angle: scalar, or `(C / 2,)`, one angle a pair.
-        dim: where the channels are.
-
-    Returns:
-        The shape of `x`.
+        dim: dimension of the channels.
 
     Example:
         >>> householder(torch.tensor([1.0, 3.0]), torch.tensor(torch.pi / 2)).round(decimals=4)
@@ -178,12 +166,11 @@ def l2_pool2d(
         tensor([[[[5.]]]])
     """
     steps = kernel_size if stride is None else stride
-    means = F.avg_pool2d(x.square(), list(kernel_size), list(steps), ceil_mode=ceil_mode)
-    squares = means * math.prod(kernel_size)
+    pool = partial(F.avg_pool2d, x.square(), list(kernel_size), list(steps))
     if ceil_mode:  # windows that stick out have fewer cells, and so another divisor
-        squares = F.avg_pool2d(
-            x.square(), list(kernel_size), list(steps), ceil_mode=True, divisor_override=1
-        )
+        squares = pool(ceil_mode=True, divisor_override=1)
+    else:
+        squares = pool() * math.prod(kernel_size)
     empty = squares == 0
     # The root has no derivative at 0: it is taken of 1 there, and the result replaced.
     return squares.masked_fill(empty, 1.0).sqrt().masked_fill(empty, 0.0)
@@ -210,18 +197,12 @@ def _either(numbers: list[int]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _swap_gradients(g_low: Tensor, g_high: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of (a, b) from those of (min, max): a swap where a > b, nothing elsewhere."""
+def _swap(first: Tensor, second: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The two tensors, exchanged where a > b: the derivative of (min, max), and its own adjoint."""
     # One mask by threshold_backward is several times faster than torch.where, at the price of a
     # rounding of the size of the larger gradient of the pair.
-    moved = torch.ops.aten.threshold_backward(g_high - g_low, a - b, 0)
-    return g_low + moved, g_high - moved
-
-
-def _swap_tangents(t_a: Tensor, t_b: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The tangents of (min, max) from those of (a, b): the same swap, for forward mode."""
-    moved = torch.ops.aten.threshold_backward(t_a - t_b, a - b, 0)
-    return t_a - moved, t_b + moved
+    moved = torch.ops.aten.threshold_backward(second - first, a - b, 0)
+    return first + moved, second - moved
 
 
 class _MaxMin(torch.autograd.Function):
@@ -252,12 +233,12 @@ class _MaxMin(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         a, b = x.chunk(2, ctx.dim)
         g_high, g_low = grad.chunk(2, ctx.dim)
-        return torch.cat(_swap_gradients(g_low, g_high, a, b), ctx.dim), None
+        return torch.cat(_swap(g_low, g_high, a, b), ctx.dim), None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
         (x,) = ctx.saved_tensors
-        low, high = _swap_tangents(*tangent.chunk(2, ctx.dim), *x.chunk(2, ctx.dim))
+        low, high = _swap(*tangent.chunk(2, ctx.dim), *x.chunk(2, ctx.dim))
         return torch.cat([high, low], ctx.dim)
 
 
@@ -277,11 +258,11 @@ class _CompareSwap(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g_low: Tensor, g_high: Tensor) -> tuple[Tensor, Tensor]:
-        return _swap_gradients(g_low, g_high, *ctx.saved_tensors)
+        return _swap(g_low, g_high, *ctx.saved_tensors)
 
     @staticmethod
     def jvp(ctx: Any, t_a: Tensor, t_b: Tensor) -> tuple[Tensor, Tensor]:
-        return _swap_tangents(t_a, t_b, *ctx.saved_tensors)
+        return _swap(t_a, t_b, *ctx.saved_tensors)
 
 
 def _sorting_network(size: int) -> tuple[tuple[int, int], ...]:

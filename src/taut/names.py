@@ -17,18 +17,12 @@ __all__ = [
 
 NormName = Literal["l1", "l2", "linf"]
 Arithmetic = Literal["real", "float64", "float32"]
-# Any other group size works too: "groupsort" and the size.
+# Other group sizes: `activation=lambda width: taut.nn.GroupSort(size)`.
 ActivationName = Literal[
-    "maxmin",
-    "groupsort4",
-    "groupsort8",
-    "fullsort",
-    "maxout",
-    "abs",
-    "relu",
-    "householder",
-    "identity",
-]
+    "maxmin", "fullsort", "maxout", "abs", "relu", "householder", "identity",
+    "groupsort2", "groupsort3", "groupsort4", "groupsort5", "groupsort6", "groupsort8",
+    "groupsort9", "groupsort10", "groupsort12", "groupsort16", "groupsort32",
+]  # fmt: skip
 ConstraintName = Literal["orthonormal", "bjorck", "spectral", "parseval", "linf", "l1", "none"]
 ArchitectureName = Literal["dense", "conv", "lenet", "wrn"]
 LossName = Literal["cross_entropy", "hinge", "hkr"]

@@ -3,7 +3,6 @@
 # torch keeps its kernels over lists of tensors under private names, its own optimisers' too.
 # pyright: reportPrivateImportUsage=false
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from taut.errors import ArgumentError, check_positive
+from taut.errors import ArgumentError, check_nonnegative, check_positive
 
 __all__ = ["AggMo"]
 
@@ -57,7 +56,7 @@ class AggMo(Optimizer):
         options = {**self.defaults, **param_group}
         betas = _check_betas(options["betas"])
         check_positive("AggMo", "lr", float(options["lr"]))
-        _check_weight_decay(options["weight_decay"])
+        check_nonnegative("AggMo", "weight_decay", options["weight_decay"])
         super().add_param_group({**param_group, "betas": betas})
 
     @torch.no_grad()
@@ -127,16 +126,6 @@ def _check_betas(betas: Iterable[float]) -> tuple[float, ...]:
                 remedy="A velocity with beta >= 1 never forgets and diverges.",
             )
     return betas
-
-
-def _check_weight_decay(value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise ArgumentError(
-            subject="AggMo",
-            argument="weight_decay",
-            rule="must be finite and >= 0",
-            got=f"weight_decay={value}",
-        )
 
 
 def _dense_gradient(param: Tensor) -> Tensor:

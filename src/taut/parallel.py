@@ -1,7 +1,7 @@
-"""Several processes that work as one: each computes its share, all hold the same numbers after.
+"""Data-parallel work in the processes that `torchrun` starts.
 
-Written for programs that `torchrun` starts. In a program that it did not start there is one
-process, whose share is everything, and nothing here communicates: the same code serves both.
+Each process computes its share, and all hold the same numbers afterwards. Without `torchrun` there is
+one process, whose share is everything, and nothing here communicates: the same code serves both.
 """
 
 import os
@@ -34,12 +34,12 @@ def _together() -> bool:
 
 
 def rank() -> int:
-    """Which process this is, counted from 0; 0 where it is the only one."""
+    """Index of this process; 0 where it is the only one."""
     return dist.get_rank() if _together() else 0
 
 
 def world_size() -> int:
-    """How many processes work together; 1 where this is the only one."""
+    """Number of processes; 1 where this is the only one."""
     return dist.get_world_size() if _together() else 1
 
 
@@ -50,13 +50,13 @@ def is_first() -> bool:
 
 @contextmanager
 def process_group(timeout: timedelta = timedelta(minutes=30)) -> Iterator[None]:
-    """Joins the processes that `torchrun` started, and parts from them at the end.
+    """Joins the process group of `torchrun`, and leaves it at the end.
 
     Tensors on the CPU travel by gloo, those on GPUs by nccl. Without the environment variables that
     `torchrun` sets, or inside another group, this does nothing.
 
     Args:
-        timeout: how long to wait for the slowest process before giving up.
+        timeout: time limit of waiting for the slowest process.
 
     Example:
         >>> with process_group():
@@ -73,6 +73,7 @@ def process_group(timeout: timedelta = timedelta(minutes=30)) -> Iterator[None]:
     dist.init_process_group(backend, timeout=timeout)
     try:
         yield
+        dist.barrier()  # no process closes its connections while another one still uses them
     finally:
         dist.destroy_process_group()
 
@@ -90,26 +91,29 @@ def share(batch: Tensor) -> Tensor:
         >>> share(torch.arange(4))
         tensor([0, 1, 2, 3])
     """
-    n, size = len(batch), world_size()
-    if n < size:
+    if len(batch) < world_size():
         raise ArgumentError(
-            f"share: `batch` must have a row for each of the {size} processes; got {n}. "
-            "Use larger batches, or fewer processes."
+            subject="share",
+            argument="batch",
+            rule=f"must have a row for each of the {world_size()} processes",
+            got=f"{len(batch)} rows",
+            remedy="Use larger batches, or fewer processes.",
         )
-    return batch[n * rank() // size : n * (rank() + 1) // size]
+    return batch[slice(*_share_ends(len(batch)))]
 
 
 def share_weight(num_rows: int) -> float:
-    """What to multiply the mean over a share by, so that processes average to the batch's mean.
+    """The factor by which means over shares of `num_rows` rows average to the mean over all of them.
 
     It is 1 where shares are equal, and `len(share) * world_size() / num_rows` in general.
-
-    Args:
-        num_rows: rows of the whole batch.
     """
+    start, end = _share_ends(num_rows)
+    return (end - start) * world_size() / num_rows
+
+
+def _share_ends(num_rows: int) -> tuple[int, int]:
     size = world_size()
-    mine = num_rows * (rank() + 1) // size - num_rows * rank() // size
-    return mine * size / num_rows
+    return num_rows * rank() // size, num_rows * (rank() + 1) // size
 
 
 @torch.no_grad()

@@ -56,14 +56,7 @@ _STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure, embedded in its `source`.
-
-    Attributes:
-        source: a `data:` address that holds the image.
-        alt: description for readers who cannot see it.
-        caption: a line below it; may be empty.
-        title: a line above it; may be empty.
-    """
+    """A drawn figure; its `source` is a `data:` address that holds the image."""
 
     source: str
     alt: str
@@ -76,13 +69,13 @@ class Figure:
     """A figure to be drawn, for a report or for a paper.
 
     Attributes:
-        paint: is handed the axes, and draws on them.
-        alt: what the figure shows, in words.
-        caption: the line below; may be empty.
-        title: the line above; may be empty.
+        paint: draws on the axes that it is given.
+        alt: description for readers who cannot see the figure.
+        caption: a line below it; may be empty.
+        title: a line above it; may be empty.
         size: width and height in inches. The text is 9 points high, so a narrow figure has
             larger letters once it is scaled to the page.
-        projection: of the axes: None for a plane, "3d" for a surface.
+        projection: projection of the axes: None for a plane, "3d" for a surface.
     """
 
     paint: "Callable[[Any], None]"
@@ -113,17 +106,10 @@ class Figure:
         return Picture(source, self.alt, self.caption, self.title)
 
 
-def draw(
-    paint: "Callable[[Axes], None]",
-    *,
-    alt: str,
-    caption: str = "",
-    title: str = "",
-    size: tuple[float, float] = (4.6, 2.9),
-) -> Picture:
-    """Draws one figure for a report; the arguments are those of `Figure`.
+def draw(paint: "Callable[[Axes], None]", **options: Any) -> Picture:
+    """Draws one figure for a report; the options are those of `Figure`.
 
     Small multiples are several pictures side by side, not one picture with several axes: the page
     can then stack them on a narrow screen, and their letters stay legible.
     """
-    return Figure(paint, alt, caption, title, size).embed()
+    return Figure(paint, **options).embed()

@@ -24,16 +24,8 @@ def spectral_jacobian(
     $$\operatorname{mean}_x \; u^\top J(x)\, v \approx \operatorname{mean}_x \|J(x)\|_2$$
 
     with $u, v$ from power iteration, held fixed while differentiating: this is the derivative of a
-    simple singular value, and what the paper does. See `estimate_jacobian_norms`.
-
-    Args:
-        model: `(n, ...) -> (n, ...)`, sample by sample: no batch statistics.
-        x: `(n, ...)`.
-        num_steps: of power iteration, each one product with $J^\top$ and one with $J$.
-        generator: draws the first $u$; None for torch's own.
-
-    Returns:
-        A scalar, differentiable with respect to the parameters of `model`.
+    simple singular value, and what the paper does. A scalar, differentiable with respect to the
+    parameters of `model`; the arguments are those of `estimate_jacobian_norms`.
 
     Example:
         >>> double = torch.nn.Linear(3, 3, bias=False)
@@ -62,8 +54,8 @@ def estimate_jacobian_norms(
     Args:
         model: `(n, ...) -> (n, ...)`, sample by sample: no batch statistics.
         x: `(n, ...)`.
-        num_steps: pairs of products.
-        generator: draws the first $u$; None for torch's own.
+        num_steps: steps of power iteration, each one product with $J^\top$ and one with $J$.
+        generator: source of the initial $u$; None for torch's own.
 
     Returns:
         `(n,)`, without a graph. An estimate: never above the truth but for rounding, below it if
@@ -99,7 +91,7 @@ def gradient_penalty(
         y: the shape of `x`.
         target: $c > 0$.
         one_sided: whether slopes below the target are free.
-        generator: draws the $t_i$; None for torch's own.
+        generator: source of the $t_i$; None for torch's own.
 
     Returns:
         A scalar, differentiable with respect to the parameters of `critic`.

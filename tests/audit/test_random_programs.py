@@ -3,6 +3,7 @@
 `campaign(count, seed)` runs as many programs as wished.
 """
 
+import copy
 import math
 import re
 import time
@@ -261,6 +262,25 @@ FORWARDS: dict[str, tuple[tuple[int, ...], Step]] = {
         (1, 4, 4),
         lambda m, x: F.conv2d(F.pad(x, (1, 0, 2, 1), mode="reflect"), m.large[None, None]),
     ),
+    "factor in front": ((4,), lambda m, x: -0.3 * x),
+}
+# Operations on vectors of 4, each checked in all three norms, on boxes and by attacks.
+OPERATIONS: dict[str, Step] = {
+    "stored places": lambda m, x: x[:, m.places],
+    "listed places": lambda m, x: x[:, [3, -1, 0]],
+    "places of the last dimension": lambda m, x: x.view(-1, 2, 2)[..., m.bits].flatten(1),
+    "pairs of places": lambda m, x: x.view(-1, 2, 2)[:, m.bits, [1, 0, 1]],
+    "index_select": lambda m, x: x.index_select(1, m.places),
+    "where": lambda m, x: torch.where(m.mask, x, 0.1),
+    "where of two": lambda m, x: torch.where(m.mask, 2 * x, x.flip(1)),
+    "where that copies": lambda m, x: torch.where(m.mask, x[:, :1], -0.5),
+    "masked_fill": lambda m, x: x.masked_fill(m.mask, 0.1),
+    "addmm": lambda m, x: torch.addmm(m.small[0], x, m.large),
+    "softsign": lambda m, x: F.softsign(3 * x),
+    "softshrink": lambda m, x: F.softshrink(x, lambd=0.3),
+    "tanhshrink": lambda m, x: F.tanhshrink(2 * x),
+    "cumsum": lambda m, x: x.cumsum(-1),
+    "cumsum of columns": lambda m, x: x.view(-1, 2, 2).cumsum(1).flatten(1),
 }
 
 
@@ -273,6 +293,8 @@ class Forward(nn.Module):
         for name, factor in (("small", 0.01), ("large", 100.0), ("tiny", 1e-6), ("tinier", 2e-6)):
             self.register_buffer(name, values * factor)
         self.register_buffer("mask", torch.tensor([True, False, True, True]))
+        self.register_buffer("places", torch.tensor([2, 0, 0, 1, 0]))
+        self.register_buffer("bits", torch.tensor([0, 1, 1]))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.step(self, x)
@@ -289,6 +311,45 @@ def test_ordinary_forwards_hold(name):
         check_boxes(model, shape, 0)
     if "stored" in name or "vector" in name or "mask" in name:
         check_certificates(model, shape, 1)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_hold_in_every_respect(name):
+    model = Forward(OPERATIONS[name]).eval()
+    program = find_program(prepare(model, "test"), (4,), "test")
+    check_bounds(model, (4,), 0, {n: audit_program(program, n).output.constants[n] for n in NORMS})
+    check_boxes(model, (4,), 0)
+    check_certificates(model, (4,), 1)
+    # Boxes of one point: what float32 rounds stays inside, and so does the truth.
+    single = Forward(OPERATIONS[name]).float().eval()
+    x = 3 * torch.randn(64, 4, generator=torch.Generator().manual_seed(2))
+    lower, upper = bound_outputs(single, x, x, arithmetic="float32")
+    for y in (single(x).double(), copy.deepcopy(single).double()(x.double())):
+        assert ((lower <= y) & (y <= upper)).all()
+    assert (upper - lower).max() <= 1e-3 * (1 + upper.abs().max())
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 64, 501])
+def test_the_norm_of_a_running_sum_is_the_largest_singular_value(n):
+    bound = taut.bound_lipschitz(Forward(lambda m, x: x.cumsum(1)), input_shape=(n,)).value
+    assert 0 <= bound - np.linalg.norm(np.tri(n), 2) <= 1e-11 * n
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda m, x: torch.where(x > 0, x, -x),
+        lambda m, x: x.masked_fill(m.mask, -math.inf),
+        lambda m, x: x[:, m.mask],
+        lambda m, x: torch.addmm(m.small[0], x, m.large, alpha=2),
+        lambda m, x: x.cumsum(0),
+        lambda m, x: x.view(-1, 1, 4).squeeze(),
+    ],
+    ids=["choice by the input", "infinite fill", "mask as index", "alpha", "batch", "squeeze"],
+)
+def test_what_has_no_proof_is_refused(step):
+    with pytest.raises(NoRuleError):
+        taut.bound_lipschitz(Forward(step), input_shape=(4,))
 
 
 def test_casts_to_narrower_types_are_refused_wherever_they_hide():

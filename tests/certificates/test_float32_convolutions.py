@@ -378,3 +378,23 @@ def test_squares_that_overflow_limit_the_radius():
     found = taut.certify(model, x, "linf", arithmetic="float32")
     assert model(x).isfinite().all() and not model(1.1 * x).isfinite().all()
     assert found.radius.item() < 0.1 * 1.7e19
+
+
+@pytest.mark.parametrize("padding", [1, "same"])
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+def test_captured_convolutions_with_copies_at_the_border_run_directly(padding, mode):
+    class Around(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(2, 3, (3, 2), padding=padding, padding_mode=mode)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x).flatten(1) + 1
+
+    model, x = Around().eval(), torch.randn(4, 2, 5, 6)
+    targets = {
+        getattr(node.target, "__name__", "")
+        for node in find_program(prepare(model, "test"), (2, 5, 6), "test").module.graph.nodes
+    }
+    assert "padded_convolution" in targets
+    assert torch.allclose(direct_executor(model, (2, 5, 6))(x), model(x), atol=1e-5)

@@ -43,7 +43,7 @@ ARRAY = np.array(ROWS)
         as_table(ROWS),
     ],
 )
-def test_one_sample_in_many_dresses(data):
+def test_one_sample_in_many_forms(data):
     table = as_table(data)
     assert isinstance(table, Table)
     assert table.values.tolist() == ROWS
@@ -104,6 +104,10 @@ def test_what_is_given_stays_as_it_is():
         (pd.Series(["x", "y"], name="q"), "got text in column 'q', such as 'x'."),
         (pd.DataFrame({"k": pd.Categorical(["u", "v"])}), "got text in column 'k', such as 'u'."),
         (FRAME.assign(d=pd.Timestamp("2020-01-01")), "x: column 'd': values must be real numbers"),
+        (
+            FRAME.assign(p=Decimal("0.5"), d=pd.Timestamp("1970-01-05")),
+            "x: column 'd': values must be real numbers; got dates",
+        ),
         (FRAME.assign(d=pd.Timestamp("2020-01-01", tz="UTC")), "got dates in column 'd', such as"),
         (
             [[datetime.date(2020, 1, 1)], [2]],
@@ -140,7 +144,7 @@ def test_what_is_no_sample_of_numbers_is_refused(data, sentence):
     ("data", "sentence"),
     [
         ("a.csv", "x: must be numbers; got 'a.csv'. To read a file use taut.data.read_table."),
-        ({"a": [1, 2]}, "got a dict. Use pandas.DataFrame(...) of it."),
+        ({"a": [1, 2]}, "got dict. Use pandas.DataFrame(...) of it."),
         (None, "got NoneType."),
         (3.0, "got float."),
         ({1, 2}, "got set."),

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from taut.data import TableStream, count_rows, idx_pairs, load, load_labelled, read_table
+from taut.data import TableStream, count_rows, load, load_labelled, official_sets, read_table
 from taut.data.official_sets import OFFICIAL_SETS, OfficialFile, OfficialSet, data_folder
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
@@ -54,7 +54,7 @@ def known(name: str, shift: int) -> OfficialSet:
 def two_known(monkeypatch):
     sets = {name: known(name, shift) for name, shift in (("tiny", 0), ("shady", 1))}
     monkeypatch.setattr(load, "OFFICIAL_SETS", sets)
-    monkeypatch.setattr(idx_pairs, "OFFICIAL_SETS", sets)
+    monkeypatch.setattr(official_sets, "OFFICIAL_SETS", sets)
 
 
 def write(folder, files, pack=True):
@@ -95,7 +95,7 @@ def test_a_file_of_another_set_is_recognised(tmp_path):
     with pytest.raises(DamagedFileError) as caught:
         load_labelled("tiny", data_dir=tmp_path)
     assert str(caught.value).startswith(f"data: {NAMES[2]}: must be the official file of TINY")
-    assert "it is SHADY's t10k-images-idx3-ubyte, in " in str(caught.value)
+    assert "got SHADY's t10k-images-idx3-ubyte, in " in str(caught.value)
 
 
 @pytest.mark.usefixtures("two_known")
@@ -103,7 +103,7 @@ def test_one_changed_pixel_is_found(tmp_path):
     content = bytearray(contents()[NAMES[0]])
     content[100] ^= 1
     write(tmp_path, contents() | {NAMES[0]: bytes(content)})
-    with pytest.raises(DamagedFileError, match="its SHA-256 is .*Fetch it again"):
+    with pytest.raises(DamagedFileError, match="got SHA-256 .*Fetch it again"):
         load_labelled("tiny", data_dir=tmp_path)
 
 
@@ -129,7 +129,7 @@ def test_a_cut_known_file(tmp_path):
 def test_names_that_are_not_known():
     with pytest.raises(ArgumentError, match="got 'mnits'. Did you mean 'mnist'?"):
         load_labelled("mnits")
-    with pytest.raises(ArgumentError, match="must be left out for digits, which is known"):
+    with pytest.raises(ArgumentError, match="must be left out for digits, a named data set"):
         load_labelled("digits", label="class")
 
 
@@ -185,7 +185,7 @@ def test_two_files_are_split(tmp_path):
         (
             {NAMES[1]: idx(LABELS[:20])[:-3]},
             DamagedFileError,
-            "the header promises 20 bytes of shape (20,); the file has 17",
+            "the header promises 20 rows; the file ends after 17",
         ),
         ({NAMES[0]: b"PK\3\4" + bytes(50)}, DamagedFileError, "must start with 00 00, a type"),
         ({NAMES[1]: b""}, DamagedFileError, "got nothing"),
@@ -241,7 +241,9 @@ def test_a_class_that_cannot_be_chosen(tmp_path, key, files, sentence):
 
 def test_a_file_whose_labels_have_no_name(tmp_path):
     (tmp_path / "a.idx").write_bytes(idx(PIXELS))
-    with pytest.raises(ArgumentError, match="must lie beside the images.*no name fits"):
+    with pytest.raises(
+        ArgumentError, match="must be beside the images.*its name has neither images nor idx3"
+    ):
         read_table(f"{tmp_path}/a.idx:1")
     with pytest.raises(ArgumentError, match="names a part of one, which has no labels"):
         load_labelled(f"{tmp_path}/a.idx:1")

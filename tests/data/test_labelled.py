@@ -102,7 +102,7 @@ def test_what_is_no_labelled_set(labels, changes, sentence):
     ("changes", "sentence"),
     [
         ({"classes": ("a", "b", "d")}, "the same classes"),
-        ({"inputs": np.zeros((2, 3), np.float32)}, "one shape; got (2,) in made and (3,) in other"),
+        ({"inputs": np.zeros((2, 3), np.float32)}, "one shape; got 2 in made and 3 in other"),
         ({"columns": ("u", "v")}, "the same columns in the same order"),
         ({"low": 0.0, "high": 1.0}, "one range"),
     ],

@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from taut.data import load_labelled, read_labelled
-from taut.data.classes import name_classes, number_classes
-from taut.data.label_column import NoLabelError
+from taut.data import NoLabelError, load_labelled, read_labelled
+from taut.data.labels import name_classes, number_classes
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 RANDOM = np.random.default_rng(0)
@@ -122,7 +121,7 @@ def test_a_test_file_of_its_own(tmp_path):
             DataError,
             "A column of measurements is for regression",
         ),
-        (FRAME.assign(kind="oak"), "kind", DataError, "two classes at least; every row has 'oak'"),
+        (FRAME.assign(kind="oak"), "kind", DataError, "at least two classes; every row has 'oak'"),
         (FRAME[["kind"]], "kind", DataError, "there must be a column beside the label"),
         (
             FRAME.assign(kind=FRAME["kind"].where(FRAME.index != 7)),
@@ -266,8 +265,8 @@ def test_floats_outside_the_unit_range_have_no_range(tmp_path):
     [
         ({"x": np.eye(3)}, "must hold arrays x and y, or x_train"),
         ({"x": np.eye(3), "y": np.arange(4)}, "x has 3 rows, y has 4"),
-        ({"x": np.eye(3), "y": np.eye(3)}, "Of one-hot rows take .argmax(1)"),
-        ({"x": np.eye(3), "data": np.eye(3), "y": np.arange(3)}, "must be there once"),
+        ({"x": np.eye(3), "y": np.eye(3)}, "For one-hot rows use .argmax(1)"),
+        ({"x": np.eye(3), "data": np.eye(3), "y": np.arange(3)}, "must occur once"),
         ({"x": np.ones(3), "y": np.arange(3)}, "inputs must be rows of numbers, or images"),
         ({"x": np.full((2, 2), np.nan), "y": np.arange(2)}, "every value must be a finite number"),
         ({"x": np.array([["a"], ["b"]]), "y": np.arange(2)}, "values must be real numbers"),

@@ -7,7 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from taut.data import TableStream, as_table, count_rows, read_table, stream_table
+from taut.data import (
+    TableStream,
+    as_table,
+    count_rows,
+    load_labelled,
+    read_table,
+    stream_table,
+)
 from taut.errors import DamagedFileError, DataError, MissingExtraError
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})
@@ -53,16 +60,28 @@ def test_columns_are_chosen(read):
     assert read(dotted, columns=[1]).values.tolist() == [[3], [4]]
 
 
+def test_a_name_that_repeats_is_no_choice(read, tmp_path):
+    table = pa.Table.from_arrays([pa.array([1, 2])] * 3, ["a", "a", "b"])
+    assert read(table, columns=["b"]).values.tolist() == [[1], [2]]
+    with pytest.raises(DataError, match="got 'a' more than once"):
+        read(table, columns=[0])
+    with pytest.raises(DataError, match="got 'a' more than once"):
+        load_labelled(tmp_path / "t.parquet", label=0, columns=["b"])
+
+
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        (pa.table({"t": ["x", "y"], "n": [1, 2]}), "got 't' of type string. Drop text or encode"),
+        (
+            pa.table({"t": ["x", "y"], "n": [1, 2]}),
+            "got 't' of type string. Drop such columns or encode",
+        ),
         (pa.table({"l": [[1], [2]]}), "got 'l' of type list<"),
         (pa.table({"z": pa.nulls(2)}), "got 'z' of type null"),
         (pd.DataFrame({"k": pd.Categorical(["u", "v"])}), "got 'k' of type dictionary<"),
         (
             pd.DataFrame({"d": pd.to_datetime(["2020-01-01"] * 2)}),
-            "got dates or times in column 'd'",
+            "got 'd' of type timestamp",
         ),
         (pa.table({"i": [2**53 + 1, 1]}), "column 'i': whole numbers must be at most 2**53"),
         (pa.table({"i": [None, 2**53 + 1]}), "column 'i': whole numbers must be at most 2**53"),
@@ -88,7 +107,7 @@ def test_a_cut_is_found_wherever_it_is(read, tmp_path):
     whole = (tmp_path / "t.parquet").read_bytes()
     for length in range(1, len(whole), 31):
         (tmp_path / "t.parquet").write_bytes(whole[:length])
-        with pytest.raises(DamagedFileError, match="cut short, altered or not parquet"):
+        with pytest.raises(DamagedFileError, match="the parquet file is cut short or altered"):
             read_table(tmp_path / "t.parquet")
 
 
@@ -99,7 +118,7 @@ def test_checksums_are_checked_where_they_are_written(tmp_path):
     data = bytearray(path.read_bytes())
     data[4000] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="cut short, altered or not parquet"):
+    with pytest.raises(DamagedFileError, match="the parquet file is cut short or altered"):
         read_table(path)
 
 

@@ -131,8 +131,8 @@ def test_missing_files_and_wrong_names(tmp_path):
     with pytest.raises(DamagedFileError) as caught:
         read_table(tmp_path / "wine.csv")
     assert str(caught.value) == (
-        "data: wine.csv: the ending must fit the content; the name says delimited text, the first "
-        "bytes say a .npy file. Give it its right name."
+        "data: wine.csv: the ending must fit the content; the name says text, the first bytes say "
+        "npy. Rename it."
     )
     for name, remedy in [("a.xlsx", "Export the sheet as .csv."), ("a.json", "got .json. Save")]:
         (tmp_path / name).write_bytes(b"PK\x03\x04" if name == "a.xlsx" else b"[1]")

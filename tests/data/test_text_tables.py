@@ -41,7 +41,7 @@ def read(tmp_path):
         (gzip.compress(b"a,b\n1,2.5\n3,4\n", mtime=0), ("a", "b")),
     ],
 )
-def test_one_table_in_many_dresses(read, text, columns):
+def test_one_table_in_many_forms(read, text, columns):
     table = read(text)
     assert table.values.tolist() == [[1, 2.5], [3, 4]]
     assert table.values.dtype == np.float64

@@ -1,16 +1,14 @@
 """LipschitzClassifier: accuracy on real data, certificates that hold, and scikit-learn's machinery."""
 
 import logging
-import pickle
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas
 import pytest
 import scipy.sparse
 import torch
-from sklearn.base import clone
+from copies import copies_of
 from sklearn.datasets import load_digits, load_iris, make_blobs
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
@@ -135,13 +133,7 @@ def test_probabilities_agree_with_predictions(iris):
 
 def test_copies_answer_alike_to_the_bit(iris, tmp_path):
     x, y = IRIS
-    joblib.dump(iris, tmp_path / "model.joblib")
-    again: Any = clone(iris)
-    for other in (
-        pickle.loads(pickle.dumps(iris)),
-        joblib.load(tmp_path / "model.joblib"),
-        again.fit(x, y),
-    ):
+    for other in copies_of(iris, tmp_path / "model.joblib", x, y):
         np.testing.assert_array_equal(iris.decision_function(x), other.decision_function(x))
         assert torch.equal(iris.certify(x).radius, other.certify(x).radius)
         assert iris.lipschitz_ == other.lipschitz_

@@ -1,14 +1,10 @@
 """LipschitzRegressor: slopes and intervals that hold, and scikit-learn's machinery."""
 
-import pickle
-from typing import Any
-
-import joblib
 import numpy as np
 import pandas
 import pytest
 import scipy.sparse
-from sklearn.base import clone
+from copies import copies_of
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -115,13 +111,7 @@ def test_diabetes():
 
 def test_copies_answer_alike_to_the_bit(model, tmp_path):
     x, y = wave()
-    joblib.dump(model, tmp_path / "model.joblib")
-    again: Any = clone(model)
-    for other in (
-        pickle.loads(pickle.dumps(model)),
-        joblib.load(tmp_path / "model.joblib"),
-        again.fit(x, y),
-    ):
+    for other in copies_of(model, tmp_path / "model.joblib", x, y):
         np.testing.assert_array_equal(model.predict(x), other.predict(x))
         np.testing.assert_array_equal(model.bound(x, 0.1), other.bound(x, 0.1))
         assert model.lipschitz_ == other.lipschitz_

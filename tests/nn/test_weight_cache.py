@@ -93,7 +93,7 @@ def optimiser_step(kind, **options):
     def step(layer):
         optimiser = kind(layer.parameters(), lr=0.5, **options)
         layer(torch.randn(3, 5)).square().sum().backward()
-        layer(torch.randn(3, 5))  # signs are noted after the backward pass too
+        layer(torch.randn(3, 5))  # stamps are taken after the backward pass too
         optimiser.step()
 
     return step

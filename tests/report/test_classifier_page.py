@@ -4,32 +4,16 @@ import re
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from support import make_classifier
 from taut.evaluation import EvaluatedClassifier, evaluate_robustness
-from taut.nn import mlp
 from taut.norms import L2
-from taut.report import classifier_figures as figures
+from taut.report import figures
 from taut.report.classifier import classifier_page
-from taut.report.classifier_figures import Tile, draw_gallery
-from taut.training import Examples, InputSpec
-
-
-def make_classifier(
-    shape: tuple[int, ...], low: float | None, high: float | None
-) -> EvaluatedClassifier:
-    generator = torch.Generator().manual_seed(0)
-    size = int(np.prod(shape))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Flatten(), *mlp([size, 8, 3])).eval()
-    x = torch.rand(30, *shape, generator=generator)
-    labels = model(x).argmax(1)
-    labels[:5] = (labels[:5] + 1) % 3
-    spec = InputSpec(shape=shape, classes=("ant", "bee", "<cat>"), low=low, high=high)
-    return EvaluatedClassifier("insects", model, spec, Examples(x, labels), L2)
+from taut.report.figures import Tile, draw_gallery
+from taut.training import Examples
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 4), (3, 5, 5)], ids=["grey", "colour"])

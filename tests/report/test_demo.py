@@ -91,5 +91,5 @@ def test_command_prints_a_table_and_writes_the_page(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "index.html").is_file()
     for activation in ACTIVATIONS:
         assert LABELS[activation] in result.output
-    assert "truth" in result.output and "under PGD" in result.output
+    assert "Truth" in result.output and "under PGD" in result.output
     assert "index.html" in result.output

@@ -10,20 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from fake_experiments import register
 from recorded_experiments import sample, write_records
+from support import make_classifier
 from taut.data import Table
-from taut.evaluation import EvaluatedClassifier, evaluate_robustness
-from taut.nn import mlp
-from taut.norms import L2
+from taut.evaluation import evaluate_robustness
 from taut.report import Page, Section
 from taut.report.classifier import classifier_page
 from taut.report.demo import demo_page
 from taut.report.demo_run import demo_tasks, run_demo
 from taut.report.wasserstein import wasserstein_page
-from taut.training import Examples, InputSpec
 from taut.transport import wasserstein
 from taut_lab.report.pages import write_report
 
@@ -121,13 +118,7 @@ def demonstration() -> Page:
 
 
 def classifier() -> Page:
-    draws = torch.Generator().manual_seed(0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Flatten(), *mlp([20, 8, 3])).eval()
-    x = torch.rand(20, 1, 5, 4, generator=draws)
-    spec = InputSpec(shape=(1, 5, 4), classes=("ant", "bee", "cat"), low=0.0, high=1.0)
-    classifier = EvaluatedClassifier("insects", model, spec, Examples(x, model(x).argmax(1)), L2)
+    classifier = make_classifier((1, 5, 4), 0.0, 1.0)
     found = evaluate_robustness(classifier, [0.05, 0.1], ["pgd"], num_steps=3, num_minimal=2)
     return classifier_page(classifier, classifier.certify(), 0.05, attacked=found)
 

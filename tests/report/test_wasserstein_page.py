@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Generator
 
+from support import seeded
 from taut.bounds import Bound
 from taut.data import Table
 from taut.report import distance_guarantees, distance_headline, format_bound
-from taut.report.wasserstein import wasserstein_page
-from taut.report.wasserstein_figures import as_image, draw_interval
+from taut.report.figures import as_image
+from taut.report.wasserstein import draw_interval, wasserstein_page
 from taut.transport import WassersteinResult, wasserstein
 
 NAMES = ("old <a>.csv", "new & b.csv")
@@ -183,7 +183,7 @@ def test_shapes_of_images(shape: tuple[int, ...], expected: tuple[int, ...] | No
 
 
 def test_odd_shapes_are_told_as_features():
-    g = Generator().manual_seed(0)
+    g = seeded()
     x = Table(torch.rand(30, 8, generator=g).double().numpy(), (), (2, 2, 2), "x")
     y = Table(torch.rand(30, 8, generator=g).double().numpy() + 1, (), (2, 2, 2), "y")
     html = wasserstein_page(measure(x, y, finite=True), x, y).render()

@@ -9,7 +9,7 @@ from taut.attacks import adversarial_batch
 from taut.data import LabelledData, LabelledSet, load_labelled
 from taut.errors import ArgumentError
 from taut.training import TrainConfig, build_network, resolve, train
-from taut.training.parseval import parseval_step
+from taut.training.objective import parseval_step
 
 SHAPES = [(1, 8, 8), (3, 10, 7), (1, 1, 1)]
 

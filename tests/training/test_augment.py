@@ -1,4 +1,4 @@
-"""Images are moved and mirrored as said, by a chance that only the place in the run decides."""
+"""Images are shifted and mirrored at random, by the seed and the position in the run alone."""
 
 import itertools
 
@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from support import seeded
 from taut.data import LabelledData, LabelledSet
 from taut.errors import ArgumentError
 from taut.training import TrainConfig, train
 from taut.training.augmentation import augment
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def crops_of(image, flips):
@@ -29,30 +26,30 @@ def crops_of(image, flips):
 @pytest.mark.parametrize("kind, flips", [("crop", False), ("crop-flip", True)])
 @pytest.mark.parametrize("shape", [(1, 8, 9), (3, 16, 17)], ids=str)
 def test_every_result_is_a_crop_and_every_crop_comes(kind, flips, shape):
-    image = torch.rand(shape, generator=generator(1))
-    moved = augment(image.expand(1500, *shape), kind, generator())
+    image = torch.rand(shape, generator=seeded(1))
+    moved = augment(image.expand(1500, *shape), kind, seeded())
     wanted = {crop.tobytes() for crop in crops_of(image.numpy(), flips)}
     assert {row.numpy().tobytes() for row in moved} == wanted
 
 
 def test_crops_are_equally_likely():
-    image = torch.rand(1, 8, 8, generator=generator(1))
-    moved = augment(image.expand(9000, 1, 8, 8), "crop", generator())
+    image = torch.rand(1, 8, 8, generator=seeded(1))
+    moved = augment(image.expand(9000, 1, 8, 8), "crop", seeded())
     _, counts = np.unique(moved.flatten(1).numpy(), axis=0, return_counts=True)
     # Nine places of 1,000 each: five standard deviations are 150.
     assert len(counts) == 9 and abs(counts - 1000).max() < 150
 
 
 def test_small_images_stay_and_none_changes_nothing():
-    x = torch.rand(5, 1, 7, 30, generator=generator(1))
-    assert augment(x, "none", generator()) is x
-    assert torch.equal(augment(x, "crop", generator()), x)
+    x = torch.rand(5, 1, 7, 30, generator=seeded(1))
+    assert augment(x, "none", seeded()) is x
+    assert torch.equal(augment(x, "crop", seeded()), x)
 
 
 def test_the_argument_is_left_alone():
-    x = torch.rand(5, 2, 16, 16, generator=generator(1))
+    x = torch.rand(5, 2, 16, 16, generator=seeded(1))
     before = x.clone()
-    augment(x, "crop-flip", generator())
+    augment(x, "crop-flip", seeded())
     assert torch.equal(x, before)
 
 

@@ -79,7 +79,7 @@ def test_a_whole_number_serves_as_a_real_one():
         ('adversarial_radius = 1.0\nnorm = "l1"', "`adversarial_radius` must be 0 in L1"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_sentence(text, sentence):
+def test_wrong_values_are_refused(text, sentence):
     with pytest.raises(ArgumentError, match=re.escape(sentence)):
         from_toml(text)
 
@@ -90,7 +90,7 @@ def test_weights_of_16_bits_are_refused():
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
-def test_what_is_decided_is_decided_once(norm):
+def test_resolving_again_changes_nothing(norm):
     data = load_labelled("digits")
     found = resolve(TrainConfig(norm=norm), data)
     open_fields = {f.name for f in fields(found) if getattr(found, f.name) is None}
@@ -101,7 +101,7 @@ def test_what_is_decided_is_decided_once(norm):
     assert from_toml(to_toml(found)) == found
 
 
-def test_what_was_said_stays():
+def test_given_fields_are_kept():
     said = {
         "radius": 0.3,
         "lipschitz": 5.0,

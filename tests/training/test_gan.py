@@ -1,4 +1,4 @@
-"""GANs: what the critic's number may be called, and that a run does not depend on its sittings."""
+"""GANs: the critic's value is a lower bound of the distance, and interrupted runs resume to the bit."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import taut
+from support import seeded
 from taut.data import LabelledData, LabelledSet
 from taut.errors import ArgumentError, DamagedFileError, NonFiniteError
 from taut.training import from_toml, to_toml
@@ -21,11 +22,11 @@ from taut.training.gan import (
     GanConfig,
     build_critic,
     build_generator,
+    draw_grid,
     load_gan,
     load_gan_run,
     train_gan,
 )
-from taut.training.gan.pictures import draw_grid
 
 SMALL = GanConfig(
     data="digits",
@@ -46,10 +47,10 @@ def pictures(rows: int, shape: tuple[int, ...], seed: int = 0) -> LabelledData:
     drawn = np.random.default_rng(seed).random((2 * rows, *shape), np.float32)
     labels = np.arange(2 * rows) % 2
     sets = [
-        LabelledSet(drawn[part], labels[part], ("a", "b"), (), 0.0, 1.0, "made up")
+        LabelledSet(drawn[part], labels[part], ("a", "b"), (), 0.0, 1.0, "random images")
         for part in (slice(rows), slice(rows, None))
     ]
-    return LabelledData(*sets, name="made up")
+    return LabelledData(*sets, name="random images")
 
 
 @pytest.mark.parametrize("critic", CRITICS)
@@ -57,7 +58,7 @@ def pictures(rows: int, shape: tuple[int, ...], seed: int = 0) -> LabelledData:
 def test_shapes_of_the_players(critic, shape):
     config = replace(SMALL, critic=critic)
     generator = build_generator(config, shape)
-    images = generator.sample(5, torch.Generator().manual_seed(0))
+    images = generator.sample(5, seeded(0))
     assert images.shape == (5, *shape)
     assert images.abs().max() <= 1
     assert build_critic(config, shape)(images).shape == (5, 1)
@@ -90,9 +91,7 @@ def test_the_proven_constant_covers_dense_jacobians(tmp_path):
     critic = taut.load(tmp_path / "run" / "critic.safetensors").double().eval()
     proven = taut.bound_lipschitz(critic, input_shape=shape).value
     assert proven <= 1
-    points = torch.randn(
-        40, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3)
-    )
+    points = torch.randn(40, *shape, dtype=torch.float64, generator=seeded(3))
     slopes = []
     for point in points:
         jacobian = torch.autograd.functional.jacobian(lambda x: critic(x[None])[0], point)
@@ -109,7 +108,7 @@ def test_the_value_of_the_critic_is_at_most_the_distance_of_the_batches():
     critic = build_critic(critic_config, (1, 8, 8)).eval()
     data = taut.data.load_labelled("digits")
     x = torch.as_tensor(data.train.inputs[:60]) * 2 - 1
-    y = run.generator.sample(60, torch.Generator().manual_seed(5))
+    y = run.generator.sample(60, seeded(5))
     optimizer = torch.optim.Adam(critic.parameters(), 0.02)
     cost = torch.cdist(x.flatten(1).double(), y.flatten(1).double()).numpy()
     rows, columns = linear_sum(cost)
@@ -178,7 +177,7 @@ def test_a_stopped_run_ends_with_the_same_bits(critic, tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [5, 10, 12]
 
 
-def test_a_killed_process_goes_on_with_the_same_bits(tmp_path):
+def test_a_killed_process_resumes_to_the_same_bits(tmp_path):
     whole = train_gan(SMALL)
     code = (
         "import os, signal, sys\n"
@@ -211,7 +210,7 @@ def test_a_finished_run_is_read_and_frozen(tmp_path):
     generator = load_gan(tmp_path / "run")
     assert not generator.training
     assert not any(p.requires_grad for p in generator.parameters())
-    draws = [g.sample(3, torch.Generator().manual_seed(1)) for g in (run.generator, generator)]
+    draws = [g.sample(3, seeded(1)) for g in (run.generator, generator)]
     assert torch.equal(*draws)
     assert again.history == load_gan_run(tmp_path / "run").history
     (tmp_path / "run" / "model.safetensors").write_bytes(b"no such file")
@@ -222,14 +221,14 @@ def test_a_finished_run_is_read_and_frozen(tmp_path):
 def test_sampling_draws_from_its_generator_alone():
     generator = build_generator(SMALL, (1, 8, 8))
     before = torch.get_rng_state()
-    one = generator.sample(4, torch.Generator().manual_seed(0))
-    assert torch.equal(one, generator.sample(4, torch.Generator().manual_seed(0)))
-    assert not torch.equal(one, generator.sample(4, torch.Generator().manual_seed(1)))
+    one = generator.sample(4, seeded(0))
+    assert torch.equal(one, generator.sample(4, seeded(0)))
+    assert not torch.equal(one, generator.sample(4, seeded(1)))
     assert torch.equal(before, torch.get_rng_state())
     assert generator.training
 
 
-def test_training_leaves_the_chance_of_torch_alone():
+def test_training_leaves_the_global_generator_alone():
     before = torch.get_rng_state()
     train_gan(replace(SMALL, num_steps=1))
     assert torch.equal(before, torch.get_rng_state())
@@ -254,7 +253,7 @@ def test_a_configuration_and_its_text_are_one():
     ],
     ids=lambda held: next(iter(held)) if isinstance(held, dict) else "",
 )
-def test_what_cannot_be_is_said(changes, sentence):
+def test_wrong_values_are_refused(changes, sentence):
     with pytest.raises(ArgumentError) as raised:
         replace(SMALL, **changes)
     assert sentence in str(raised.value)
@@ -274,7 +273,7 @@ def test_errors_name_what_to_do(tmp_path):
         train_gan(replace(SMALL, latent=5), tmp_path / "run")
 
 
-def test_other_data_is_not_gone_on_with(tmp_path):
+def test_a_run_is_not_resumed_on_other_data(tmp_path):
     shape = (1, 8, 8)
 
     def stop(progress):
@@ -287,7 +286,7 @@ def test_other_data_is_not_gone_on_with(tmp_path):
         train_gan(SMALL, tmp_path, data=pictures(20, shape, seed=1))
 
 
-def test_a_run_that_diverges_says_so():
+def test_divergence_is_an_error():
     with pytest.raises(NonFiniteError, match="Lower `critic_lr`"):
         train_gan(replace(SMALL, critic="penalty", critic_lr=1e30))
 

@@ -11,7 +11,7 @@ import torch
 from taut.errors import ArgumentError
 from taut.training import TrainConfig, train
 
-# The second training goes on from a checkpoint of the first, as if that had died there.
+# The second training resumes from a checkpoint of the first, as if that had died there.
 PROGRAM = """
 import shutil, sys
 import torch

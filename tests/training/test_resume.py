@@ -1,4 +1,4 @@
-"""A run that died goes on to the same weights, whenever it died and whatever it trained."""
+"""A run that is interrupted at any moment resumes and ends with the same weights, to the bit."""
 
 import json
 import os
@@ -210,7 +210,7 @@ def test_changed_data_leaves_a_finished_run_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "model.safetensors", "result.json", "inputs.json"])
-def test_what_is_cut_short_is_written_anew_from_the_checkpoint(tmp_path, name):
+def test_a_truncated_file_is_written_again_from_the_checkpoint(tmp_path, name):
     config = table(tmp_path / "t.csv")
     first = train(config, tmp_path / "a")
     file = tmp_path / "a" / name

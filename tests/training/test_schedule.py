@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from taut.training import TrainConfig
-from taut.training.schedule import learning_rate
-from taut.training.seeding import batches, seed_at
+from taut.training.schedule import batches, learning_rate, seed_at
 
 
 def rates(steps_per_epoch, **given):
@@ -53,9 +52,9 @@ def test_order_is_a_function_of_seed_and_epoch_alone():
     assert len({tuple(order(seed, epoch)) for seed in range(4) for epoch in range(4)}) == 16
 
 
-def test_places_have_numbers_of_their_own():
-    places = [(a, b) for a in range(20) for b in range(20)]
-    numbers = {seed_at(0, *place) for place in places} | {seed_at(1, *p) for p in places}
-    numbers |= {seed_at(0, a) for a in range(20)}
-    assert len(numbers) == 820
-    assert all(0 <= number < 2**63 for number in numbers)
+def test_every_position_has_a_seed_of_its_own():
+    pairs = [(a, b) for a in range(20) for b in range(20)]
+    seeds = {seed_at(seed, *pair) for seed in (0, 1) for pair in pairs}
+    seeds |= {seed_at(0, a) for a in range(20)}
+    assert len(seeds) == 820
+    assert all(0 <= seed < 2**63 for seed in seeds)

@@ -247,7 +247,7 @@ def test_adversarial_training_moves_inputs_inside_the_ball(monkeypatch):
         assert moved.min() >= 0 and moved.max() <= 1
 
 
-def test_the_caller_finds_chance_and_threads_as_they_were():
+def test_random_state_and_threads_of_the_caller_are_restored():
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
@@ -269,7 +269,7 @@ def test_equal_seeds_give_equal_weights_and_others_do_not():
     assert not any(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_divergence_is_said_and_not_written(tmp_path):
+def test_divergence_is_an_error_and_writes_no_result(tmp_path):
     config = TrainConfig(**{**SMALL, "lr": 1e30}, constraint="none", optimizer="sgd")
     with pytest.raises(NonFiniteError, match="train: the loss must stay finite; got .* in epoch 1"):
         train(config, tmp_path / "a")

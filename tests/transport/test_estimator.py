@@ -12,7 +12,7 @@ from scipy import stats
 import taut
 from taut.errors import TautError
 from taut.transport import wasserstein
-from taut.transport.scaling import fit_scaling
+from taut.transport.feature_scaling import fit_scaling
 
 QUICK: dict[str, Any] = {"num_steps": 40, "num_permutations": 99}
 

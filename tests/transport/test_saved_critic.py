@@ -1,5 +1,6 @@
 """A critic in a file judges later rows as the one in memory does, and altered files are refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from taut.certificates import BoundedEvaluation
 from taut.data import TableStream
 from taut.errors import ArgumentError, DamagedFileError, DataError
 from taut.transport import ConeCritic, load_critic, wasserstein
-from taut.transport.lower_bound import Scores, bound_mean_score
+from taut.transport.distance_bounds import Scores, bound_mean_score
+from taut.transport.feature_scaling import FeatureScaling
 from taut.transport.saved_critic import SavedCritic
-from taut.transport.scaling import FeatureScaling
 from taut.transport.selection import SelectedCritic
 
 QUICK: dict[str, Any] = {"num_steps": 30, "num_permutations": 19}
@@ -165,12 +166,24 @@ def test_comparisons_allow_for_the_rounding_of_the_critic(finite, monkeypatch):
     assert 0.5 < far.lower.value <= 1 + APART
 
 
+@pytest.mark.parametrize("finite", [False, True])
+def test_a_constant_critic_gives_the_lower_bound_0(finite, monkeypatch):
+    constant = nn.Linear(2, 1).double().eval()
+    nn.init.zeros_(constant.weight)
+    chosen = SelectedCritic("network", constant, (), 0.0)
+    monkeypatch.setattr("taut.transport.comparison.select_critic", lambda *args, **more: chosen)
+    monkeypatch.setattr("taut.transport.comparison._MOST_PAIRS", 0)
+    result = wasserstein(normal(40, 1.0), normal(40), finite=finite, **QUICK)
+    assert result.lipschitz.value == 0 and result.lower.value == 0 < result.upper.value
+
+
 def test_at_most_100_000_scores_are_kept(tmp_path):
     result = wasserstein(normal(60, 1.0), normal(60, seed=1), critics=("cones",), **QUICK)
     many = torch.arange(150_000.0, dtype=torch.float64)
-    object.__setattr__(result, "scores", (many, many[:5]))
-    object.__setattr__(result, "errors", (0 * many, 0 * many[:5]))
-    saved = result.saved
+    sides = Scores(many, 0 * many), Scores(many[:5], 0 * many[:5])
+    scores, errors = zip(*sides, strict=True)
+    means = bound_mean_score(sides[0]), bound_mean_score(sides[1])
+    saved = replace(result, scores=scores, errors=errors, means=means).saved
     assert len(saved.scores[0]) == 100_000 and len(saved.scores[0].unique()) == 100_000
     # Drawn uniformly, whatever the order: the mean of the part is that of the whole.
     assert saved.scores[0].mean().item() == pytest.approx(many.mean().item(), rel=0.01)

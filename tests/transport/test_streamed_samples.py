@@ -10,7 +10,7 @@ from taut.data import TableStream, as_table
 from taut.errors import ArgumentError, DataError
 from taut.transport import dataset, split, wasserstein
 from taut.transport.dataset import BatchStream, open_dataset
-from taut.transport.lower_bound import Scores
+from taut.transport.distance_bounds import Scores
 from taut.transport.split import score_held_out, split_rows
 
 QUICK: dict[str, Any] = {"critics": ("cones",), "num_steps": 20, "num_permutations": 19}

@@ -25,7 +25,7 @@ from taut.transport import (
     exact_transport,
 )
 from taut.transport.coupling import _sweep
-from taut.transport.plans import plan_cost
+from taut.transport.exact import plan_cost
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -169,7 +169,7 @@ def test_a_wrong_plan_is_charged_for_its_repair(seed):
     t = exact_transport(x, y, a, b)
     keep = torch.rand(len(t.mass), generator=seeded(seed)) < 0.7
     mass = t.mass * (0.5 + torch.rand(len(t.mass), generator=seeded(seed + 1)).double())
-    upper = plan_cost(x, y, a, b, t.rows[keep], t.columns[keep], mass[keep])
+    upper = plan_cost(x, y, a, b, (t.rows[keep], t.columns[keep], mass[keep]))
     assert upper >= t.interval.lower.value
 
 
@@ -199,10 +199,10 @@ def test_sweeps_never_cost_more():
     x, y = normal(200, 3), normal(200, 3, seed=1)
     a = torch.full((200,), 1 / 200, dtype=torch.float64)
     plan = (torch.arange(200), torch.arange(200), a)
-    costs = [plan_cost(x, y, a, a, *plan)]
+    costs = [plan_cost(x, y, a, a, plan)]
     for _ in range(4):
-        plan = _sweep(x, y, *plan, 32, seeded(len(costs)))
-        costs.append(plan_cost(x, y, a, a, *plan))
+        plan = _sweep(x, y, plan, 32, seeded(len(costs)))
+        costs.append(plan_cost(x, y, a, a, plan))
     assert all(after <= before + 1e-10 for before, after in itertools.pairwise(costs))
     assert costs[-1] < 0.8 * costs[0]
 
@@ -329,7 +329,7 @@ def test_a_missing_solver_is_named(monkeypatch):
         (lambda: exact_transport(torch.zeros(2), torch.zeros(1), torch.zeros(2)),
          ArgumentError, "not all zero"),
         (lambda: exact_transport(torch.zeros(99, 1), torch.zeros(99, 1), max_bytes=1000),
-         ArgumentError, "they need 78408. Use coupling_upper_bound"),
+         ArgumentError, "got 78408 bytes. Use coupling_upper_bound"),
         (lambda: coupling_upper_bound(torch.zeros(2), torch.zeros(2), generator=seeded(),
                                       method="greedy"),  # type: ignore[arg-type]
          ArgumentError, "`method` must be one of 'blocks', 'sinkhorn'"),

@@ -6,9 +6,9 @@
 
 from taut.attacks.auto_attack import autoattack
 from taut.attacks.certificate_check import check_certificates
-from taut.attacks.evaluation import evaluate
 from taut.attacks.gradient import adversarial_batch, fgsm, pgd
 from taut.attacks.minimal import minimal_perturbation
+from taut.attacks.problem import evaluate
 from taut.attacks.result import AttackResult
 
 __all__ = [

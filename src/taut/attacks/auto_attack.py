@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from taut.attacks.evaluation import evaluate
-from taut.attacks.inputs import check_inputs, device_of, evaluating
+from taut.attacks.problem import AttackProblem
 from taut.attacks.result import AttackResult
-from taut.errors import ArgumentError, check_choice, check_count, check_positive, require
-from taut.norms import NormLike, as_norm
+from taut.errors import ArgumentError, check_choice, check_positive, require
+from taut.norms import NormLike
 
 __all__ = ["autoattack"]
 
@@ -47,7 +46,7 @@ def autoattack(
         x: `(n, ...)`, in `[low, high]`; of any shape, though Square is made for images.
         labels: `(n,)`, the true classes.
         radius: largest perturbation.
-        norm: norm of the perturbation.
+        norm: norm of the perturbation, L1 included.
         low: smallest possible value of the data.
         high: largest possible value of the data.
         seed: random seed; torch's own generators are left as they were.
@@ -59,10 +58,8 @@ def autoattack(
     """
     subject = "autoattack"
     package = require("pyautoattack", "attacks", subject)
-    p = as_norm(norm, subject)
     check_positive(subject, "radius", radius)
     check_choice(subject, "version", version, get_args(Version))
-    check_count(subject, "batch_size", batch_size)
     if low is None or high is None:
         raise ArgumentError(
             subject=subject,
@@ -71,10 +68,12 @@ def autoattack(
             got=f"low={low}, high={high}",
             remedy="Give the range of the data, or use pgd.",
         )
-    x, labels = check_inputs(subject, x, labels, low, high)
-    device = device_of(model, x)
+    problem = AttackProblem.check(
+        subject, model, x, labels, radius, norm, low, high, batch_size, by_gradient=False
+    )
+    x, labels, device = problem.x, problem.labels, problem.device
     shape, size = tuple(x.shape[1:]), math.prod(x.shape[1:])
-    with evaluating(model) as network:
+    with problem.evaluating() as network:
         # FAB calls backward(), which would leave gradients in the parameters.
         network = copy.deepcopy(network).requires_grad_(False)
     adapter = _Adapter(network, shape, x.dtype, low, high)
@@ -84,7 +83,7 @@ def autoattack(
     if len(x):
         attack = package.AutoAttack(
             adapter,
-            norm=_NAMES[p.name],
+            norm=_NAMES[problem.norm.name],
             eps=radius / (high - low),
             seed=seed,
             version=version,
@@ -97,18 +96,7 @@ def autoattack(
         # Where nothing moved, rescaling must not move it either.
         moved = low + flat.to(x.dtype) * (high - low)
         examples = torch.where(flat == scaled, x, moved).clamp(low, high)
-    return evaluate(
-        model,
-        x,
-        examples,
-        labels,
-        radius=radius,
-        norm=p,
-        low=low,
-        high=high,
-        attack=f"autoattack {version}",
-        batch_size=batch_size,
-    )
+    return problem.evaluate(examples, f"autoattack {version}")
 
 
 class _Adapter(nn.Module):

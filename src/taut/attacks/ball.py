@@ -1,16 +1,15 @@
 r"""The feasible set of an attack: $\|x' - x\| \le r$, within the range of the data."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from taut.errors import ArgumentError
 from taut.norms import L2, LINF, Norm
 
-__all__ = ["Ball", "check_range", "distances"]
+__all__ = ["Ball", "distances", "per_input"]
 
 
 def distances(x: Tensor, other: Tensor, norm: Norm) -> Tensor:
@@ -18,29 +17,9 @@ def distances(x: Tensor, other: Tensor, norm: Norm) -> Tensor:
     return norm.vector((other.double() - x.double()).flatten(1))
 
 
-def check_range(subject: str, x: Tensor, low: float | None, high: float | None) -> None:
-    """Raises unless `x` is finite and lies in `[low, high]`."""
-    if not bool(x.isfinite().all()):
-        raise ArgumentError(
-            subject=subject, argument="x", rule="must be finite", got="NaN or infinity"
-        )
-    if low is not None and high is not None and not low < high:
-        raise ArgumentError(
-            subject=subject,
-            argument="low",
-            rule="must lie below `high`",
-            got=f"low={low}, high={high}",
-        )
-    below = low is not None and x.numel() > 0 and bool((x < low).any())
-    above = high is not None and x.numel() > 0 and bool((x > high).any())
-    if below or above:
-        raise ArgumentError(
-            subject=subject,
-            argument="x",
-            rule=f"must lie in [low, high] = [{low}, {high}]",
-            got=f"values from {float(x.min()):.6g} to {float(x.max()):.6g}",
-            remedy="Give the range of the data, or None for no limit.",
-        )
+def per_input(values: Tensor, like: Tensor) -> Tensor:
+    """One number for each input, `(n,)`, shaped to broadcast over inputs like these."""
+    return values.view(-1, *[1] * (like.dim() - 1))
 
 
 @dataclass(frozen=True)
@@ -66,7 +45,7 @@ class Ball:
         cls, x: Tensor, radius: Tensor, norm: Norm, low: float | None, high: float | None
     ) -> Self:
         """The ball of radii `(n,)` in float64 around `(n, ...)`."""
-        column = radius.view(-1, *[1] * (x.dim() - 1))
+        column = per_input(radius, x)
         if norm == LINF:
             lower, upper = _step_inside(x, -column), _step_inside(x, column)
         else:
@@ -108,7 +87,7 @@ class Ball:
 
         def drawn(kind, shape):
             made = kind(shape, dtype=self.x.dtype, device=device, generator=generator)
-            return made.to(self.x.device)
+            return made.to(self.x)
 
         if self.norm == LINF:
             step = 2 * drawn(torch.rand, self.x.shape) - 1
@@ -119,13 +98,8 @@ class Ball:
 
     def rows(self, keep: Tensor) -> Self:
         """The balls of some of the samples, by mask or index."""
-        return replace(
-            self,
-            x=self.x[keep],
-            radius=self.radius[keep],
-            lower=self.lower[keep],
-            upper=self.upper[keep],
-        )
+        lower, upper = self.lower[keep], self.upper[keep]
+        return type(self)(self.x[keep], self.radius[keep], lower, upper, self.norm)
 
 
 def _step_inside(x: Tensor, step: Tensor) -> Tensor:

@@ -6,14 +6,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from taut.attacks.ball import Ball
-from taut.attacks.evaluation import evaluate
-from taut.attacks.inputs import check_inputs, device_of, evaluating, norm_of, radii_of
 from taut.attacks.objectives import OBJECTIVES, AttackLoss, predict, rivals
+from taut.attacks.problem import AttackProblem
 from taut.attacks.result import AttackResult
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.norms import NormLike
 
-__all__ = ["adversarial_batch", "fgsm", "pgd"]
+__all__ = ["Descent", "adversarial_batch", "fgsm", "pgd"]
 
 
 def fgsm(
@@ -40,8 +39,8 @@ def fgsm(
         >>> fgsm(model, x, torch.tensor([0, 0]), radius=0.2)
         AttackResult(fgsm, linf within 0.2: error 50.00 % of 2 inputs)
     """
-    descent = _Descent("fgsm", loss, num_steps=1, stride=1.0)
-    return _attack(descent, model, x, labels, radius, norm, low, high, batch_size)
+    problem = AttackProblem.check("fgsm", model, x, labels, radius, norm, low, high, batch_size)
+    return Descent("fgsm", loss, num_steps=1, step_share=1.0).attack(problem)
 
 
 def pgd(
@@ -95,11 +94,11 @@ def pgd(
         >>> pgd(model, x, torch.tensor([0, 0]), radius=0.2, num_steps=10).success
         tensor([ True, False])
     """
-    check_count("pgd", "num_steps", num_steps)
-    check_count("pgd", "num_restarts", num_restarts)
-    stride, share = _shares("pgd", radius, num_steps, step_size, start, 0.1)
-    descent = _Descent("pgd", loss, num_steps, stride, num_restarts, share, generator)
-    return _attack(descent, model, x, labels, radius, norm, low, high, batch_size)
+    subject = "pgd"
+    shares = _shares(subject, radius, num_steps, step_size, start, 0.1)
+    descent = Descent(subject, loss, num_steps, *shares, num_restarts, generator)
+    problem = AttackProblem.check(subject, model, x, labels, radius, norm, low, high, batch_size)
+    return descent.attack(problem)
 
 
 def adversarial_batch(
@@ -120,62 +119,48 @@ def adversarial_batch(
     """Adversarial inputs for PGD adversarial training.
 
     Every row takes all steps, so that training sees the worst point found and not the first that
-    is misclassified. The model is run in evaluation mode and left as it was: no gradients, no
-    statistics, no mode changed.
-
-    Args:
-        model: as for `pgd`.
-        x: `(n, ...)`, in `[low, high]`.
-        labels: `(n,)`.
-        radius: largest perturbation.
-        norm: norm of the perturbation, "linf" or "l2".
-        num_steps: number of PGD steps; few are enough for training.
-        step_size: step size, by default `2.5 * radius / num_steps`.
-        start: largest distance of the random start, by default `radius`.
-        low: smallest possible value of the data; None for no limit.
-        high: largest possible value of the data; None for no limit.
-        generator: source of the random starts; None for torch's own.
-        loss: "cross_entropy" or "cw".
+    is misclassified. The arguments are those of `pgd`, with defaults for training: few steps, of
+    the cross-entropy, from starts up to `radius` away. The model is left as it was here too.
 
     Returns:
         The shape and dtype of `x`, without a graph, each row within `radius` of its own.
     """
     subject = "adversarial_batch"
-    check_count(subject, "num_steps", num_steps)
-    p = norm_of(subject, norm)
-    x, labels = check_inputs(subject, x, labels, low, high)
-    stride, share = _shares(subject, radius, num_steps, step_size, start, 1.0)
-    descent = _Descent(subject, loss, num_steps, stride, 1, share, generator)
-    device = device_of(model, x)
-    labels = labels.to(device)
-    with evaluating(model) as network:
-        ball = Ball.around(x.to(device), radii_of(subject, x, radius).to(device), p, low, high)
+    shares = _shares(subject, radius, num_steps, step_size, start, 1.0)
+    descent = Descent(subject, loss, num_steps, *shares, generator=generator)
+    problem = AttackProblem.check(subject, model, x, labels, radius, norm, low, high)
+    x, labels, radii = (t.to(problem.device) for t in (problem.x, problem.labels, problem.radius))
+    with problem.evaluating() as network:
+        ball = problem.ball(x, radii)
         point = descent.start(ball)
         for _ in range(num_steps):
             point = descent.step(ball, point, descent.look(network, point, labels)[1])
-    return point.to(x.device)
+    return point.to(problem.x.device)
 
 
 @dataclass(frozen=True)
-class _Descent:
-    """The objective, and the lengths of steps and start as shares of the radius."""
+class Descent:
+    """The objective of a gradient attack, and its steps and start as shares of the radius."""
 
     subject: str
     loss: AttackLoss
     num_steps: int
-    stride: float
+    step_share: float
+    start_share: float = 0.0
     num_restarts: int = 1
-    share: float = 0.0
     generator: Generator | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.subject, "loss", self.loss, tuple(OBJECTIVES))
+        check_count(self.subject, "num_restarts", self.num_restarts)
 
     def start(self, ball: Ball) -> Tensor:
-        return ball.draw(self.share, self.generator) if self.share else ball.x
+        """The points from which a run starts."""
+        return ball.draw(self.start_share, self.generator) if self.start_share else ball.x
 
     def step(self, ball: Ball, point: Tensor, gradient: Tensor) -> Tensor:
-        return ball.project(point + self.stride * ball.radius * ball.steepest(gradient))
+        """The next points of a run."""
+        return ball.project(point + self.step_share * ball.radius * ball.steepest(gradient))
 
     def look(
         self, network: nn.Module, point: Tensor, labels: Tensor, targets: Tensor | None = None
@@ -208,50 +193,23 @@ class _Descent:
                 point = self.step(ball, point, gradient)
         return best, left
 
-
-def _attack(
-    descent: _Descent,
-    model: nn.Module,
-    x: Tensor,
-    labels: Tensor,
-    radius: float | Tensor,
-    norm: NormLike,
-    low: float | None,
-    high: float | None,
-    batch_size: int,
-) -> AttackResult:
-    subject = descent.subject
-    p = norm_of(subject, norm)
-    check_count(subject, "batch_size", batch_size)
-    x, labels = check_inputs(subject, x, labels, low, high)
-    radii = radii_of(subject, x, radius)
-    device = device_of(model, x)
-    examples = []
-    with evaluating(model) as network:
-        parts = (t.to(device).split(batch_size) for t in (x, labels, radii))
-        for clean, truth, reach in zip(*parts, strict=True):
-            found = clean.clone()
-            with torch.no_grad():
-                logits = network(clean)
-            left = (predict(logits) == truth).nonzero()[:, 0]
-            ball = Ball.around(clean, reach, p, low, high)
-            for run in range(descent.num_restarts):
-                targets = rivals(logits[left], truth[left], run - 1) if run else None
-                found[left], standing = descent.run(network, ball.rows(left), truth[left], targets)
-                left = left[standing]
-            examples.append(found.to(x.device))
-    return evaluate(
-        model,
-        x,
-        torch.cat(examples),
-        labels,
-        radius=radii,
-        norm=p,
-        low=low,
-        high=high,
-        attack=subject,
-        batch_size=batch_size,
-    )
+    def attack(self, problem: AttackProblem) -> AttackResult:
+        """Attacks every input that is classified correctly, and evaluates what is found."""
+        device, examples = problem.device, []
+        parts = (t.to(device) for t in (problem.x, problem.labels, problem.radius))
+        with problem.evaluating() as network:
+            for clean, truth, reach in problem.batches(*parts):
+                found = clean.clone()
+                with torch.no_grad():
+                    logits = network(clean)
+                left = (predict(logits) == truth).nonzero()[:, 0]
+                ball = problem.ball(clean, reach)
+                for run in range(self.num_restarts):
+                    targets = rivals(logits[left], truth[left], run - 1) if run else None
+                    found[left], standing = self.run(network, ball.rows(left), truth[left], targets)
+                    left = left[standing]
+                examples.append(found.to(problem.x.device))
+        return problem.evaluate(torch.cat(examples), self.subject)
 
 
 def _shares(
@@ -263,16 +221,14 @@ def _shares(
     default_start: float,
 ) -> tuple[float, float]:
     """The lengths of a step and of the start as shares of the radius, which may differ by row."""
+    check_count(subject, "num_steps", num_steps)
     if step_size is not None:
         check_positive(subject, "step_size", step_size)
     for name, value in (("step_size", step_size), ("start", start)):
         if value is not None and isinstance(radius, Tensor) and radius.dim():
+            rule = "must be left to its share of the radius where each input has its own"
             raise ArgumentError(
-                subject=subject,
-                argument=name,
-                rule="must be left to its share of the radius where each input has its own",
-                got=f"{name}={value}",
-                remedy="Leave it out.",
+                subject=subject, argument=name, rule=rule, got=value, remedy="Leave it out."
             )
     if start is not None and not 0 <= start <= float(radius):
         raise ArgumentError(
@@ -282,5 +238,5 @@ def _shares(
             got=f"start={start}, radius={radius}",
         )
     whole = 1.0 if isinstance(radius, Tensor) and radius.dim() else float(radius) or 1.0
-    stride = 2.5 / num_steps if step_size is None else step_size / whole
-    return stride, default_start if start is None else start / whole
+    step = 2.5 / num_steps if step_size is None else step_size / whole
+    return step, default_start if start is None else start / whole

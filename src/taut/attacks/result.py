@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from taut.attacks.ball import per_input
 from taut.norms import Norm
 
 __all__ = ["AttackResult"]
@@ -50,12 +51,11 @@ class AttackResult:
     def nearer(self, other: "AttackResult") -> "AttackResult":
         """Of two attacks on the same inputs, for each input the example that lies closer."""
         first = self.distance <= other.distance
-        shape = (-1, *[1] * (self.examples.dim() - 1))
         names = (self.attack,) if self.attack == other.attack else (self.attack, other.attack)
         return replace(
             self,
             attack=" + ".join(names),
-            examples=torch.where(first.view(shape), self.examples, other.examples),
+            examples=torch.where(per_input(first, self.examples), self.examples, other.examples),
             success=torch.where(first, self.success, other.success),
             distance=torch.where(first, self.distance, other.distance),
             prediction=torch.where(first, self.prediction, other.prediction),

@@ -2,7 +2,7 @@
 
 from taut.audit.bound import audit, audit_program, bound_lipschitz, bound_of, find_program
 from taut.audit.interpreter import Audit, LayerTrace, RuleInterpreter
-from taut.audit.prepare import Prepared, prepare, unwrap
+from taut.audit.prepare import Prepared, copy_for_evaluation, prepare, unwrap
 from taut.audit.program import Program, find_input_shape
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "audit_program",
     "bound_lipschitz",
     "bound_of",
+    "copy_for_evaluation",
     "find_input_shape",
     "find_program",
     "prepare",

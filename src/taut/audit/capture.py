@@ -5,31 +5,36 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from taut import functional
 from taut.audit.prepare import Prepared
-from taut.audit.program import Program
-from taut.audit.rewrite import Rewriter, WholeFunction, is_note, is_size, replaces_all
+from taut.audit.program import Program, stored_like
+from taut.audit.rewrite import Rewriter
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
+from taut.rules.elementwise import softshrink, softsign, tanhshrink
 from taut.rules.normalisation import batch_norm
 from taut.rules.pooling import adaptive_average, adaptive_maximum
+from taut.rules.record import bind_arguments
 from taut.rules.shape import identity
 
 __all__ = ["capture"]
 
-aten = torch.ops.aten
 _LOCK = threading.Lock()
 # Layers and functions that stay one operation; only the capture under way, which holds the lock,
 # adds to the list.
 _WHOLE: list[Any] = []
 # Functions of ours that stand for modules of torch; those are traced as torch runs them.
+_ACTIVATIONS = {F.softsign: softsign, F.softshrink: softshrink, F.tanhshrink: tanhshrink}
 _TRACED = (batch_norm, padded_convolution, identity, adaptive_average, adaptive_maximum)
 
 
@@ -77,13 +82,21 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> P
         _WHOLE.clear()
         try:
             model = _with_whole_layers(prepared.model)
-            exported = _export(model, input_shape, None, subject)
-            if _signature(exported) != _signature(_export(model, input_shape, 1, subject)):
+            program, single = (
+                Rewriter(
+                    prepared,
+                    _export(model, input_shape, batch, subject),
+                    input_shape,
+                    subject,
+                    _WHOLE,
+                ).program()
+                for batch in (None, 1)
+            )
+            if program.digest() != single.digest():
                 raise NoRuleError(
                     f"{subject}: the forward computes something else for a batch of one: it looks "
                     "at the size of the batch as a number. Samples must pass on their own."
                 )
-            program = Rewriter(prepared, exported, input_shape, subject, _WHOLE).program()
         finally:
             _WHOLE.clear()
     _compare(prepared.model, program, subject)
@@ -92,17 +105,28 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> P
 
 @contextmanager
 def _whole_functions() -> Iterator[None]:
-    """Sorting functions that are called in a forward stay whole as well."""
+    """Sorting functions, and activations that export would take apart, stay whole as well."""
 
     def keep(function: Any, x: Any, more: dict[str, Any]) -> Any:
         if not isinstance(x, FakeTensor):
             return None
-        _WHOLE.append(WholeFunction(function, more))
+        _WHOLE.append(partial(function, **more))
         return torch.ops.taut.layer(x, len(_WHOLE) - 1)
+
+    class WholeActivations(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            kwargs = kwargs or {}
+            if (function := _ACTIVATIONS.get(func)) is not None:
+                arguments = bind_arguments(function, args, kwargs)
+                answer = keep(function, arguments.pop("input"), arguments)
+                if answer is not None:
+                    return answer
+            return func(*args, **kwargs)
 
     functional.keep_whole(keep)
     try:
-        yield
+        with WholeActivations():
+            yield
     finally:
         functional.keep_whole(None)
 
@@ -134,8 +158,7 @@ def _is_native(call: Any, module: nn.Module) -> bool:
 
 
 def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject: str) -> Any:
-    held = (*model.parameters(), *model.buffers())
-    like = next((t for t in held if t.is_floating_point()), torch.empty(0))
+    like = stored_like(model)
     example = torch.zeros(batch or 7, *shape, dtype=like.dtype, device=like.device)
     sizes = None if batch else ({0: torch.export.Dim("batch")},)
     try:
@@ -146,10 +169,10 @@ def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject
     except NoRuleError:
         raise
     except Exception as error:
-        told = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300]
         raise NoRuleError(
             f"{subject}: the forward of {type(model).__name__} cannot be followed on inputs of "
-            f"shape {shape}: {told} Forwards that branch on numbers of their input, or on the size "
+            f"shape {shape}: {reason} Forwards that branch on numbers of their input, or on the size "
             "of the batch, have no single graph; split the model, or register a record for the "
             "part with taut.rules.register."
         ) from error
@@ -178,69 +201,18 @@ def _attributes(model: nn.Module) -> dict[str, Any]:
     return found
 
 
-def _signature(program: Any) -> list[str]:
-    """The operations with their arguments, the size of the batch written as 1."""
-    lines: list[str] = []
-    numbers: dict[fx.Node, str] = {}
-    for node in program.graph.nodes:
-        if is_note(node) or (node.op == "call_function" and not node.users):
-            continue
-        if is_size(node):
-            numbers[node] = "1"
-            continue
-        if node.target in _COPIES or _is_whole_slice(node):
-            numbers[node] = numbers[node.args[0]]
-            continue
-        if replaces_all(node):
-            numbers[node] = numbers[node.args[1]]
-            continue
-        if node.target is torch.ops.taut.layer.default:
-            numbers[node] = f"%{len(lines)}"
-            lines.append(f"{_WHOLE[node.args[1]]} {numbers[node.args[0]]}")
-            continue
-        if node.target in _RESHAPES:
-            # Sizes may be written as -1; what counts is the shape that they give.
-            shape = [n if isinstance(n, int) else 1 for n in node.meta["val"].shape]
-            source = numbers[node.args[0]]
-            numbers[node] = f"%{len(lines)}"
-            lines.append(f"shape {source} {shape}")
-            continue
-        numbers[node] = f"%{len(lines)}"
-        args = fx.node.map_arg((node.args, node.kwargs), lambda n: _Text(numbers[n]))  # type: ignore[misc]
-        lines.append(f"{node.op} {node.target} {args}")
-    return lines
-
-
-# What export adds for one size of the batch and leaves out for another.
-_RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
-_COPIES = (aten.clone.default, aten.alias.default, aten.contiguous.default)
-
-
-def _is_whole_slice(node: fx.Node) -> bool:
-    return node.target is aten.slice.Tensor and tuple(node.args[1:]) in (
-        (0,), (0, 0), (0, 0, 2**63 - 1),
-    )  # fmt: skip
-
-
-class _Text(str):
-    def __repr__(self) -> str:
-        return str(self)
-
-
 def _compare(model: nn.Module, program: Program, subject: str) -> None:
     """Raises unless program and model agree on two random batches, a test beside the proof.
 
     What the forward leaves behind in attributes of the model shows, too.
     """
-    held = (*model.parameters(), *model.buffers())
-    like = next((t for t in held if t.is_floating_point()), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
     assert program.input_shape is not None
     before = _attributes(model)
     with torch.no_grad():
         for batch in (1, 3):
             x = torch.randn(batch, *program.input_shape, generator=generator, dtype=torch.float64)
-            x = x.to(like)
+            x = x.to(stored_like(model))
             real, followed = model(x.clone()), program.module(x.clone())
             scale = real.abs().amax().clamp_min(torch.finfo(real.dtype).tiny) if real.numel() else 1
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):

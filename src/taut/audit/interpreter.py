@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import fx
-from torch.fx.node import map_aggregate
+from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from taut.audit.program import Program
 from taut.bounds import LayerBound, LayerTable
 from taut.errors import NoRuleError, TautError
 from taut.norms import Norm
 from taut.rules import Call, Constants, Record, Value, find_record
-from taut.rules.record import argument_names
+from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
 __all__ = ["Audit", "ConstantsInterpreter", "LayerTrace", "RuleInterpreter"]
@@ -30,7 +30,7 @@ class RuleInterpreter(fx.Interpreter):
 
     def __init__(self, program: Program, subject: str) -> None:
         super().__init__(program.module)
-        self.extra_traceback = False  # errors are sentences for people
+        self.extra_traceback = False  # errors name the place in the model instead
         self.program = program
         self.subject = subject
 
@@ -64,41 +64,33 @@ class RuleInterpreter(fx.Interpreter):
 
     def _step(self, n: fx.Node, args: Any, kwargs: Any) -> Any:
         target: Any = n.target
-        tracked = list(_tracked_in((args, kwargs), self.tracked))
-        if target is aten_size:
+        leaves = tree_leaves((args, kwargs))
+        tracked = [leaf for leaf in leaves if isinstance(leaf, self.tracked)]
+        if target is torch.ops.aten.sym_size.int:
             return self.size_of(args[0]) if tracked else target(*args)
         if target is operator.getitem:
             return args[0][args[1]]
         if not tracked:
-            if target not in EXACT_ON_STORED and all(isinstance(part, int) for part in args):
+            if target in EXACT_ON_STORED:
+                return self._stored(n, args, kwargs)
+            if all(isinstance(part, int) for part in args):
                 return target(*args)
-            if target not in EXACT_ON_STORED:
-                raise NoRuleError("a constant computed in the forward is not followed.")
-            return self._stored(n, args, kwargs)
+            raise NoRuleError("a constant computed in the forward is not followed.")
         if n.op == "call_module":
             target = self.program.module.get_submodule(str(n.target))
             arguments = {"input": args[0]}
         else:
-            names = argument_names(_ALIASES.get(target, target))
-            arguments = dict(names.defaults)
-            arguments |= dict(zip((*names.positional, *names.named), args, strict=False)) | kwargs
-            order = (*names.positional, *names.named)
-            arguments = {name: arguments[name] for name in order if name in arguments}
+            arguments = bind_arguments(target, args, kwargs)
         if "refusal" in n.meta:
             raise NoRuleError(n.meta["refusal"])
-        record = find_record(target)
-        if record is None or record.constants is None:
+        record = find_record(target) or Record()
+        if record.constants is None:
             name = n.meta.get("kind") or getattr(target, "__name__", str(target))
-            raise NoRuleError(
-                record.refusal
-                if record is not None and record.refusal
-                else f"{name} has no record."
-            )
-        seen = {n: _replace(held, self.tracked, self.value_of) for n, held in arguments.items()}
+            raise NoRuleError(record.refusal or f"{name} has no record.")
         shape = n.meta.get("shape")
         call = Call(
-            _ALIASES.get(target, target),
-            seen,
+            target,
+            tree_map_only(self.tracked, self.value_of, arguments),
             shape if isinstance(shape, tuple) else None,
             self.program.proofs,
         )
@@ -109,47 +101,15 @@ class RuleInterpreter(fx.Interpreter):
 
         What is proven of a tensor is found by its identity, so it must live as long as the proofs.
         """
-        key = (n, repr(map_aggregate((args, kwargs), _identity)))
+        key = (n, repr(tree_map_only(Tensor, id, (args, kwargs))))
         if key not in self.program.proofs:
             made = n.target(*args, **kwargs)  # type: ignore[operator]
-            self.program.proofs[key] = map_aggregate(made, _widened)
+            self.program.proofs[key] = tree_map_only(Tensor, _widened, made)
         return self.program.proofs[key]
 
 
-def _identity(held: Any) -> Any:
-    return id(held) if isinstance(held, torch.Tensor) else held
-
-
-def _widened(held: Any) -> Any:
-    floats = isinstance(held, torch.Tensor) and held.is_floating_point()
-    return held.double() if floats else held
-
-
-aten_size = torch.ops.aten.sym_size.int
-# Python's operators, which containers use, have no arguments with names.
-_ALIASES = {
-    operator.add: torch.ops.aten.add.Tensor,
-    operator.sub: torch.ops.aten.sub.Tensor,
-    operator.mul: torch.ops.aten.mul.Tensor,
-}
-
-
-def _tracked_in(held: Any, kind: type) -> Any:
-    if isinstance(held, kind):
-        yield held
-    elif isinstance(held, dict):
-        yield from _tracked_in(list(held.values()), kind)
-    elif isinstance(held, (tuple, list)):
-        for part in held:
-            yield from _tracked_in(part, kind)
-
-
-def _replace(held: Any, kind: type, change: Any) -> Any:
-    if isinstance(held, kind):
-        return change(held)
-    if isinstance(held, (tuple, list)):
-        return type(held)(_replace(part, kind, change) for part in held)
-    return held
+def _widened(stored: Tensor) -> Tensor:
+    return stored.double() if stored.is_floating_point() else stored
 
 
 @dataclass(frozen=True)

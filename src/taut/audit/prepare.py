@@ -9,7 +9,7 @@ from torch.nn.utils import parametrize
 from taut.errors import ArgumentError, NonFiniteError, NoRuleError
 from taut.rules import find_record
 
-__all__ = ["Prepared", "prepare", "unwrap"]
+__all__ = ["Prepared", "copy_for_evaluation", "prepare", "unwrap"]
 
 
 class Prepared:
@@ -71,23 +71,29 @@ def prepare(model: nn.Module, subject: str) -> Prepared:
             if made is not None:
                 replaced[id(module)] = made
                 originals[made] = module
+    twin = copy_for_evaluation(model, subject, replaced).requires_grad_(False)
+    return Prepared(twin, originals)
+
+
+def copy_for_evaluation(
+    model: nn.Module, subject: str, replaced: dict[int, nn.Module] | None = None
+) -> nn.Module:
+    """A deep copy in evaluation mode, with other modules in place of some, by their identities."""
     try:
-        twin = copy.deepcopy(model, {**replaced}).eval().requires_grad_(False)
+        return copy.deepcopy(model, {**(replaced or {})}).eval()
     except Exception as error:
         raise ArgumentError(
             f"{subject}: `model` must be one that copy.deepcopy can copy; got "
             f"{type(model).__name__}, and copying failed: {error} Keep tensors that are part of a "
             "graph out of attributes, and use torch.nn.utils.parametrizations instead of hooks."
         ) from error
-    return Prepared(twin, originals)
 
 
 def _plain(module: nn.Module, replaced: dict[int, nn.Module]) -> nn.Module | None:
     """The plain layer that evaluation amounts to, with tensors of its own, or None if it is one."""
     record = find_record(module)
     if record is not None and record.plain is not None:
-        plain = record.plain(module)
-        return copy.deepcopy(plain).eval()
+        return copy.deepcopy(record.plain(module)).eval()
     if not parametrize.is_parametrized(module):
         return None
     # Reading a parametrised weight may run code that writes, as power iterations do.

@@ -1,6 +1,7 @@
 """A network as a graph of operations that have records."""
 
 import hashlib
+import itertools
 import operator
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.node import map_arg
 
 from taut.audit.prepare import Prepared
 from taut.errors import ArgumentError, NoRuleError
@@ -16,6 +18,12 @@ from taut.rules import Record, find_record
 __all__ = ["Program", "find_input_shape", "is_structural", "trace"]
 
 _BATCH = 3
+# Python's operators, which containers use, have no arguments with names.
+_OPERATORS: dict[Any, Any] = {
+    operator.add: torch.ops.aten.add.Tensor,
+    operator.sub: torch.ops.aten.sub.Tensor,
+    operator.mul: torch.ops.aten.mul.Tensor,
+}
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,16 @@ class Program:
     def digest(self) -> str:
         """A checksum over the operations, their arguments and all stored numbers."""
         summary = hashlib.sha256()
-        numbers = {node: str(i) for i, node in enumerate(self.module.graph.nodes)}
+        steps = itertools.count()
+        # A size of the batch reads as 1, so that the program is the same for all sizes.
+        numbers: dict[fx.Node, Any] = {
+            node: 1 if node.meta.get("size") else f"%{next(steps)}"
+            for node in self.module.graph.nodes
+        }
         for node in self.module.graph.nodes:
-            args = fx.node.map_arg((node.args, node.kwargs), lambda n: f"%{numbers[n]}")  # type: ignore[misc]
+            if node.meta.get("size"):
+                continue
+            args = map_arg((node.args, node.kwargs), lambda n: numbers[n])
             target = _name(node.target) if node.op != "get_attr" else ""
             summary.update(f"{node.op} {target} {args}\n".encode())
             if node.op == "get_attr":
@@ -97,19 +112,16 @@ class _Tracer(fx.Tracer):
         if record.structure:
             return forward(*args, **kwargs)
         path = self.path_of_module(m)
+        meta = {"place": path, "kind": self.prepared.kind(m)}
+        operation: Any = ("call_module", path, args, {})
         if record.call is not None:
             try:
                 target, more = record.call(m)
+                operation = ("call_function", target, args, more)
             except NoRuleError as error:
-                target, more = m, {}
-                refusal = str(error)
-                made = self.create_proxy("call_module", path, args, {})
-                made.node.meta.update(refusal=refusal)
-            else:
-                made = self.create_proxy("call_function", target, args, more)
-        else:
-            made = self.create_proxy("call_module", path, args, {})
-        made.node.meta.update(place=path, kind=self.prepared.kind(m))
+                meta["refusal"] = str(error)
+        made = self.create_proxy(*operation)
+        made.node.meta.update(meta)
         return made
 
 
@@ -124,6 +136,7 @@ def trace(prepared: Prepared, input_shape: tuple[int, ...] | None, subject: str)
         if node.op in ("call_function", "call_module"):
             node.meta.setdefault("place", _name(node.target))
             node.meta.setdefault("kind", _name(node.target))
+            node.target = _OPERATORS.get(node.target, node.target)
     program = Program(fx.GraphModule(model, graph), input_shape, exported=False)
     if input_shape is not None:
         _Shapes(program, subject).run_on(input_shape)
@@ -141,11 +154,9 @@ class _Shapes(fx.Interpreter):
     def run_on(self, shape: tuple[int, ...]) -> None:
         """For inputs of this shape."""
         self.shape = shape
-        held = next((t for t in self.module.state_dict().values() if t.is_floating_point()), None)
-        dtype = torch.get_default_dtype() if held is None else held.dtype
-        device = torch.device("cpu") if held is None else held.device
+        like = stored_like(self.module)
         with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
-            self.run(torch.empty(_BATCH, *shape, dtype=dtype, device=device))
+            self.run(torch.empty(_BATCH, *shape, dtype=like.dtype, device=like.device))
 
     def run_node(self, n: fx.Node) -> Any:
         """One step; what it gives has one sample for each of the batch."""
@@ -186,6 +197,12 @@ def sample_shape(result: Any, batch: Any, place: str) -> Any:
             f"{batch} inputs. Samples must pass through a network on their own."
         )
     return tuple(sizes[1:])
+
+
+def stored_like(model: nn.Module) -> Tensor:
+    """A tensor of the dtype and on the device of the model's inputs, as its stored tensors tell."""
+    stored = (*model.parameters(), *model.buffers())
+    return next((t for t in stored if t.is_floating_point()), torch.empty(0))
 
 
 def find_input_shape(model: nn.Module) -> tuple[int, ...] | None:

@@ -1,67 +1,58 @@
 """An exported graph as a program: stored tensors as attributes, fused pairs, nothing computed aside."""
 
 import operator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.node import map_arg
 
 from taut.audit.prepare import Prepared
 from taut.audit.program import Program, sample_shape
 from taut.errors import NoRuleError
 from taut.rules import find_record
-from taut.rules.convolution import padded_convolution
+from taut.rules.convolution import padded_convolution, padding_sides
 from taut.rules.normalisation import batch_norm
+from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
-__all__ = ["Rewriter", "WholeFunction", "is_note", "is_size", "replaces_all"]
+__all__ = ["Rewriter"]
 
 aten = torch.ops.aten
 _CASTS = (aten._to_copy.default, aten.to.dtype, aten.to.device, aten.type_as.default)
 _CONVOLUTIONS = (aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
+# What export writes for one size of the batch and leaves out for another.
+_COPIES = (aten.clone.default, aten.alias.default, aten.contiguous.default)
+_WHOLE_BATCH = ((), (0,), (0, 0), (0, 0, 2**63 - 1))
+_RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 _SIZED = (
-    aten.view.default, aten.reshape.default, aten.expand.default, aten.repeat.default,
-    aten._unsafe_view.default, aten.unflatten.int,
+    *_RESHAPES, aten.expand.default, aten.repeat.default, aten.unflatten.int,
 )  # fmt: skip
 
 
-class WholeFunction:
-    """A function of `taut.functional` with its arguments behind the input."""
-
-    def __init__(self, function: Any, more: dict[str, Any]) -> None:
-        self.function, self.more = function, more
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """What the function gives for an input."""
-        return self.function(x, **self.more)
-
-    def __str__(self) -> str:
-        return f"{self.function.__name__} {self.more}"
-
-
-def is_note(node: fx.Node) -> bool:
+def _is_check(node: fx.Node) -> bool:
     """Whether a node only checks or states something."""
     name = getattr(node.target, "__name__", str(node.target))
-    return (
-        node.op == "call_function"
-        and not node.users
-        and ("assert" in name or "sym_constrain" in name)
-    )
+    return not node.users and ("assert" in name or "sym_constrain" in name)
 
 
-def is_size(node: fx.Node) -> bool:
+def _is_size(node: fx.Node) -> bool:
     """Whether a node is the size of the batch, or a number computed from it."""
     return node.op == "call_function" and isinstance(node.meta.get("val"), (int, torch.SymInt))
 
 
-def replaces_all(node: fx.Node) -> bool:
+def _replaces_all(node: fx.Node) -> bool:
     """Whether work in place on a view replaced every entry, by a tensor of the same shape."""
     if node.target is aten.copy.default:
         before, after = (n.meta["val"] for n in node.all_input_nodes[-2:])
         return len(node.all_input_nodes) == 2 and before.shape[1:] == after.shape[1:]
-    return node.target is aten.slice_scatter.default and tuple(node.args[2:]) in (
-        (), (0,), (0, 0), (0, 0, 2**63 - 1),
-    )  # fmt: skip
+    return node.target is aten.slice_scatter.default and tuple(node.args[2:]) in _WHOLE_BATCH
+
+
+def _is_copy(node: fx.Node) -> bool:
+    whole = node.target is aten.slice.Tensor and tuple(node.args[1:]) in _WHOLE_BATCH
+    return whole or node.target in _COPIES
 
 
 class Rewriter:
@@ -109,10 +100,11 @@ class Rewriter:
                 self._input(node)
             elif node.op == "output":
                 self._output(node, signature.user_outputs)
-            elif node.op == "call_function" and not is_note(node) and node.users:
+            elif node.op == "call_function" and node.users:
                 self._call(node)
         module = fx.GraphModule(self.root, self.graph)
-        module.graph.eliminate_dead_code()  # padding that became part of a convolution
+        # Padding that became part of a convolution, and sizes that reshapes do not need.
+        module.graph.eliminate_dead_code()
         module.recompile()
         return Program(module, self.input_shape, exported=True)
 
@@ -147,53 +139,50 @@ class Rewriter:
     def _call(self, node: fx.Node) -> None:
         place, kind = self._place(node)
         target: Any = node.target
-        if is_size(node):
+        if _is_size(node):
             self.made[node] = self.graph.call_function(target, self._args(node)[0])
+            self.made[node].meta["size"] = True
             self._refuse_batch_as_number(node)
             return
-        follows = [n for n in node.all_input_nodes if n in self.following]
-        if not follows:
+        if not any(n in self.following for n in node.all_input_nodes):
             self._stored_only(node, place)
             return
         self.following.add(node)
+        self._refuse_narrowing(node, place)
         args, kwargs = self._args(node)
-        if target is torch.ops.taut.layer.default:
-            made = self._whole(args[0], args[1])
-        elif target is aten._native_batch_norm_legit_no_training.default:
-            x, weight, bias, mean, var, _, eps = args
-            made = self.graph.call_function(batch_norm, (x, weight, bias, mean, var, eps))
-        elif target is operator.getitem and self._target_of(node) is batch_norm:
+        found = node.meta["val"]
+        if target in _CASTS or _is_copy(node):
+            self.made[node] = args[0]
+            return
+        if _replaces_all(node) and node.args[1] in self.following:
+            self.made[node] = args[1]
+            return
+        if target is operator.getitem and args[0].target is batch_norm:
             if args[1] != 0:
                 raise NoRuleError(
                     f"{self.subject}: `{place}`: statistics of batch normalisation are not followed."
                 )
             self.made[node] = args[0]
             return
-        elif target in _CASTS:
-            self._refuse_narrowing(node, place)
-            self.made[node] = args[0]
-            return
-        elif replaces_all(node) and node.args[1] in self.following:
-            self._refuse_narrowing(node, place)
-            self.made[node] = args[1]
-            return
-        elif target in _CONVOLUTIONS and self._padded_by_copies(node):
-            made = self._padded(node, args)
+        if target is torch.ops.taut.layer.default:
+            made = self._whole(args[0], args[1])
+        elif target is aten._native_batch_norm_legit_no_training.default:
+            x, weight, bias, mean, var, _, eps = args
+            made = self.graph.call_function(batch_norm, (x, weight, bias, mean, var, eps))
+            found = found[0]
+        elif target in _CONVOLUTIONS and (padding := self._padding_by_copies(node)) is not None:
+            made = self._padded(node, padding)
         else:
             made = self.graph.call_function(target, args, kwargs)
-        self._refuse_narrowing(node, place)
-        made.meta.update(place=place, kind=kind)
-        found = node.meta["val"]
-        if isinstance(found, (tuple, list)) and made.target is batch_norm:
-            found = found[0]
-        made.meta["shape"] = sample_shape(found, self.batch, f"{self.subject}: `{place}`")
+        shape = sample_shape(found, self.batch, f"{self.subject}: `{place}`")
+        if target in _RESHAPES and 0 not in shape:
+            # Sizes may be written in many ways; what counts is the shape that they give.
+            made.target, made.args = aten.reshape.default, (args[0], [-1, *shape])
+        made.meta.update(place=place, kind=kind, shape=shape)
         self.made[node] = made
 
-    def _target_of(self, node: fx.Node) -> Any:
-        return getattr(self.made.get(node.args[0]), "target", None)  # type: ignore[arg-type]
-
     def _args(self, node: fx.Node) -> tuple[Any, Any]:
-        return fx.node.map_arg((node.args, node.kwargs), lambda n: self.made[n])  # type: ignore[return-value]
+        return map_arg((node.args, node.kwargs), lambda n: self.made[n])  # type: ignore[return-value]
 
     def _stored_only(self, node: fx.Node, place: str) -> None:
         target: Any = node.target
@@ -207,8 +196,8 @@ class Rewriter:
 
     def _whole(self, x: fx.Node, index: int) -> fx.Node:
         layer = self.whole[index]
-        if isinstance(layer, WholeFunction):
-            target, more = layer.function, layer.more
+        if isinstance(layer, partial):
+            target, more = layer.func, layer.keywords
         else:
             record = find_record(layer)
             assert record is not None
@@ -220,34 +209,30 @@ class Rewriter:
         more = {n: self._store(v) if isinstance(v, Tensor) else v for n, v in more.items()}
         return self.graph.call_function(target, (x,), more)
 
-    def _padded_by_copies(self, node: fx.Node) -> bool:
-        source = node.args[0]
+    def _padding_by_copies(self, node: fx.Node) -> list[int] | str | None:
+        """The padding of a convolution behind `pad`, where one of torch's modules does the same."""
+        source, arguments = node.args[0], bind_arguments(node.target, node.args, node.kwargs)
         if not isinstance(source, fx.Node) or source.target is not aten.pad.default:
-            return False
-        copies = len(source.args) > 2 and source.args[2] != "constant"
-        plain = len(node.args) < 5 or not any(node.args[4])  # type: ignore[arg-type]
-        if not (copies and plain and len(source.users) == 1):
-            return False
-        # Padding that torch's own modules do not know is a step of its own.
-        padding: Any = source.args
-        pad = padding[1]
-        pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)]
-        weight: Any = node.all_input_nodes[1]
-        kernel: Any = weight.meta["val"].shape[2:]
-        dilation: Any = node.args[5] if len(node.args) > 5 else [1] * len(kernel)
-        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-        same = [(total // 2, total - total // 2) for total in reversed(totals)]
-        return len(pairs) == len(kernel) and (pairs == same or all(a == b for a, b in pairs))
+            return None
+        pad = bind_arguments(aten.pad.default, source.args, source.kwargs)
+        amounts, kernel = pad["pad"], arguments["weight"].meta["val"].shape[2:]
+        alone = len(source.users) == 1 and not any(arguments["padding"])
+        if pad["mode"] == "constant" or not alone or len(amounts) != 2 * len(kernel):
+            return None
+        pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
+        dilation = arguments["dilation"] * (len(kernel) // len(arguments["dilation"]))
+        for padding in ("same", [front for front, _ in pairs]):
+            if pairs == padding_sides(padding, kernel, dilation):
+                return padding
+        return None  # padding that torch's own modules do not know is a step of its own
 
-    def _padded(self, node: fx.Node, args: Any) -> fx.Node:
+    def _padded(self, node: fx.Node, padding: list[int] | str) -> fx.Node:
         source: Any = node.args[0]
-        x, pad, mode = self.made[source.args[0]], list(source.args[1]), source.args[2]
-        ones = [1] * (len(pad) // 2)
-        given: list[Any] = [*args[1:], *(None, ones, None, ones, 1)[len(args) - 2 :]]
-        weight, bias, stride, _, dilation, groups = given
-        return self.graph.call_function(
-            padded_convolution, (x, weight, bias, pad, mode, list(stride), list(dilation), groups)
-        )
+        pad = bind_arguments(aten.pad.default, source.args, source.kwargs)
+        given = bind_arguments(node.target, node.args, node.kwargs)
+        given |= {"input": pad["self"], "padding": padding, "padding_mode": pad["mode"]}
+        given = map_arg(given, lambda n: self.made[n])
+        return self.graph.call_function(padded_convolution, (), given)  # type: ignore[arg-type]
 
     def _refuse_narrowing(self, node: fx.Node, place: str) -> None:
         sources = [n.meta["val"] for n in node.all_input_nodes if n in self.following]
@@ -264,7 +249,7 @@ class Rewriter:
     def _refuse_batch_as_number(self, node: fx.Node) -> None:
         """The size of the batch may only be passed on as a size."""
         for user in node.users:
-            if is_note(user) or is_size(user):
+            if _is_check(user) or _is_size(user):
                 continue
             sized = user.target in EXACT_ON_STORED or user.target in _SIZED
             inside = any(
@@ -279,14 +264,14 @@ class Rewriter:
                 )
 
     def _place(self, node: fx.Node) -> tuple[str, str]:
-        """Where in the model an operation stands, for people, and what it is."""
+        """Where in the model an operation stands, as errors name it, and what it is."""
         target = node.target
         name = getattr(target, "_opname", None) or getattr(target, "__name__", str(target))
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         if target is torch.ops.taut.layer.default:
             layer = self.whole[node.args[1]]  # type: ignore[index]
-            if isinstance(layer, WholeFunction):
-                name = layer.function.__name__
+            if isinstance(layer, partial):
+                name = layer.func.__name__
             else:
                 path = stack[-1][0] if stack else ""
                 return path or "model", self.prepared.kind(layer)
@@ -296,12 +281,6 @@ class Rewriter:
         known = kind.startswith("torch.nn.modules.") and not kind.endswith("Sequential")
         short = kind.rpartition(".")[2]
         if known and path:
-            module = self._submodule(path)
+            module = dict(self.prepared.model.named_modules(remove_duplicate=False)).get(path)
             return path, short if module is None else self.prepared.kind(module)
         return f"{name} in {path or short}" + (f" ({short})" if path else ""), name
-
-    def _submodule(self, path: str) -> nn.Module | None:
-        try:
-            return self.prepared.model.get_submodule(path)
-        except AttributeError:
-            return None

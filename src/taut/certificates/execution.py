@@ -7,16 +7,16 @@ from numbers import Real
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
-from taut.audit import Program, RuleInterpreter
+from taut.audit import Program, RuleInterpreter, find_program, prepare
 from taut.certificates.rounded import ErrorBound, LastLayer, Rounded, added_rounding
 from taut.errors import NoRuleError
 from taut.rules import Call, Constants, Record, Value
 from taut.rules.convolution import direct_convolution
-from taut.rules.record import argument_names
+from taut.rules.record import bind_arguments
 
-__all__ = ["DirectExecutor", "Execution", "in_double", "with_rounded_numbers"]
+__all__ = ["DirectExecutor", "Execution", "in_double", "program_in_double", "with_rounded_numbers"]
 
 aten = torch.ops.aten
 # Behind these a last dense layer is still the last one.
@@ -27,6 +27,13 @@ def in_double(program: Program, device: torch.device) -> Program:
     """The same program with its stored tensors in float64, on a device; nothing is rounded."""
     module = copy.deepcopy(program.module).to(device, torch.float64)
     return Program(module, program.input_shape, program.exported)
+
+
+def program_in_double(
+    model: nn.Module, input_shape: tuple[int, ...], subject: str, device: torch.device
+) -> Program:
+    """The program of a model on inputs of this shape, its stored tensors in float64."""
+    return in_double(find_program(prepare(model, subject), input_shape, subject), device)
 
 
 class Execution(RuleInterpreter):
@@ -159,10 +166,8 @@ class DirectExecutor(fx.Interpreter):
         name = _name(target)
         if not name.startswith(("conv", "padded_conv")):
             return super().call_function(target, args, kwargs)
-        names = argument_names(target)
-        order = (*names.positional, *names.named)
-        arguments = {**names.defaults, **dict(zip(order, args, strict=False)), **kwargs}
-        return direct_convolution(Call(target, arguments), args[0])
+        arguments = bind_arguments(target, args, kwargs)
+        return direct_convolution(Call(target, arguments), arguments["input"])
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """One layer, by its own direct form if it has one."""

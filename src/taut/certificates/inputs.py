@@ -93,7 +93,7 @@ def certify(
     found = audit_program(program, p)
     execution = Execution(program, found.input.constants, dtype, _SUBJECT)
     run_in_float32 = _float32_executor(prepared, stored) if arithmetic == "float32" else None
-    judge = _Judge(found.output.constants)
+    certifier = _Certifier(found.output.constants)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for batch in x.detach().split(batch_size):
         run, limit = execution(batch.to(device, torch.float64))
@@ -101,7 +101,7 @@ def certify(
         if run_in_float32 is not None:
             with torch.autocast(held.device.type, enabled=False):
                 output = run_in_float32(batch.to(held.device)).to(device)
-        prediction, margin, radius = judge(run, output)
+        prediction, margin, radius = certifier(run, output)
         known = (limit > 0) & _finite(batch.to(device)) & _finite(output) & _finite(run.value)
         parts.append((prediction, margin, torch.where(known, torch.minimum(radius, limit), 0.0)))
     home = device if x.device.type == "mps" else x.device
@@ -113,7 +113,7 @@ def certify(
         radius=radius,
         norm=p,
         arithmetic=arithmetic,
-        method=judge.method,
+        method=certifier.method,
         lipschitz=lipschitz,
         correct=None if labels is None else _compare(prediction, labels),
         hypotheses=_hypotheses(lipschitz, arithmetic, execution),
@@ -165,7 +165,7 @@ def _float32_executor(prepared: Prepared, program: Program) -> Callable[[Tensor]
     return lambda x: torch.no_grad()(executor.run)(x)
 
 
-class _Judge:
+class _Certifier:
     """Predictions, margins and radii of outputs, by the best way that applies."""
 
     def __init__(self, constants: Constants) -> None:

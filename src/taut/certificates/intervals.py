@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from taut.audit import RuleInterpreter, find_program, prepare
+from taut.audit import RuleInterpreter
 from taut.certificates.arithmetic import Arithmetic, dtype_of
-from taut.certificates.execution import in_double, with_rounded_numbers
+from taut.certificates.execution import program_in_double, with_rounded_numbers
 from taut.certificates.rounded import underflow
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic, gamma
@@ -70,8 +70,7 @@ def bound_outputs(
             f"numbers, of one shape, and in this order; got shapes {tuple(lower.shape)} and "
             f"{tuple(upper.shape)} of {lower.dtype} and {upper.dtype}."
         )
-    prepared = prepare(model, _SUBJECT)
-    program = in_double(find_program(prepared, tuple(lower.shape[1:]), _SUBJECT), lower.device)
+    program = program_in_double(model, tuple(lower.shape[1:]), _SUBJECT, lower.device)
     box = _Boxes(program, _SUBJECT, dtype).run(Box(lower.double(), upper.double()))
     return box.lower, box.upper
 

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from taut.audit import audit_program, find_program, prepare
-from taut.certificates.execution import Execution, in_double
+from taut.audit import audit_program
+from taut.certificates.execution import Execution, program_in_double
 from taut.certificates.rounded import up
 from taut.norms import L2, NormLike, as_norm
 from taut.rules import Constants
@@ -34,9 +34,8 @@ class BoundedEvaluation:
 
     def __init__(self, model: nn.Module, features: int) -> None:
         subject = "BoundedEvaluation"
-        program = find_program(prepare(model, subject), (features,), subject)
         device = next((value.device for value in model.parameters()), torch.device("cpu"))
-        program = in_double(program, device)
+        program = program_in_double(model, (features,), subject, device)
         self._execution = Execution(program, Constants.of_input(L2, features), None, subject)
 
     @torch.no_grad()
@@ -76,8 +75,7 @@ def bound_output(
         >>> round(low.item(), 9), round(high.item(), 9)
         (2.0, 12.0)
     """
-    program = find_program(prepare(model, "bound_output"), tuple(x.shape[1:]), "bound_output")
-    program = in_double(program, x.device)
+    program = program_in_double(model, tuple(x.shape[1:]), "bound_output", x.device)
     start = audit_program(program, as_norm(norm)).input.constants
     execution = Execution(program, start, torch.float64, "bound_output")
     ends: list[tuple[Tensor, Tensor]] = []

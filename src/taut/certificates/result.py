@@ -1,5 +1,6 @@
 """`Certificates`: what is known of a batch of inputs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -44,7 +45,7 @@ class Certificates:
     correct: Tensor | None = None
     hypotheses: Hypotheses = field(default_factory=Hypotheses, repr=False)
 
-    def certified_accuracy(self, radii: float | Tensor = 0.0) -> Tensor:
+    def certified_accuracy(self, radii: float | Sequence[float] | Tensor = 0.0) -> Tensor:
         """The share of inputs that are correct at every point within `radii`; clean accuracy at 0.
 
         Args:
@@ -64,7 +65,7 @@ class Certificates:
         return (held & self.correct).double().mean(-1)
 
     def summary(self) -> str:
-        """A few lines for people."""
+        """A few lines of text: radii, certified share, accuracy and the constant."""
         count = len(self.radius)
         lines = [f"{count} inputs, {self.norm}, {self.arithmetic} arithmetic, by {self.method}"]
         if count:

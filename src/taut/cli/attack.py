@@ -1,14 +1,18 @@
 """`taut attack`: accuracy under attack beside certified accuracy."""
 
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from taut.cli.classifier_input import ClassifierInput, classifier_options, read_classifier
 from taut.cli.parameters import COUNT, FILE, seed_option
 
-__all__ = ["attack"]
+if TYPE_CHECKING:
+    from taut.evaluation import RobustnessResult
+
+__all__ = ["attack", "print_attacked"]
 
 _SHARES = (0.5, 1.0, 1.5, 2.0)
 _VIOLATED = 3
@@ -24,30 +28,18 @@ _VIOLATED = 3
     help="Attack to run; may be given several times. AutoAttack is the strongest and the slowest.  "
     "[default: fgsm and pgd, autoattack in l1]",
 )
-@click.option(
-    "--num-steps", type=COUNT, default=200, show_default=True, help="Number of PGD steps."
-)
-@click.option(
-    "--num-restarts",
-    type=COUNT,
-    default=1,
-    show_default=True,
-    help="Number of random starts of PGD.",
-)
-@click.option(
-    "--limit",
-    type=COUNT,
-    default=1000,
-    show_default=True,
-    help="Use at most N evenly spaced examples.",
-)
+@click.option("--num-steps", type=COUNT, default=200, help="Number of PGD steps.")
+@click.option("--num-restarts", type=COUNT, default=1, help="Number of random starts of PGD.")
+@click.option("--limit", type=COUNT, default=1000, help="Use at most N evenly spaced examples.")
 @seed_option
 @click.option(
     "--report/--no-report",
     default=True,
-    help="Update the report of the run, index.html in its folder.  [default: report]",
+    help="Update the report of the run, index.html in its folder.",
 )
-@click.option("--page", type=FILE, metavar="PAGE.html", help="File of the report, instead.")
+@click.option(
+    "--page", type=FILE, metavar="PAGE.html", help="Write the report to this file instead."
+)
 def attack(**options: Any) -> None:
     """Attack a classifier, and check each success against its certificates.
 
@@ -55,8 +47,8 @@ def attack(**options: Any) -> None:
     and --radius). Prints clean, certified and attacked accuracy side by side, and adds the attacks
     to the report of the run.
 
-    Exit status: 0 attacked; 2 a file or an option is wrong; 3 an attack succeeded inside a
-    certified radius, which would be an error in taut: please report it.
+    Exit status: 0 success; 2 invalid file or option; 3 an attack succeeded inside a certified
+    radius, which would be an error in taut: please report it.
 
     \b
     Examples:
@@ -65,34 +57,30 @@ def attack(**options: Any) -> None:
       taut attack runs/a --attack pgd --radius 0.1 --radius 0.3 --num-restarts 10 --json
       taut attack net.safetensors --data mnist --norm l2 --radius 1.58
     """
-    from taut.cli import classifier_output as output
-    from taut.cli.output import print_json, say
+    from taut.cli.output import print_json, progress, say
     from taut.evaluation import evaluate_robustness, evenly_spaced_rows
-    from taut.report import check_extras
+    from taut.report import ATTACK_NAMES, check_extras
 
     if options["page"] or (options["report"] and options["path"].is_dir()):
         check_extras()
     chosen = read_classifier(options)
     radii = _radii(chosen, options)
     names = _attacks(chosen, options["attacks"])
-    part = chosen.classifier.take(
-        evenly_spaced_rows(len(chosen.classifier.examples), options["limit"])
-    )
-    total = len(names) * len(radii) + 1
-    with output.attack_progress(total, quiet=options["as_json"]) as on_attack:
-        found = evaluate_robustness(
-            part,
-            radii,
-            names,
-            num_steps=options["num_steps"],
-            num_restarts=options["num_restarts"],
-            seed=options["seed"],
-            on_attack=on_attack,
-        )
+    rows = evenly_spaced_rows(len(chosen.classifier.examples), options["limit"])
+    part = chosen.classifier.take(rows)
+    settings = {name: options[name] for name in ("num_steps", "num_restarts", "seed")}
+    with progress(quiet=options["as_json"]) as bar:
+        done, total = count(), len(names) * len(radii) + 1
+
+        def on_attack(name: str, radius: float) -> None:
+            text = f"{ATTACK_NAMES[name]} at {radius:.4g}" if radius else "minimal perturbations"
+            bar("attacks", next(done), total, text)
+
+        found = evaluate_robustness(part, radii, names, on_attack=on_attack, **settings)
     page = _write_page(chosen, found, options)
     if options["as_json"]:
         record = {
-            "path": str(options["path"]),
+            "path": options["path"],
             "data": chosen.classifier.name,
             "examples": len(found.certificates),
             "norm": part.norm.name,
@@ -108,17 +96,29 @@ def attack(**options: Any) -> None:
             ],
             "settings": found.settings,
             "violations": list(found.violations),
-            "report": None if page is None else str(page),
+            "report": page,
         }
         print_json(record)
     else:
-        output.print_attacked(found)
+        print_attacked(found)
         if page is not None:
             say(f"Report: {page}")
+    for sentence in found.violations:
+        click.secho(f"taut: VIOLATED CERTIFICATE: {sentence}", fg="red", bold=True, err=True)
     if found.violations:
-        for sentence in found.violations:
-            click.secho(f"taut: VIOLATED CERTIFICATE: {sentence}", fg="red", bold=True, err=True)
         raise SystemExit(_VIOLATED)
+
+
+def print_attacked(found: "RobustnessResult") -> None:
+    """Prints certified and attacked accuracy side by side."""
+    from taut.cli.output import print_table, say
+    from taut.report import accuracy_table, percent
+
+    header, rows = accuracy_table(found.certificates, found.radii, found)
+    print_table(header, [[name, *map(percent, shares)] for name, shares in rows])
+    if not found.violations:
+        held = "no attack changed a prediction inside its certified radius"
+        say(f"{len(found.certificates):,} examples; {held}.", style="green")
 
 
 def _radii(chosen: ClassifierInput, options: dict[str, Any]) -> list[float]:
@@ -134,17 +134,18 @@ def _radii(chosen: ClassifierInput, options: dict[str, Any]) -> list[float]:
 def _attacks(chosen: ClassifierInput, asked: tuple[str, ...]) -> list[str]:
     from taut.evaluation import ATTACKS
 
-    flat = chosen.classifier.norm.name == "l1"
-    if flat and (idle := [name for name in asked if name in ("fgsm", "pgd")]):
-        raise click.UsageError(f"--attack {idle[0]} does not support L1: use --attack autoattack.")
-    if not asked:
-        return ["autoattack"] if flat else ["fgsm", "pgd"]
-    if "all" in asked:
-        return ["autoattack"] if flat else list(ATTACKS)
-    return [name for name in ATTACKS if name in asked]
+    if chosen.classifier.norm.name == "l1":
+        if idle := [name for name in asked if name in ("fgsm", "pgd")]:
+            message = f"--attack {idle[0]} does not support L1: use --attack autoattack."
+            raise click.UsageError(message)
+        return ["autoattack"]
+    asked = asked or ("fgsm", "pgd")
+    return [name for name in ATTACKS if name in asked or "all" in asked]
 
 
-def _write_page(chosen: ClassifierInput, found: Any, options: dict[str, Any]) -> Path | None:
+def _write_page(
+    chosen: ClassifierInput, found: "RobustnessResult", options: dict[str, Any]
+) -> Path | None:
     path = options["page"]
     if path is None and options["report"] and chosen.run is not None and options["data"] is None:
         path = options["path"] / "index.html"

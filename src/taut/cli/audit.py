@@ -4,24 +4,27 @@ from pathlib import Path
 
 import click
 
-from taut.cli.parameters import NORM, NOT_NEGATIVE, Sizes, json_option
+from taut.cli.parameters import (
+    NORM,
+    NOT_NEGATIVE,
+    input_shape_option,
+    json_option,
+    network_argument,
+)
+from taut.errors import ArgumentError, NoRuleError
 from taut.names import NormName
 
 __all__ = ["audit", "network_file"]
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@network_argument
 @click.option(
     "--norm",
     type=NORM,
-    help="Norm of input and output.  [default: those the file was saved with]",
+    help="Norm of inputs and outputs.  [default: those that the file was saved with]",
 )
-@click.option(
-    "--input-shape",
-    type=Sizes(),
-    help="Shape of one input, like 1,28,28.  [default: as saved, or that of the first layer]",
-)
+@input_shape_option
 @click.option(
     "--at-most",
     type=NOT_NEGATIVE,
@@ -41,22 +44,25 @@ def audit(
     and numbers are verified, no code in it is run, and the constant is proven from the stored
     weights, roundoff included.
 
-    Exit status: 0 proven; 1 refused, or above --at-most; 2 the file or an option is wrong.
+    Exit status: 0 proven; 1 refused, or above --at-most; 2 invalid file or option.
 
     \b
     Example:
       python -c "import taut; taut.save(taut.nn.mlp([784, 64, 10]), 'net.safetensors')"
       taut audit net.safetensors --norm l2 --at-most 1
     """
-    from rich.console import Console
-
     from taut.audit import bound_lipschitz
-    from taut.cli.output import plain_table, print_json, say
-    from taut.errors import NoRuleError
+    from taut.cli.output import print_json, print_table, say
     from taut.export import open_file
     from taut.norms import as_norm
 
-    saved = open_file(_taut_file(network_file(path)))
+    file = network_file(path)
+    if file.suffix in (".pt2", ".onnx", ".pt", ".pth"):
+        raise ArgumentError(
+            f"audit: PATH must be a file written by taut.save; got {file.name}, which does not "
+            "list its layers. Audit the safetensors file it was made from, or call taut.bound_lipschitz."
+        )
+    saved = open_file(file)
     shape = input_shape or saved.input_shape
     assert saved.bound.norm is not None
     p, q = (as_norm(norm),) * 2 if norm else (saved.bound.norm, saved.output_norm)
@@ -70,7 +76,7 @@ def audit(
     verdict = "proven" if reason is None else "refused"
     if as_json:
         record = {
-            "file": str(path),
+            "file": path,
             "verdict": verdict,
             "reason": reason,
             "constant": bound and bound.value,
@@ -88,11 +94,8 @@ def audit(
         print_json(record)
     else:
         if bound is not None:
-            table = plain_table("layer", "kind", "factor", "proven by", left=2)
-            table.columns[3].justify = "left"
-            for row in bound.layers:
-                table.add_row(row.name, row.kind, _decimals(row.value), row.method)
-            Console().print(table)
+            rows = [(r.name, r.kind, _decimals(r.value), r.method) for r in bound.layers]
+            print_table(["layer", "kind", "factor", "proven by"], rows, left=(0, 1, 3))
             norms = str(p) if p == q else f"{p} to {q}"
             say(f"Lipschitz constant <= {_decimals(bound.value)} ({norms}), where:")
             say(str(bound.hypotheses))
@@ -106,7 +109,6 @@ def network_file(path: Path) -> Path:
     """The file itself, or the network file of a run."""
     if not path.is_dir():
         return path
-    from taut.errors import ArgumentError
     from taut.training import RunFolder
 
     found = RunFolder(path).model_file
@@ -116,17 +118,6 @@ def network_file(path: Path) -> Path:
             f"{found.name}. Run the same training command again to finish it."
         )
     return found
-
-
-def _taut_file(path: Path) -> Path:
-    from taut.errors import ArgumentError
-
-    if path.suffix in (".pt2", ".onnx", ".pt", ".pth"):
-        raise ArgumentError(
-            f"audit: PATH must be a file written by taut.save; got {path.name}, which does not "
-            "list its layers. Audit the safetensors file it was made from, or call taut.bound_lipschitz."
-        )
-    return path
 
 
 def _decimals(value: float) -> str:

@@ -1,11 +1,15 @@
 """`taut certify`: certified radii of the predictions of a classifier."""
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from taut.cli.classifier_input import classifier_options, read_classifier
 from taut.cli.parameters import COUNT, FILE
+
+if TYPE_CHECKING:
+    from taut.certificates import Certificates
 
 __all__ = ["certify"]
 
@@ -18,7 +22,6 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
     "--arithmetic",
     type=click.Choice(["real", "float64", "float32"]),
     default="real",
-    show_default=True,
     help="Arithmetic that the certificate covers.",
 )
 @click.option("--limit", type=COUNT, help="Use at most N evenly spaced examples.")
@@ -37,40 +40,68 @@ def certify(**options: Any) -> None:
       taut certify runs/a --data june.csv --csv radii.csv
       taut certify net.safetensors --data mnist --norm l2 --json
     """
-    from taut.cli import classifier_output as output
-    from taut.cli.output import print_json, say
+    from taut.cli.output import print_json, print_table, say
     from taut.evaluation import evenly_spaced_rows
+    from taut.report import (
+        accuracy_table,
+        certified_guarantees,
+        certified_headline,
+        format_bound,
+        percent,
+    )
 
     chosen = read_classifier(options)
-    classifier = chosen.classifier
+    classifier, table = chosen.classifier, options["table"]
     if options["limit"]:
         classifier = classifier.take(evenly_spaced_rows(len(classifier.examples), options["limit"]))
     found = classifier.certify(options["arithmetic"])
-    radius = chosen.radius or output.default_radius(found)
+    median = float(found.radius.median())
+    # Without a target radius, the median in one digit; 0 if most radii are 0.
+    radius = chosen.radius or float(f"{median:.1g}")
     radii = sorted(set(options["radii"])) or [share * radius for share in _SHARES if radius]
     if options["radii"] and radius not in radii:
         radius = radii[0]
-    if options["table"]:
-        output.write_radii(options["table"], found, classifier.spec)
+    if table:
+        _write_radii(table, found, classifier.spec.classes)
+    header, rows = accuracy_table(found, radii)
     if options["as_json"]:
         record = {
-            "path": str(options["path"]),
+            "path": options["path"],
             "data": classifier.name,
             "examples": len(found),
             "norm": found.norm.name,
             "arithmetic": found.arithmetic,
             "method": found.method,
             "lipschitz": found.lipschitz.value,
-            "clean": float(found.certified_accuracy()),
+            "clean": rows[0][1][0],
             "certified": [
-                {"radius": each, "accuracy": float(found.certified_accuracy(each))}
-                for each in radii
+                {"radius": each, "accuracy": shares[0]}
+                for each, (_, shares) in zip(radii, rows[1:], strict=True)
             ],
-            "median_radius": float(found.radius.median()),
-            "csv": None if options["table"] is None else str(options["table"]),
+            "median_radius": median,
+            "csv": table,
         }
         print_json(record)
         return
-    output.print_certified(found, classifier.spec, radii, radius)
-    if options["table"]:
-        say(f"Radii: {options['table']}")
+    say(f"{certified_headline(found, radius)}, of {len(found):,} examples.", style="bold")
+    print_table(header, [[name, *map(percent, shares)] for name, shares in rows])
+    say(f"Median radius {format_bound(median, 'lower', 4)}.")
+    for name, sentence in certified_guarantees(found, classifier.spec).items():
+        say(f"{name}: {sentence}")
+    if table:
+        say(f"Radii: {table}")
+
+
+def _write_radii(path: Path, certificates: "Certificates", classes: tuple[str, ...]) -> None:
+    """Writes one line for each example, in the order of the rows."""
+    import csv
+
+    assert certificates.correct is not None
+    parts = (certificates.prediction, certificates.correct, certificates.radius)
+    columns = zip(*(part.tolist() for part in parts), strict=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["row", "prediction", "correct", "radius"])
+        for row, (number, right, radius) in enumerate(columns):
+            writer.writerow([row, classes[number], int(right), repr(radius)])

@@ -1,13 +1,22 @@
 """The classifier and the examples of `taut certify` and `taut attack`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.parameters import NORM, POSITIVE, data_dir_option, json_option, threads_option
+from taut.cli.parameters import (
+    NORM,
+    POSITIVE,
+    data_dir_option,
+    json_option,
+    network_argument,
+    threads_option,
+)
+from taut.errors import DataError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ClassifierInput", "classifier_options", "read_classifier"]
 
 _OPTIONS = (
-    click.argument("path", type=click.Path(exists=True, path_type=Path)),
+    network_argument,
     click.option("--norm", type=NORM, help="Norm of the radii.  [default: that of the training]"),
     click.option(
         "--radius",
@@ -30,12 +39,13 @@ _OPTIONS = (
     ),
     click.option(
         "--data",
-        help="Other examples: a name or a path as for taut train.  [default: its test examples]",
+        help="Other examples: a name or a path as for taut train.  [default: the test examples of "
+        "the run]",
     ),
     data_dir_option,
     click.option(
         "--label",
-        help="Label column of --data, where that is a table: a name, or a position from 0 (-1 is "
+        help="Label column of --data, if that is a table: a name, or a position from 0 (-1 is "
         "the last).  [default: that of the training]",
     ),
     threads_option,
@@ -61,8 +71,8 @@ class ClassifierInput:
     """
 
     classifier: "EvaluatedClassifier"
-    run: "TrainedRun | None"
-    radius: float | None
+    run: "TrainedRun | None" = None
+    radius: float | None = None
 
 
 def read_classifier(options: dict[str, Any]) -> ClassifierInput:
@@ -73,71 +83,79 @@ def read_classifier(options: dict[str, Any]) -> ClassifierInput:
     """
     import torch
 
-    from taut.data import read_labelled
-    from taut.evaluation import EvaluatedClassifier
-    from taut.export import open_file
-    from taut.norms import as_norm
-    from taut.training import InputSpec, load_run
-
     torch.set_num_threads(options["threads"])
-    path, source = options["path"], options["data"]
-    if options["label"] is not None and source is None:
+    if options["label"] is not None and options["data"] is None:
         raise click.UsageError("--label is a column of --data: give both, or neither.")
-    if path.is_dir():
-        run = load_run(path)
-        norm = as_norm(options["norm"] or run.config.norm)
-        radius = run.config.radius if norm.name == run.config.norm else None
-        if source is None:
-            return ClassifierInput(
-                EvaluatedClassifier.from_run(_at(run, options["data_dir"]), norm), run, radius
-            )
+    return _from_run(options) if options["path"].is_dir() else _from_file(options)
+
+
+def _from_run(options: dict[str, Any]) -> ClassifierInput:
+    from taut.evaluation import EvaluatedClassifier
+    from taut.norms import as_norm
+    from taut.training import load_run
+
+    run, source = load_run(options["path"]), options["data"]
+    norm = as_norm(options["norm"] or run.config.norm)
+    radius = run.config.radius if norm.name == run.config.norm else None
+    if source is None:
+        config = run.config
+        if options["data_dir"] is not None:
+            config = replace(config, data_dir=options["data_dir"])
+        classifier = EvaluatedClassifier.from_run(replace(run, config=config), norm)
+    else:
         rows = _read_for(run, options)
         examples = _on(run.model, run.inputs.apply(rows.inputs), rows)
         name, rounded = Path(source).name, bool(run.inputs.shift)
         classifier = EvaluatedClassifier(name, run.model, run.inputs, examples, norm, rounded)
-        return ClassifierInput(classifier, run, radius)
+    return ClassifierInput(classifier, run, radius)
+
+
+def _from_file(options: dict[str, Any]) -> ClassifierInput:
+    import torch
+
+    from taut.data import read_labelled
+    from taut.evaluation import EvaluatedClassifier
+    from taut.export import open_file
+    from taut.norms import as_norm
+    from taut.training import InputSpec
+
+    source = options["data"]
     if source is None:
         raise click.UsageError("a network from a file needs --data.")
-    saved = open_file(path)
+    saved = open_file(options["path"])
     assert saved.bound.norm is not None
-    norm = as_norm(options["norm"]) if options["norm"] else saved.bound.norm
+    norm = as_norm(options["norm"] or saved.bound.norm)
     rows = read_labelled(source, data_dir=options["data_dir"], label=options["label"])
-    shape = tuple(saved.input_shape or rows.inputs.shape[1:])
-    inputs = _in_shape(torch.as_tensor(rows.inputs), shape, source)
-    model = saved.model.eval()
-    rows = _by_output(rows, _num_outputs(model, _on(model, inputs[:1], rows).inputs))
+    inputs = torch.as_tensor(rows.inputs)
+    shape = tuple(saved.input_shape or inputs.shape[1:])
+    if inputs[0].numel() != prod(shape):
+        raise DataError(
+            f"data: {source}: an input must have the {prod(shape)} numbers that the network takes, "
+            f"of shape {shape}; got {tuple(inputs.shape[1:])}."
+        )
+    # Flat rows may be images, and images flat rows.
+    inputs, model = inputs.reshape(-1, *shape), saved.model.eval()
+    with torch.no_grad():
+        outputs = model(_on(model, inputs[:1], rows).inputs).shape[-1]
+    rows = _by_output(rows, outputs)
     examples = _on(model, inputs, rows)
     spec = InputSpec(shape=shape, classes=rows.classes, low=rows.low, high=rows.high)
     rounded = inputs.dtype != examples.inputs.dtype
-    classifier = EvaluatedClassifier(Path(source).name, model, spec, examples, norm, rounded)
-    return ClassifierInput(classifier, None, None)
-
-
-def _at(run: "TrainedRun", data_dir: str | None) -> "TrainedRun":
-    """The run with its data in another folder, if one was given."""
-    from dataclasses import replace
-
-    if data_dir is None:
-        return run
-    return replace(run, config=replace(run.config, data_dir=data_dir))
+    return ClassifierInput(
+        EvaluatedClassifier(Path(source).name, model, spec, examples, norm, rounded)
+    )
 
 
 def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
     """Other examples for a run, with its columns and classes."""
     from taut.data import detect_format, read_matching
-    from taut.errors import DataError
 
     source, spec, label = options["data"], run.inputs, options["label"]
     path = Path(source).expanduser()
     if path.is_file() and detect_format(path) in ("text", "parquet"):
         label = label or run.config.label
-    rows = read_matching(
-        source,
-        data_dir=options["data_dir"],
-        label=label,
-        columns=spec.columns,
-        classes=spec.classes,
-    )
+    where = {"data_dir": options["data_dir"], "label": label}
+    rows = read_matching(source, columns=spec.columns, classes=spec.classes, **where)
     if rows.inputs.shape[1:] != spec.shape:
         raise DataError(
             f"data: {source}: an input must be as {options['path']} was trained on, "
@@ -159,7 +177,6 @@ def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
     their order, one for each output.
     """
     from taut.data import list_some
-    from taut.errors import DataError
 
     numbers = tuple(map(str, range(outputs)))
     if set(rows.classes) <= set(numbers):
@@ -171,27 +188,6 @@ def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
             "The folder of a run of taut train has the names of its classes: give that."
         )
     return rows
-
-
-def _num_outputs(model: "nn.Module", one: "Tensor") -> int:
-    import torch
-
-    with torch.no_grad():
-        return model(one).shape[-1]
-
-
-def _in_shape(inputs: "Tensor", shape: tuple[int, ...], source: str) -> "Tensor":
-    """Inputs as the network takes them; flat rows may be images, and images flat rows."""
-    from math import prod
-
-    from taut.errors import DataError
-
-    if inputs[0].numel() != prod(shape):
-        raise DataError(
-            f"data: {source}: an input must have the {prod(shape)} numbers that the network takes, "
-            f"of shape {shape}; got {tuple(inputs.shape[1:])}."
-        )
-    return inputs.reshape(-1, *shape)
 
 
 def _on(model: "nn.Module", inputs: "Tensor", rows: "LabelledSet") -> "Examples":

@@ -1,6 +1,5 @@
-"""`taut data`: list, fetch and show data sets."""
+"""`taut data`: list, fetch and show datasets."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +8,14 @@ import click
 from taut.cli.parameters import data_dir_option, json_option
 
 if TYPE_CHECKING:
-    from taut.data import LabelledData, OfficialSet
+    from taut.data import LabelledData, OfficialSet, Table
 
 __all__ = ["data"]
 
 
 @click.group()
 def data() -> None:
-    """List, fetch and show data sets.
+    """List, fetch and show datasets.
 
     \b
     Example:
@@ -31,35 +30,30 @@ def data() -> None:
 @data_dir_option
 @json_option
 def list_sets(data_dir: str | None, as_json: bool) -> None:
-    """List the official data sets, and where they are."""
-    from rich.console import Console
-
-    from taut.cli.output import plain_table, say
+    """List the official datasets, and where they are."""
+    from taut.cli.output import print_json, print_table, say
     from taut.data import OFFICIAL_SETS, data_folder
 
     folder = data_folder(data_dir)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": "digits",
-            "title": "Optical Recognition of Handwritten Digits",
-            "bytes": None,
-            "found": "in taut",
-            "missing": [],
-        }
-    ]
-    rows += [_describe(known, folder) for known in OFFICIAL_SETS.values()]
+    digits = {
+        "name": "digits",
+        "title": "Optical Recognition of Handwritten Digits",
+        "bytes": None,
+        "found": "in taut",
+        "missing": [],
+    }
+    sets = [digits, *(_describe(known, folder) for known in OFFICIAL_SETS.values())]
     if as_json:
-        click.echo(json.dumps({"data_dir": str(folder), "sets": rows}))
+        print_json({"data_dir": folder, "sets": sets})
         return
-    table = plain_table("name", "title", "download", "found in", left=2)
-    table.columns[3].justify = "left"
-    for row in rows:
-        size = "-" if row["bytes"] is None else f"{row['bytes'] / 1e6:.1f} MB"
-        found = row["found"] or f"not found: taut data fetch {row['name']}"
-        if row["found"] and row["missing"]:
-            found += f", without {', '.join(row['missing'])}"
-        table.add_row(row["name"], row["title"], size, found)
-    Console().print(table)
+    rows = []
+    for known in sets:
+        size = "-" if known["bytes"] is None else f"{known['bytes'] / 1e6:.1f} MB"
+        found = known["found"] or f"not found: taut data fetch {known['name']}"
+        if known["found"] and known["missing"]:
+            found += f", without {', '.join(known['missing'])}"
+        rows.append((known["name"], known["title"], size, found))
+    print_table(["name", "title", "download", "found in"], rows, left=(0, 1, 3))
     say(f"Data folder: {folder}")
 
 
@@ -68,18 +62,16 @@ def list_sets(data_dir: str | None, as_json: bool) -> None:
 @data_dir_option
 @json_option
 def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
-    """Download an official data set and verify its checksums.
+    """Download an official dataset and verify its checksums.
 
-    The same command resumes an interrupted download. A file gets its name only when its SHA-256 is
-    the official one; an existing file is only verified.
+    The same command again resumes an interrupted download. A file gets its final name only after
+    its SHA-256 is verified; an existing file is verified, not downloaded.
 
     \b
     Example:
       taut data fetch mnist --data-dir data
     """
-    from rich.progress import DownloadColumn
-
-    from taut.cli.output import progress_bars
+    from taut.cli.output import print_json, progress
     from taut.data import OFFICIAL_SETS, data_folder, fetch
     from taut.errors import check_choice
 
@@ -88,15 +80,14 @@ def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
         return
     check_choice("data fetch", "NAME", name.lower(), list(OFFICIAL_SETS))
     known = OFFICIAL_SETS[name.lower()]
-    with progress_bars("{task.description:<26}", DownloadColumn()) as progress:
-        bars = {file.name: progress.add_task(file.name, total=file.size) for file in known.files}
+    with progress() as bar:
 
         def on_progress(file: str, done: int, total: int) -> None:
-            progress.update(bars[file], completed=done)
+            bar(file, done, total, f"{done / 1e6:.1f}/{total / 1e6:.1f} MB")
 
         paths = fetch(known, data_folder(data_dir) / known.name, on_progress=on_progress)
     if as_json:
-        click.echo(json.dumps({"name": known.name, "files": [str(path) for path in paths]}))
+        print_json({"name": known.name, "files": paths})
     else:
         click.echo(f"{known.title} is complete in {paths[0].parent}")
 
@@ -104,16 +95,16 @@ def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
 @data.command()
 @click.argument("name_or_path")
 @data_dir_option
-@click.option("--label", help="Label column, by name or position from 0.")
+@click.option("--label", help="Label column: a name, or a position from 0 (-1 is the last).")
 @click.option("--test", type=click.Path(exists=True), help="Second file, with the test data.")
 @json_option
 def show(
     name_or_path: str, data_dir: str | None, label: str | None, test: str | None, as_json: bool
 ) -> None:
-    """Show the rows, classes and range of a data set.
+    """Show the rows, classes and range of a dataset.
 
     NAME_OR_PATH is a name of `taut data list`, a table, a .npz file, idx files or a folder of
-    images. Data without labels is shown as a plain sample.
+    images. Data without labels is shown column by column.
 
     \b
     Example:
@@ -121,30 +112,22 @@ def show(
       taut data show mnist --data-dir data
       taut data show wine.csv --label quality
     """
-    from taut.data import NoLabelError, load_labelled
+    from taut.cli.output import print_json, print_table, say
+    from taut.data import NoLabelError, load_labelled, read_table
 
     try:
-        found = load_labelled(name_or_path, data_dir=data_dir, label=label, test=test)
+        labelled = load_labelled(name_or_path, data_dir=data_dir, label=label, test=test)
+        record, sentence, header, rows = _labelled(labelled)
     except NoLabelError:
         if label is not None or test is not None:
             raise
-        _show_sample(name_or_path, as_json)
-        return
-    record = _record(found)
+        record, sentence, header, rows = _unlabelled(read_table(name_or_path))
     if as_json:
-        click.echo(json.dumps(record))
+        print_json(record)
         return
-    from rich.console import Console
-
-    from taut.cli.output import plain_table, say
-
-    table = plain_table("class", "train", "test")
-    for name, train, rest in zip(found.classes, found.train.counts, found.test.counts, strict=True):
-        table.add_row(name, str(train), str(rest))
-    table.add_section()
-    table.add_row("all", str(len(found.train)), str(len(found.test)))
-    say(_sentence(record))
-    Console().print(table)
+    say(sentence)
+    if rows:
+        print_table(header, rows)
 
 
 def _describe(known: "OfficialSet", folder: Path) -> dict[str, Any]:
@@ -159,35 +142,30 @@ def _describe(known: "OfficialSet", folder: Path) -> dict[str, Any]:
     }
 
 
-def _record(found: "LabelledData") -> dict[str, Any]:
-    train = found.train
-    return {
+def _labelled(found: "LabelledData") -> tuple[dict[str, Any], str, list[str], list[list[str]]]:
+    """The record, a sentence, and the header and the rows of a table."""
+    train, test = found.train, found.test
+    record = {
         "name": found.name,
         "shape": list(train.inputs.shape[1:]),
         "columns": list(train.columns),
-        "min": float(min(train.inputs.min(), found.test.inputs.min())),
-        "max": float(max(train.inputs.max(), found.test.inputs.max())),
+        "min": float(min(train.inputs.min(), test.inputs.min())),
+        "max": float(max(train.inputs.max(), test.inputs.max())),
         "range": None if train.low is None else [train.low, train.high],
         "classes": list(found.classes),
         "train": {"rows": len(train), "counts": list(train.counts)},
-        "test": {"rows": len(found.test), "counts": list(found.test.counts)},
+        "test": {"rows": len(test), "counts": list(test.counts)},
     }
-
-
-def _sentence(record: dict[str, Any]) -> str:
     shape = " x ".join(map(str, record["shape"]))
     kind = f"images of {shape}" if len(record["shape"]) == 3 else f"rows of {shape} numbers"
     span = f"from {record['min']:g} to {record['max']:g}"
-    return f"{record['name']}: {kind}, {span}, {len(record['classes'])} classes"
+    rows = list(zip(found.classes, train.counts, test.counts, strict=True))
+    table = [[str(cell) for cell in row] for row in [*rows, ("all", len(train), len(test))]]
+    sentence = f"{found.name}: {kind}, {span}, {len(found.classes)} classes"
+    return record, sentence, ["class", "train", "test"], table
 
 
-def _show_sample(path: str, as_json: bool) -> None:
-    from rich.console import Console
-
-    from taut.cli.output import plain_table, say
-    from taut.data import read_table
-
-    sample = read_table(path)
+def _unlabelled(sample: "Table") -> tuple[dict[str, Any], str, list[str], list[list[str]]]:
     record = {
         "name": sample.source,
         "rows": len(sample),
@@ -197,15 +175,11 @@ def _show_sample(path: str, as_json: bool) -> None:
         "max": float(sample.values.max()),
         "classes": None,
     }
-    if as_json:
-        click.echo(json.dumps(record))
-        return
-    table = plain_table("column", "min", "mean", "max")
     named = sample.columns or [str(i) for i in range(min(sample.dim, 20))]
-    for name, column in zip(named, sample.values.T, strict=False):
-        table.add_row(
-            name, *(f"{value:g}" for value in (column.min(), column.mean(), column.max()))
-        )
-    say(f"{sample.source}: {len(sample)} rows of {sample.dim} numbers, no labels")
+    rows = []
     if sample.image_shape is None:
-        Console().print(table)
+        for name, column in zip(named, sample.values.T, strict=False):
+            numbers = (column.min(), column.mean(), column.max())
+            rows.append([name, *(f"{number:g}" for number in numbers)])
+    sentence = f"{sample.source}: {len(sample)} rows of {sample.dim} numbers, no labels"
+    return record, sentence, ["column", "min", "mean", "max"], rows

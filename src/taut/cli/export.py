@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut.cli.audit import network_file
-from taut.cli.parameters import FILE, Sizes
+from taut.cli.parameters import FILE, input_shape_option, network_argument
 
 if TYPE_CHECKING:
     from taut.training import InputSpec
@@ -15,7 +15,7 @@ __all__ = ["export"]
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@network_argument
 @click.option(
     "--to",
     "target",
@@ -25,11 +25,7 @@ __all__ = ["export"]
     "verifiers; or a taut file of plain layers.",
 )
 @click.option("--out", type=FILE, required=True, help="Output file.")
-@click.option(
-    "--input-shape",
-    type=Sizes(),
-    help="Shape of one input, like 1,28,28.  [default: as saved, or that of the first layer]",
-)
+@input_shape_option
 def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | None) -> None:
     """Write a saved network for another runtime.
 
@@ -39,8 +35,8 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
 
     A run on a table was trained on standardised columns. The exported network standardises its
     inputs itself: it takes the columns of the table in their order, and its constant and radii are
-    in their units instead of standard deviations. It is in float64 where float32 would be too
-    coarse. Names of columns and classes are stored with it.
+    in the units of these columns instead of standard deviations. It is in float64 where float32
+    would be too coarse. Names of columns and classes are stored with it.
 
     \b
     Example:

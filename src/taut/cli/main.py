@@ -89,31 +89,26 @@ class LazyGroup(click.Group):
             raise Failure(str(error)) from error
 
 
-SUBCOMMANDS = {
-    "demo": Subcommand("taut.cli.demo:demo", "Run a demonstration and write an HTML report."),
-    "wasserstein": Subcommand(
-        "taut.cli.wasserstein:wasserstein", "Measure the distance between two datasets."
-    ),
-    "train": Subcommand("taut.cli.train:train", "Train a classifier with certified radii."),
-    "gan": Subcommand("taut.cli.gan:gan", "Train a GAN with a 1-Lipschitz critic."),
-    "certify": Subcommand("taut.cli.certify:certify", "Compute certified radii of predictions."),
-    "attack": Subcommand(
-        "taut.cli.attack:attack", "Attack a classifier and check its certificates."
-    ),
-    "audit": Subcommand("taut.cli.audit:audit", "Bound the Lipschitz constant of a saved network."),
-    "verify": Subcommand(
-        "taut.cli.verify:verify", "Check a saved network's constant independently."
-    ),
-    "export": Subcommand("taut.cli.export:export", "Convert a saved network for other runtimes."),
-    "data": Subcommand("taut.cli.data:data", "List, download and inspect datasets."),
+_HELP = {
+    "demo": "Run a demonstration and write an HTML report.",
+    "wasserstein": "Measure the distance between two datasets.",
+    "train": "Train a classifier with certified radii.",
+    "gan": "Train a GAN with a 1-Lipschitz critic.",
+    "certify": "Compute certified radii of predictions.",
+    "attack": "Attack a classifier and check its certificates.",
+    "audit": "Bound the Lipschitz constant of a saved network.",
+    "verify": "Check the Lipschitz constant of a saved network independently.",
+    "export": "Convert a saved network for other runtimes.",
+    "data": "List, download and inspect datasets.",
 }
+SUBCOMMANDS = {name: Subcommand(f"taut.cli.{name}:{name}", text) for name, text in _HELP.items()}
 
 
 @click.group(
     cls=LazyGroup,
     table=SUBCOMMANDS,
     plugins=plugins,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog="`taut COMMAND --help` describes the arguments and options of a command.",
 )
 @click.version_option(package_name="taut", prog_name="taut")

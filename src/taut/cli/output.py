@@ -1,15 +1,18 @@
 """What several commands print: sentences, JSON, plain tables, progress bars."""
 
 import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["plain_table", "print_json", "progress_bars", "say"]
+__all__ = ["print_json", "print_table", "progress", "say"]
 
 
 def say(sentence: str, style: str | None = None) -> None:
@@ -18,21 +21,48 @@ def say(sentence: str, style: str | None = None) -> None:
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """Prints one object to standard output."""
-    click.echo(json.dumps(record, allow_nan=False))
+    """Prints one object to standard output; paths are written as text."""
+    click.echo(json.dumps(record, allow_nan=False, default=os.fspath))
 
 
-def plain_table(*headers: str, left: int = 1) -> Table:
-    """A table without borders; all columns but the first `left` are aligned to the right."""
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)
+) -> None:
+    """Prints a table without borders; the columns `left` are aligned to the left."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for at, header in enumerate(headers):
-        table.add_column(header, justify="left" if at < left else "right", overflow="fold")
-    return table
+    for place, name in enumerate(header):
+        table.add_column(name, justify="left" if place in left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table, highlight=False, markup=False)
 
 
-def progress_bars(before: str, *after: str | ProgressColumn, quiet: bool = False) -> Progress:
-    """Progress bars on standard error, with text before and after the bar and the time left."""
-    columns = [TextColumn(text) if isinstance(text, str) else text for text in after]
-    left = TimeRemainingColumn(elapsed_when_finished=True)
-    console = Console(stderr=True, quiet=quiet)
-    return Progress(TextColumn(before), BarColumn(), *columns, left, console=console)
+@contextmanager
+def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """Progress bars on standard error, one for each stage, with the time left.
+
+    Yields a function of the stage, the amount done, the total, and a text beside the bar. Stages
+    follow each other: one that stopped early is complete.
+    """
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    # The bars take the width that the texts leave.
+    with Progress(*columns, console=Console(stderr=True, quiet=quiet), expand=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def finish() -> None:
+            for task in bars.tasks:
+                bars.update(task.id, total=task.completed)
+
+        def report(stage: str, done: int, total: int, text: str = "") -> None:
+            if stage not in tasks:
+                finish()
+                tasks[stage] = bars.add_task(stage, total=total, text=text)
+            bars.update(tasks[stage], completed=done, total=total, text=text)
+
+        yield report
+        finish()

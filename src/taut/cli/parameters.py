@@ -1,6 +1,7 @@
-"""Types and options that several commands share."""
+"""Types, arguments and options that several commands share."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,18 @@ from click.core import ParameterSource
 __all__ = [
     "COUNT",
     "FILE",
+    "FOLDER",
     "NORM",
     "NOT_NEGATIVE",
     "POSITIVE",
-    "Columns",
     "Finite",
-    "SectionedCommand",
-    "Sizes",
+    "columns",
     "data_dir_option",
+    "input_shape_option",
     "json_option",
+    "network_argument",
     "seed_option",
+    "sizes_type",
     "threads_option",
     "typed_options",
 ]
@@ -38,113 +41,58 @@ class Finite(click.FloatRange):
         return number
 
 
-class Columns(click.ParamType):
-    """Column names and positions, separated by commas; a name with a comma is quoted."""
+def columns(value: str) -> list[str | int]:
+    """Column names and positions from text such as `age,income,3`; a name with a comma is quoted."""
+    import csv
 
-    name = "columns"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[str | int]:
-        """From text such as `age,income,3`."""
-        if isinstance(value, list):
-            return value
-        import csv
-
-        cells = [cell.strip() for cell in next(csv.reader([value], skipinitialspace=True), [])]
-        if not cells or "" in cells:
-            self.fail(
-                f"{value!r} is not a list of columns; write it like age,income,3.", param, ctx
-            )
-        return [int(cell) if cell.isdecimal() else cell for cell in cells]
+    cells = [cell.strip() for cell in next(csv.reader([value], skipinitialspace=True), [])]
+    if not cells or "" in cells:
+        message = f"{value!r} is not a list of columns; write it like age,income,3."
+        raise click.BadParameter(message)
+    return [int(cell) if cell.isdecimal() else cell for cell in cells]
 
 
-class Sizes(click.ParamType):
-    """Positive whole numbers, separated by commas.
+def sizes_type(
+    what: str = "a shape", example: str = "784 or 1,28,28"
+) -> Callable[[str], tuple[int, ...]]:
+    """The type of positive whole numbers that are separated by commas; errors say what they are."""
 
-    Args:
-        what: what the list is, in the error message.
-        example: an example of one.
-    """
-
-    name = "sizes"
-
-    def __init__(self, what: str = "a shape", example: str = "784 or 1,28,28") -> None:
-        self.what = what
-        self.example = example
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """From text such as `1,28,28`."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
+    def sizes(value: str) -> tuple[int, ...]:
+        parts = value.split(",")
         if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-            self.fail(
-                f"{value!r} is not {self.what}: positive whole numbers, separated by commas, like "
-                f"{self.example}.",
-                param,
-                ctx,
-            )
+            rule = f"positive whole numbers, separated by commas, like {example}"
+            raise click.BadParameter(f"{value!r} is not {what}: {rule}.")
         return tuple(int(part) for part in parts)
+
+    return sizes
 
 
 NORM = click.Choice(["l1", "l2", "linf"])
 FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 COUNT = click.IntRange(min=1)
 POSITIVE = Finite(0, min_open=True)
 NOT_NEGATIVE = Finite(0)
 
-threads_option = click.option(
-    "--threads", type=COUNT, default=1, show_default=True, help="Number of CPU threads."
+network_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
+threads_option = click.option("--threads", type=COUNT, default=1, help="Number of CPU threads.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Random seed."
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False),
     help="Folder of MNIST-style datasets.  [default: TAUT_DATA, else the user's cache]",
 )
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**63 - 1),
-    default=0,
-    show_default=True,
-    help="Random seed.",
+input_shape_option = click.option(
+    "--input-shape",
+    type=sizes_type(),
+    help="Shape of one input, like 1,28,28.  [default: as saved, or that of the first layer]",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 
 
-def typed_options(names: tuple[str, ...] | None = None) -> list[str]:
-    """The parameters that were given on the command line, of these or of all."""
-    context = click.get_current_context()
-    return [
-        name
-        for name in (context.params if names is None else names)
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-
-
-class SectionedCommand(click.Command):
-    """A command with headings in its help.
-
-    Args:
-        sections: the first option of each section, by the name of its parameter, and the heading;
-            options up to the next section belong to it.
-    """
-
-    def __init__(self, *args: Any, sections: dict[str, str], **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.sections = sections
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options under their headings."""
-        heading, rows = "Options", []
-        for parameter in [*self.get_params(ctx), None]:
-            if parameter is None or parameter.name in self.sections:
-                if rows:
-                    with formatter.section(heading):
-                        formatter.write_dl(rows)
-                heading, rows = self.sections.get(getattr(parameter, "name", ""), heading), []
-            record = None if parameter is None else parameter.get_help_record(ctx)
-            if record is not None:
-                rows.append(record)
+def typed_options(*names: str) -> list[str]:
+    """Those of the parameters that were given on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return [name for name in names if source(name) is ParameterSource.COMMANDLINE]

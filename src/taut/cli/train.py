@@ -1,22 +1,39 @@
 """`taut train`: labelled data in, a classifier with certified predictions out."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from taut.cli.config_options import config_options
-from taut.cli.parameters import SectionedCommand, json_option, threads_option, typed_options
+from taut.cli.parameters import (
+    COUNT,
+    FOLDER,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Finite,
+    json_option,
+    sizes_type,
+    threads_option,
+    typed_options,
+)
 from taut.cli.processes import processes
 from taut.errors import ArgumentError
-from taut.training import TrainConfig
-
-if TYPE_CHECKING:
-    from taut.training import TrainedRun
+from taut.training import (
+    FieldType,
+    Progress,
+    TrainConfig,
+    TrainedRun,
+    field_docs,
+    field_types,
+    from_toml,
+)
+from taut.training import train as run_training
 
 __all__ = ["train"]
 
+# The first option of each section of the help, and its heading.
 _SECTIONS = {
     "data": "Data",
     "norm": "Target",
@@ -24,24 +41,72 @@ _SECTIONS = {
     "epochs": "Training",
     "seed": "Run",
 }
+_TYPES = {
+    "positive": POSITIVE,
+    "not_negative": NOT_NEGATIVE,
+    "share": Finite(0, 1, max_open=True),
+    "whole": click.IntRange(min=0),
+}
 
 
-@click.command(cls=SectionedCommand, sections=_SECTIONS)
-@config_options(TrainConfig, leave_out=("threads",))
+class SectionedCommand(click.Command):
+    """A command with headings in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options under their headings."""
+        sections: list[tuple[str, list[tuple[str, str]]]] = []
+        for parameter in self.get_params(ctx):
+            if parameter.name in _SECTIONS:
+                sections.append((_SECTIONS[parameter.name], []))
+            if (record := parameter.get_help_record(ctx)) is not None:
+                sections[-1][1].append(record)
+        for heading, rows in sections:
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds an option for every field of the configuration, with its type, range and description.
+
+    Options have no default of their own: one that is not given is None, and the configuration file
+    or the configuration itself decides.
+    """
+    docs, types = field_docs(TrainConfig), field_types(TrainConfig)
+    for field in reversed(fields(TrainConfig)):
+        if field.name == "threads":
+            continue
+        text = docs[field.name].replace("`", "").rstrip(".")
+        default = "" if field.default in (None, (), "", 0) else f"  [default: {field.default}]"
+        command = click.option(
+            f"--{field.name.replace('_', '-')}",
+            type=_type(field.name, types[field.name]),
+            help=f"{text[:1].upper()}{text[1:]}.{default}",
+        )(command)
+    return command
+
+
+def _type(name: str, kind: FieldType) -> click.ParamType | Callable[[str], Any]:
+    if kind.choices:
+        return click.Choice(kind.choices)
+    if kind.base is tuple:
+        return sizes_type(f"a list of {name}", "20 or 20,30")
+    if kind.base is str:
+        return click.STRING
+    return _TYPES.get(kind.check, COUNT)
+
+
+@click.command(cls=SectionedCommand)
+@config_options
 @threads_option
 @click.option(
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file of the same options, such as config.toml of a run; options given here override "
-    "it.",
+    help="TOML file of the same options, such as config.toml of a run; options on the command line "
+    "override it.",
 )
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the run.  [default: runs/DATA-NORM]",
-)
-@click.option("--report/--no-report", default=True, help="Write OUT/index.html.  [default: report]")
+@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/DATA-NORM]")
+@click.option("--report/--no-report", default=True, help="Write OUT/index.html.")
 @click.option("--tensorboard", is_flag=True, help="Write TensorBoard events to OUT/tensorboard.")
 @json_option
 def train(
@@ -50,7 +115,7 @@ def train(
     report: bool,
     tensorboard: bool,
     as_json: bool,
-    **fields: Any,
+    **given: Any,
 ) -> None:
     """Train a classifier with certified predictions.
 
@@ -70,15 +135,30 @@ def train(
     """
     import torch
 
+    from taut.cli.output import print_json, progress
     from taut.report import check_extras
 
     if report:
         check_extras()
-    config = configure(config_file, fields)
+    config = configure(config_file, given)
     out = out or Path("runs") / f"{Path(config.data).stem}-{config.norm}"
+    page = out / "index.html" if report else None
     torch.set_num_threads(config.threads or 1)
     with processes() as first:
-        _train(config, out, report, tensorboard, as_json, first)
+        done = (out / "result.json").exists()
+        with progress(quiet=as_json or not first) as bar:
+            on_progress = _show_in(bar)
+            run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
+        if not first:
+            return
+        # The report of a finished run may already show attacks.
+        if page is not None and not (done and page.exists()):
+            _write_page(run, page)
+        if as_json:
+            record = {"run": out, "report": page, "config": run.config.to_dict()}
+            print_json({**run.result, **record})
+        else:
+            _print_run(run, out, page, done)
 
 
 def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
@@ -88,8 +168,6 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
         ArgumentError: the file is no configuration.
         click.UsageError: an option has no effect with the others.
     """
-    from taut.training import from_toml
-
     config = TrainConfig(threads=given["threads"])
     if path is not None:
         try:
@@ -99,7 +177,7 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
             raise ArgumentError(
                 subject="train", argument="--config", rule=rule, got=str(path)
             ) from error
-    typed = {name: given[name] for name in typed_options(tuple(given))}
+    typed = {name: given[name] for name in typed_options(*given)}
     config = replace(config, **typed)
     loss = config.loss or "cross_entropy"
     needs = {
@@ -118,37 +196,58 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
     return config
 
 
-def _train(
-    config: TrainConfig, out: Path, report: bool, tensorboard: bool, as_json: bool, first: bool
-) -> None:
-    from taut.cli import classifier_output as output
-    from taut.cli.output import print_json, say
-    from taut.training import train as run_training
+def _show_in(bar: Callable[..., None]) -> Callable[[Progress], None]:
+    """Shows the epoch, the loss and the accuracy on validation rows in a progress bar."""
+    from taut.report import percent
 
-    page = out / "index.html" if report else None
-    done = (out / "result.json").exists()
-    with output.train_progress(quiet=as_json or not first) as on_progress:
-        run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
-    if not first:
-        return
-    # The report of a finished run may already show attacks.
-    if page is not None and not (done and page.exists()):
-        _write_page(run, page)
-    if as_json:
-        print_json(output.run_record(run, page))
-        return
-    if done:
-        say("This run was already finished; nothing was trained.")
-    output.print_run(run, page)
+    def on_progress(now: Progress) -> None:
+        text = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.3g}"
+        if now.row is not None and now.row["certified"] is not None:
+            clean, held = percent(now.row["clean"]), percent(now.row["certified"])
+            text += f"  clean {clean}  certified {held}"
+        bar("training", (now.epoch - 1) * now.steps + now.step, now.epochs * now.steps, text)
+
+    return on_progress
 
 
-def _write_page(run: "TrainedRun", page: Path) -> None:
+def _write_page(run: TrainedRun, page: Path) -> None:
     from taut.evaluation import EvaluatedClassifier
     from taut.norms import as_norm
     from taut.report import classifier_page, run_facts
 
-    assert run.config.radius is not None
-    classifier = EvaluatedClassifier.from_run(run, as_norm(run.config.norm))
-    found = classifier.certify()
     radius = run.config.radius
-    classifier_page(classifier, found, radius, run=run, facts=run_facts(run)).write(page)
+    assert radius is not None
+    classifier = EvaluatedClassifier.from_run(run, as_norm(run.config.norm))
+    certificates = classifier.certify()
+    classifier_page(classifier, certificates, radius, run=run, facts=run_facts(run)).write(page)
+
+
+def _print_run(run: TrainedRun, out: Path, page: Path | None, done: bool) -> None:
+    from taut.cli.output import print_table, say
+    from taut.report import NORM_NAMES, format_bound, percent
+
+    result = run.result
+    if done:
+        say("This run was already finished; nothing was trained.")
+    target = f"{NORM_NAMES[result['norm']]} {result['radius']:.4g}"
+    rows = {
+        "clean accuracy": percent(result["clean"]),
+        f"certified within {target}": percent(result["certified"]),
+        "median radius": format_bound(result["median_radius"], "lower", 3),
+        "Lipschitz constant, proven": f"<= {format_bound(result['lipschitz'], 'upper', 7)}",
+        "examples": f"{result['test_rows']:,}",
+    }
+    print_table(["", "test examples"], list(rows.items()))
+    epochs = f"{result['epochs']} epochs, weights of epoch {result['best_epoch']}"
+    say(f"{epochs}, {result['seconds']:.0f} s.")
+    if result["epochs"] < (run.config.epochs or 0):
+        say(
+            f"Stopped before epoch {run.config.epochs}: no better certified validation accuracy in "
+            f"the last {run.config.patience} epochs."
+        )
+    say(f"Run: {out}")
+    if page is not None:
+        say(f"Report: {page}")
+    if (events := out / "tensorboard").exists():
+        say(f"Curves: tensorboard --logdir {events}")
+    say(f"Next: taut certify {out}; taut attack {out}")

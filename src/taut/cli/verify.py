@@ -1,22 +1,22 @@
 """`taut verify`: what an independent checker proves of a saved network."""
 
-import json
 from pathlib import Path
+from typing import Any
 
 import click
+
+from taut.cli.parameters import json_option, network_argument
 
 __all__ = ["verify"]
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@network_argument
 @click.option(
     "--sha256",
-    help="SHA-256 digest that the file must have, from a source you trust, like its author's page.",
+    help="SHA-256 digest that the file must have, from a source that you trust.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object instead of a sentence."
-)
+@json_option
 def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     """Prove the stated Lipschitz constant of a saved network with an independent checker.
 
@@ -26,9 +26,9 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     stored weights and a witness stored beside them, rounding included.
 
     A proof says that the stored network has the stated constant. It does not say who wrote the
-    file: compare its digest with one that you have from elsewhere, by --sha256.
+    file: for that, compare its digest with one from a source that you trust (--sha256).
 
-    Exit status: 0 proven; 1 refused; 2 an option is wrong.
+    Exit status: 0 proven; 1 refused; 2 invalid option.
 
     \b
     Example:
@@ -38,9 +38,10 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     """
     from taut.checker import Refused, check
     from taut.cli.audit import network_file
+    from taut.cli.output import print_json
 
     file = network_file(path)
-    report: dict[str, object] = {"file": str(file)}
+    report: dict[str, Any] = {"file": file}
     try:
         report |= {"verdict": "proven", **check(file.read_bytes(), sha256)}
         line = (
@@ -50,6 +51,9 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     except Refused as error:
         report |= {"verdict": "refused", "reason": str(error)}
         line = f"refused: {file.name}: {error}"
-    click.echo(json.dumps(report) if as_json else line)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(line)
     if report["verdict"] == "refused":
         raise SystemExit(1)

@@ -1,36 +1,66 @@
-"""`taut wasserstein`: how far apart two data sets are, with a guarantee."""
+"""`taut wasserstein`: how far apart two datasets are, with a guarantee."""
 
 import shlex
 import time
+import traceback
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from taut.cli.alarm_command import AlarmCommand
 from taut.cli.parameters import (
     COUNT,
     FILE,
     NOT_NEGATIVE,
     POSITIVE,
-    Columns,
     Finite,
+    columns,
     json_option,
     seed_option,
     threads_option,
     typed_options,
 )
 from taut.cli.processes import processes
+from taut.errors import TautError
 
 __all__ = ["wasserstein"]
 
+_WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
 _TRAINING = ("finite", "scaling", "diameter", "num_steps")
+_STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
+# Arguments in Python, and what the command calls them.
+_OPTIONS = {
+    "columns=[...]": "--columns a,b",
+    "finite=True": "--finite",
+    "finite=False": "no --finite",
+}
+
+
+class AlarmCommand(click.Command):
+    """A command whose exit status 1 is the alarm and nothing else, for scheduled runs."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; errors of taut name its options, others show a traceback."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (KeyboardInterrupt, click.Abort) as error:
+            raise SystemExit(_INTERRUPTED) from error
+        except TautError as error:
+            if not ctx.find_root().params.get("debug"):
+                option = _OPTIONS.get(error.option, error.option)
+                raise error.replace(option=option) from error
+            status, cause = _WRONG, error
+        except Exception as error:
+            status, cause = _UNEXPECTED, error
+        click.echo("".join(traceback.format_exception(cause)), nl=False, err=True)
+        raise SystemExit(status) from cause
 
 
 @click.command(cls=AlarmCommand)
 @click.argument("a", required=False)
 @click.argument("b", required=False)
-@click.option("--columns", type=Columns(), help="Columns to compare: names, or positions from 0.")
+@click.option("--columns", type=columns, help="Columns to compare: names, or positions from 0.")
 @click.option(
     "--finite",
     is_flag=True,
@@ -41,7 +71,6 @@ _TRAINING = ("finite", "scaling", "diameter", "num_steps")
     "--scaling",
     type=click.Choice(["none", "standard", "robust"]),
     default="none",
-    show_default=True,
     help="Scaling of the features: none (the data's own units), by mean and standard deviation, or "
     "by median and quartiles.",
 )
@@ -49,14 +78,12 @@ _TRAINING = ("finite", "scaling", "diameter", "num_steps")
     "--confidence",
     type=Finite(0, 1, min_open=True, max_open=True),
     default=0.95,
-    show_default=True,
     help="Joint confidence level of both bounds.",
 )
 @click.option(
     "--method",
     type=click.Choice(["betting", "bernstein", "hoeffding"]),
     default="betting",
-    show_default=True,
     help="Confidence bound of the means; betting is the tightest.",
 )
 @click.option(
@@ -66,18 +93,14 @@ _TRAINING = ("finite", "scaling", "diameter", "num_steps")
     "assumed to be that of the data]",
 )
 @click.option(
-    "--num-steps",
-    type=COUNT,
-    default=1000,
-    show_default=True,
-    help="Number of training steps of each critic.",
+    "--num-steps", type=COUNT, default=1000, help="Number of training steps of each critic."
 )
 @seed_option
 @threads_option
 @click.option(
     "--stream/--no-stream",
     default=None,
-    help="Read files batch by batch.  [default: where one needs more than 256 MiB]",
+    help="Read files batch by batch.  [default: if a file needs more than 256 MiB]",
 )
 @click.option("--report", type=FILE, metavar="PAGE.html", help="Write an HTML report.")
 @click.option("--save", type=FILE, metavar="CRITIC", help="Save the critic, to score later rows.")
@@ -88,22 +111,22 @@ _TRAINING = ("finite", "scaling", "diameter", "num_steps")
     "--fail-above",
     type=NOT_NEGATIVE,
     metavar="TOL",
-    help="Exit with status 1 if the LOWER bound of the distance is above this.",
+    help="Largest tolerated distance: exit with status 1 if the LOWER bound is above it.",
 )
 @json_option
 def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
-    """Measure how far apart two data sets are, with a guarantee.
+    """Measure how far apart two datasets are, with a guarantee.
 
     A and B are files with the same columns, one sample per row: .csv, .tsv, .parquet, .npy, .npz
-    (archive.npz:key for one array of several), idx as MNIST's (train-images-idx3-ubyte.gz:3 for the
-    rows of label 3), or folders of images. The result is the Wasserstein-1 distance, the smallest
-    average distance that rows of A have to travel to become rows of B, with a lower and an upper
-    bound.
+    (archive.npz:key for one array of several), idx files like those of MNIST
+    (train-images-idx3-ubyte.gz:3 for the rows of label 3), or folders of images. The result is the
+    Wasserstein-1 distance, the smallest average distance that rows of A have to travel to become
+    rows of B, with a lower and an upper bound.
 
     --save keeps the critic that tells A from B; --critic and --score evaluate later rows with it.
 
-    Exit status: 0 measured; 1 the lower bound is above --fail-above (with --score: the bound of the
-    distance from A); 2 a file or an option is wrong; 70 an error of the program; 130 interrupted.
+    Exit status: 0 success; 1 the lower bound is above --fail-above (with --score, the lower bound
+    of the distance from A); 2 invalid file or option; 70 internal error; 130 interrupted.
 
     \b
     Examples:
@@ -118,7 +141,7 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     if scoring and (a is not None or options["critic"] is None):
         raise click.UsageError("--score NEW needs --critic CRITIC, and neither A nor B.")
     if not scoring and b is None:
-        raise click.UsageError("two data sets are needed: taut wasserstein A B.")
+        raise click.UsageError("two datasets are needed: taut wasserstein A B.")
     if not scoring:
         _refuse("can be used only with --score", "critic", "scores_out")
     else:
@@ -137,105 +160,94 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
 
 def _refuse(when: str, *names: str) -> None:
     """Raises a usage error if one of these options was given: none is ignored."""
-    for name in typed_options(names):
+    for name in typed_options(*names):
         raise click.UsageError(f"--{name.replace('_', '-')} {when}.")
 
 
 def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
-    """Compares two data sets and prints the result; whether to raise the alarm."""
-    from taut.cli import wasserstein_output as output
-    from taut.cli.output import print_json
-    from taut.cli.wasserstein_data import check_outputs, names_of, open_pair, rows_for_page
-    from taut.report import check_extras
+    """Compares two datasets and prints the result; whether to raise the alarm."""
+    from taut.cli.output import print_json, progress
+    from taut.cli.wasserstein_data import check_outputs, names_of, open_data, rows_for_page
+    from taut.cli.wasserstein_output import Comparison
+    from taut.data import check_pair
+    from taut.report import check_extras, wasserstein_page
     from taut.transport import wasserstein as measure
 
     if options["report"]:
         check_extras()
     check_outputs([options["report"], options["save"]], [a, b])
-    names = names_of(a, b)
     start = time.perf_counter()
     arguments = ("confidence", "finite", "scaling", "method", "num_steps", "diameter", "seed")
-    with output.progress(quiet=not first) as on_progress:
-        pair = open_pair(a, b, options["columns"], options["stream"], on_progress)
-        result = measure(
-            pair.first,
-            pair.second,
-            **{name: options[name] for name in arguments},
-            on_progress=on_progress,
-        )
+    given = {name: options[name] for name in arguments}
+    with progress(quiet=not first) as bar:
+
+        def on_progress(stage: str, done: int, total: int) -> None:
+            bar(_STAGES.get(stage, stage), done, total)
+
+        pair = check_pair(*open_data((a, b), options["columns"], options["stream"], on_progress))
+        result = measure(pair.first, pair.second, on_progress=on_progress, **given)
     seconds = time.perf_counter() - start
     notes = tuple(dict.fromkeys((*pair.notes, *result.notes)))
-    alarm = options["fail_above"] is not None and result.lower.value > options["fail_above"]
+    found = Comparison(result, (a, b), names_of(a, b), notes, options, seconds)
     if not first:
-        return alarm
+        return found.alarm
     # The critic is saved before anything else can fail, and the result is printed even if the
     # report cannot be written.
     if options["save"]:
         result.save(options["save"])
+    page = None
     try:
         if options["report"]:
-            from taut.report import wasserstein_page
-
-            page = wasserstein_page(
-                result,
-                *rows_for_page(pair, a, b, options["columns"]),
-                names=names,
-                method=options["method"],
-                facts=output.facts(result, (a, b), notes, options, _command(), seconds),
-                seed=options["seed"],
-            )
-            page.write(options["report"])
-    except Exception:
-        options = {**options, "report": None}  # there is no report to point to
-        raise
+            rows = rows_for_page(pair, a, b, options["columns"])
+            about = {"names": found.names, "facts": found.facts(_command())}
+            choices = {name: options[name] for name in ("method", "seed")}
+            page = wasserstein_page(result, *rows, **about, **choices).write(options["report"])
     finally:
-        told = (notes, options, alarm, seconds)
         if options["as_json"]:
-            print_json(output.comparison_record(result, (a, b), *told))
+            print_json(found.record(page))
         else:
-            output.print_comparison(result, names, *told)
-    return alarm
+            found.show(page)
+    return found.alarm
 
 
 def _score(first: bool, options: dict[str, Any]) -> bool:
     """Scores new rows with a saved critic and prints the result; whether to raise the alarm."""
-    from taut.cli import wasserstein_output as output
     from taut.cli.output import print_json
     from taut.cli.wasserstein_data import check_outputs, open_data
+    from taut.cli.wasserstein_output import NewScores
     from taut.transport import load_critic
 
     path, new = options["critic"], options["score"]
     check_outputs([options["scores_out"]], [str(path), new])
     critic = load_critic(path)
-    data = open_data(new, options["columns"], options["stream"])
+    (data,) = open_data((new,), options["columns"], options["stream"])
     level, method, seed = options["confidence"], options["method"], options["seed"]
     scores, *bounds = critic.evaluate(data, level, method, seed=seed)
-    alarm = options["fail_above"] is not None and bounds[0].value > options["fail_above"]
-    if not first:
-        return alarm
-    if options["scores_out"]:
-        output.write_scores(options["scores_out"], scores)
-    if options["as_json"]:
-        print_json(output.score_record(critic, scores, bounds, options, alarm))
-    else:
-        output.print_score(critic, scores, bounds, options, alarm)
-    return alarm
+    found = NewScores(critic, scores, bounds, options)
+    if first and options["scores_out"]:
+        found.write(options["scores_out"])
+    if first and options["as_json"]:
+        print_json(found.record())
+    elif first:
+        found.show()
+    return found.alarm
 
 
 def _command() -> str:
     """The command that repeats this run: what was given, and the seed."""
     context = click.get_current_context()
     words = ["taut", "wasserstein"]
+    typed = [*typed_options(*context.params), "seed"]
     for parameter in context.command.params:
         name, value = str(parameter.name), context.params[str(parameter.name)]
-        typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if name not in typed:
+            continue
+        if name == "columns":
+            value = ",".join(f'"{cell}"' if "," in str(cell) else str(cell) for cell in value)
         if isinstance(parameter, click.Argument):
-            words += [] if value is None else [value]
-        elif name == "columns" and typed:
-            quoted = (f'"{cell}"' if "," in str(cell) else str(cell) for cell in value)
-            words += ["--columns", ",".join(quoted)]
-        elif isinstance(value, bool) and typed:
+            words.append(value)
+        elif isinstance(value, bool):
             words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
-        elif typed or name == "seed":
+        else:
             words += [parameter.opts[0], str(value)]
     return shlex.join(words)

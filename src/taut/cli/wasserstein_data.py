@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from taut.data import Columns, Pair, Table, TableStream, check_pair, read_table
 from taut.errors import ArgumentError
 
-__all__ = ["check_outputs", "names_of", "open_data", "open_pair", "rows_for_page"]
+__all__ = ["check_outputs", "names_of", "open_data", "rows_for_page"]
 
 # Splits, scales and batches of a table held in memory take a few times its size.
 _MOST_BYTES = 2**28
@@ -15,35 +16,29 @@ _PAGE_ROWS = 20_000
 _PAGE_CELLS = 2**24
 
 
-def open_data(path: str, columns: Columns, stream: bool | None) -> Table | TableStream:
-    """A file or folder: in memory where it is small, else a stream; `stream` overrides."""
-    opened = TableStream(path, columns=columns)
-    if stream is None:
-        stream = _bytes(path, opened) > _MOST_BYTES
-    return opened if stream else read_table(path, columns=columns)
-
-
-def open_pair(
-    a: str,
-    b: str,
+def open_data(
+    paths: Sequence[str],
     columns: Columns,
     stream: bool | None,
-    on_progress: Callable[[str, int, int], None],
-) -> Pair:
-    """Both data sets, with the same columns in the same order."""
-    # Headers first: a mismatch is found before anything is read.
-    opened = [TableStream(path, columns=columns) for path in (a, b)]
-    check_pair(*opened)
+    on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> list[Any]:
+    """Files or folders: a `Table` of each where all are small, else a `TableStream` of each.
+
+    `stream` overrides. Of two datasets, the columns are compared before any row is read.
+    """
+    opened = [TableStream(path, columns=columns) for path in paths]
+    if len(opened) == 2:
+        check_pair(*opened)
     if stream is None:
-        stream = max(map(_bytes, (a, b), opened)) > _MOST_BYTES
+        stream = max(map(_bytes, paths, opened)) > _MOST_BYTES
     if stream:
-        return check_pair(*opened)
+        return opened
     tables = []
-    for done, path in enumerate((a, b)):
-        on_progress("reading", done, 2)
+    for done, path in enumerate(paths):
+        on_progress("reading", done, len(paths))
         tables.append(read_table(path, columns=columns))
-    on_progress("reading", 2, 2)
-    return check_pair(*tables)
+    on_progress("reading", len(paths), len(paths))
+    return tables
 
 
 def rows_for_page(pair: Pair, a: str, b: str, columns: Columns) -> tuple[Table, Table]:
@@ -65,25 +60,23 @@ def names_of(a: str, b: str) -> tuple[str, str]:
 
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str]) -> None:
     """Makes the folders of the output files, and raises if one cannot be written."""
-    wanted = [path for path in outputs if path is not None]
     taken = [Path(path).resolve() for path in inputs]
-    for path in wanted:
+    given = [path for path in outputs if path is not None]
+    for place, path in enumerate(given):
+        rule = ""
         if path.resolve() in taken:
-            raise ArgumentError(
-                f"wasserstein: outputs must not be written over inputs; got {str(path)!r} for both."
-            )
-        if [other.resolve() for other in wanted].count(path.resolve()) > 1:
-            raise ArgumentError(
-                f"wasserstein: outputs must be different files; got {str(path)!r} twice."
-            )
+            rule = "outputs must not be written over inputs; got {} for both"
+        if path.resolve() in [other.resolve() for other in given[:place]]:
+            rule = "outputs must be different files; got {} twice"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ArgumentError(
-                f"wasserstein: the folder of {str(path)!r} cannot be made: {error.strerror}."
-            ) from error
-        if (path.exists() and not os.access(path, os.W_OK)) or not os.access(path.parent, os.W_OK):
-            raise ArgumentError(f"wasserstein: {str(path)!r} cannot be written; choose another.")
+            rule = f"the folder of {{}} cannot be made: {error.strerror}"
+        else:
+            if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
+                rule = "{} cannot be written; choose another"
+        if rule:
+            raise ArgumentError(f"wasserstein: {rule.format(repr(str(path)))}.")
 
 
 def _bytes(path: str, opened: TableStream) -> int:

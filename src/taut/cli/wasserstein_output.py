@@ -1,262 +1,204 @@
-"""What `taut wasserstein` prints and writes."""
+"""What `taut wasserstein` prints: a comparison of two datasets, or the scores of new rows."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
-from rich.progress import TaskProgressColumn
+from rich.text import Text
 from torch import Tensor
 
 from taut.bounds import Bound
-from taut.cli.output import plain_table, progress_bars, say
-from taut.report import UNITS, distance_guarantees, distance_headline, format_bound
+from taut.cli.output import print_table, say
+from taut.report import (
+    UNITS,
+    as_sentence,
+    distance_guarantees,
+    distance_headline,
+    distance_rows,
+    format_bound,
+)
 from taut.transport import SavedCritic, WassersteinResult
 
-__all__ = [
-    "comparison_record",
-    "facts",
-    "print_comparison",
-    "print_score",
-    "progress",
-    "score_record",
-    "write_scores",
-]
-
-_STAGES = {
-    "cones": "cone critic",
-    "network": "network critic",
-    "transport": "exact transport",
-}
+__all__ = ["Comparison", "NewScores"]
 
 
-@contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Bars on standard error, one for each stage that reports."""
-    with progress_bars("{task.description:<16}", TaskProgressColumn(), quiet=quiet) as bars:
-        tasks: dict[str, Any] = {}
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A result of `taut.wasserstein`, and how it was computed."""
 
-        def finish() -> None:
-            """Stages follow each other; one that stopped early is complete."""
-            for task in bars.tasks:
-                bars.update(task.id, total=task.completed)
+    result: WassersteinResult
+    paths: tuple[str, str]
+    names: tuple[str, str]
+    notes: Sequence[str]
+    options: dict[str, Any]
+    seconds: float
 
-        def on_progress(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                finish()
-                tasks[stage] = bars.add_task(_STAGES.get(stage, stage), total=total)
-            bars.update(tasks[stage], completed=done, total=total)
+    @property
+    def alarm(self) -> bool:
+        """Whether the lower bound is above the tolerance."""
+        return _is_above(self.result.lower, self.options)
 
-        yield on_progress
-        finish()
+    def record(self, page: Path | None) -> dict[str, Any]:
+        """The result for JSON, and where its report is; infinite numbers are null."""
+        result, options = self.result, self.options
+        sides = zip("ab", self.paths, result.rows, strict=True)
+        return {
+            **{side: {"path": path, "rows": rows} for side, path, rows in sides},
+            "features": len(result.scaling.shift),
+            "columns": None if result.columns is None else list(result.columns),
+            "estimate": _number(result.estimate.value),
+            "lower": _bound(result.lower),
+            "upper": _bound(result.upper),
+            "gap": _number(result.gap),
+            "confidence": result.confidence,
+            "p_value": result.p_value,
+            "critic": _critic(result),
+            "num_steps": options["num_steps"],
+            "notes": list(self.notes),
+            "guarantees": distance_guarantees(result, options["method"]),
+            "report": page,
+            "saved": options["save"],
+            "seconds": round(self.seconds, 3),
+            **_settings(result, options, self.alarm),
+        }
+
+    def show(self, page: Path | None) -> None:
+        """Prints the result for people, and where its report is."""
+        result, options = self.result, self.options
+        rows = distance_rows(result)
+        counts = zip(self.names, result.rows, strict=True)
+        rows += [["rows", f"{count:,}", name] for name, count in counts]
+        rows.append(["features", str(len(result.scaling.shift)), UNITS[result.scaling.method]])
+        say(f"{distance_headline(result, self.names)}.", style="bold")
+        print_table(["", "value", "method"], rows, left=(0, 2))
+        told = list(distance_guarantees(result, options["method"]).items())
+        for name, sentence in [*told, *(("Note", as_sentence(note)) for note in self.notes)]:
+            line = Text.assemble((f"{name}.", "bold"), f" {sentence}")
+            Console().print(Padding(line, (0, 0, 0, 2)))
+        for name, path in (("Critic", options["save"]), ("Report", page)):
+            if path is not None:
+                say(f"{name}: {path}")
+        say(f"{self.seconds:.0f} s.")
+        _print_alarm(result.lower, "lower bound", options)
+
+    def facts(self, command: str) -> list[tuple[str, str]]:
+        """Metadata of the run, for the end of the report."""
+        result, threads = self.result, self.options["threads"]
+        sides = zip("AB", self.paths, result.rows, strict=True)
+        facts = [("Command", command)]
+        facts += [(side, f"{path}, {rows:,} rows") for side, path, rows in sides]
+        facts.append(("Features", f"{len(result.scaling.shift)}, {UNITS[result.scaling.method]}"))
+        facts += [("Note", note) for note in self.notes]
+        if result.history:
+            steps = self.options["num_steps"]
+            facts.append(("Training", f"at most {steps} steps of each critic"))
+        facts.append(("Seed", str(self.options["seed"])))
+        facts.append(("Time", f"{self.seconds:.0f} s, {threads} thread{'s' * (threads > 1)}"))
+        facts.append(("Versions", ", ".join(f"{k} {v}" for k, v in _versions().items())))
+        return facts
 
 
-def comparison_record(
-    result: WassersteinResult,
-    paths: tuple[str, str],
-    notes: Sequence[str],
-    options: dict[str, Any],
-    alarm: bool,
-    seconds: float,
-) -> dict[str, Any]:
-    """The result for JSON; infinite numbers are null."""
-    x, y = ({"path": path, "rows": rows} for path, rows in zip(paths, result.rows, strict=True))
-    return {
-        "a": x,
-        "b": y,
-        "features": len(result.scaling.shift),
-        "columns": None if result.columns is None else list(result.columns),
-        "estimate": _number(result.estimate.value),
-        "lower": _bound(result.lower),
-        "upper": _bound(result.upper),
-        "gap": _number(result.gap),
-        "confidence": result.confidence,
-        "finite": result.finite,
-        "p_value": result.p_value,
-        "critic": {
-            "kind": result.kind,
-            "lipschitz": _number(result.lipschitz.value),
-            "norm": "l2",
-        },
-        "scaling": result.scaling.method,
-        "method": options["method"],
-        "num_steps": options["num_steps"],
-        "seed": options["seed"],
-        "notes": list(notes),
-        "guarantees": distance_guarantees(result, options["method"]),
-        "fail_above": options["fail_above"],
-        "alarm": alarm,
-        "report": _text(options["report"]),
-        "saved": _text(options["save"]),
-        "seconds": round(seconds, 3),
-        "versions": _versions(),
-    }
+@dataclass(frozen=True, eq=False)
+class NewScores:
+    """The scores of new rows by a saved critic, and lower bounds of their distances from A and B."""
 
+    critic: SavedCritic
+    scores: Tensor
+    bounds: Sequence[Bound]
+    options: dict[str, Any]
 
-def print_comparison(
-    result: WassersteinResult,
-    names: tuple[str, str],
-    notes: Sequence[str],
-    options: dict[str, Any],
-    alarm: bool,
-    seconds: float,
-) -> None:
-    """Prints the result for people."""
-    table = plain_table("", "value", "method")
-    table.columns[2].justify = "left"
-    table.add_row("estimate", f"{result.estimate.value:.4g}", result.estimate.method)
-    table.add_row("at least", format_bound(result.lower.value, "lower"), result.lower.method)
-    table.add_row("at most", format_bound(result.upper.value, "upper"), result.upper.method)
-    table.add_row("gap", format_bound(result.gap, "upper"), "between the bounds")
-    if result.p_value is not None:
-        table.add_row(
-            "p-value", f"{result.p_value:.3g}", "that both are one population, by permutation"
+    @property
+    def alarm(self) -> bool:
+        """Whether the lower bound of the distance from A is above the tolerance."""
+        return _is_above(self.bounds[0], self.options)
+
+    @property
+    def known(self) -> list[float]:
+        """The mean scores of A and B, each the middle of the interval that is known of it."""
+        return [sum(ends) / 2 for ends in self.critic.means]
+
+    def record(self) -> dict[str, Any]:
+        """The scores for JSON."""
+        options = self.options
+        return {
+            "critic": {"path": options["critic"], **_critic(self.critic)},
+            "new": {"path": options["score"], "rows": len(self.scores)},
+            "mean_score": self.scores.mean().item(),
+            "mean_scores_known": dict(zip("ab", self.known, strict=True)),
+            "lower_from_a": _bound(self.bounds[0]),
+            "lower_from_b": _bound(self.bounds[1]),
+            "scores_out": options["scores_out"],
+            **_settings(self.critic, options, self.alarm),
+        }
+
+    def show(self) -> None:
+        """Prints the scores for people."""
+        critic, options, name = self.critic, self.options, Path(self.options["score"]).name
+        rows = [[name, f"{self.scores.mean().item():.4g}", ""]]
+        for side, mean, bound in zip("AB", self.known, self.bounds, strict=True):
+            rows.append([side, f"{mean:.4g}", format_bound(bound.value, "lower")])
+        print_table(["", "mean score", f"lower bound of the distance to {name}"], rows)
+        whose = "the rows of" if critic.finite else "the population of"
+        sentence = (
+            f"Each bound holds with probability {100 * options['confidence']:.4g} %: it bounds the "
+            f"distance of the population of {name} from {whose} A, or of B, "
+            f"{UNITS[critic.scaling.method]}. The {critic.kind} critic was trained before it saw the "
+            f"{len(self.scores):,} new rows, and its constant is proven again to be at most "
+            f"{format_bound(critic.lipschitz.value, 'upper', 7)}. Assumption: the new rows are "
+            "i.i.d. samples of one population."
         )
-    constant = format_bound(result.lipschitz.value, "upper", 7)
-    table.add_row("critic", f"<= {constant}", f"{result.kind}; constant proven")
-    for name, rows in zip(names, result.rows, strict=True):
-        table.add_row("rows", f"{rows:,}", name)
-    table.add_row("features", str(len(result.scaling.shift)), UNITS[result.scaling.method])
-    console = Console()
-    say(f"{distance_headline(result, names)}.", style="bold")
-    console.print(table, highlight=False)
-    for name, sentence in distance_guarantees(result, options["method"]).items():
-        line = Padding(f"[bold]{name}.[/bold] {escape(sentence)}", (0, 0, 0, 2))
-        console.print(line, highlight=False)
-    for note in notes:
-        console.print(Padding(f"[bold]Note.[/bold] {escape(note)}", (0, 0, 0, 2)), highlight=False)
-    if options["save"]:
-        say(f"Critic: {options['save']}")
-    if options["report"]:
-        say(f"Report: {options['report']}")
-    say(f"{seconds:.0f} s.")
-    _print_alarm(result.lower, "lower bound", options["fail_above"], alarm)
+        Console().print(sentence, highlight=False, markup=False)
+        if options["scores_out"]:
+            say(f"Scores: {options['scores_out']}")
+        _print_alarm(self.bounds[0], "lower bound from A", options)
+
+    def write(self, path: Path) -> None:
+        """Writes one score per line below the header `score`, in the order of the rows."""
+        lines = "".join(f"{score!r}\n" for score in self.scores.tolist())
+        path.write_text(f"score\n{lines}", encoding="utf-8")
 
 
-def facts(
-    result: WassersteinResult,
-    paths: tuple[str, str],
-    notes: Sequence[str],
-    options: dict[str, Any],
-    command: str,
-    seconds: float,
-) -> list[tuple[str, str]]:
-    """Metadata of the run, for the end of the report."""
-    found = [("Command", command)]
-    found += [
-        (side, f"{path}, {rows:,} rows")
-        for side, path, rows in zip("AB", paths, result.rows, strict=True)
-    ]
-    found.append(("Features", f"{len(result.scaling.shift)}, {UNITS[result.scaling.method]}"))
-    found += [("Note", note) for note in notes]
-    if result.history:
-        found.append(("Training", f"at most {options['num_steps']} steps of each critic"))
-    found.append(("Seed", str(options["seed"])))
-    threads = options["threads"]
-    found.append(("Time", f"{seconds:.0f} s, {threads} thread{'s' if threads > 1 else ''}"))
-    found.append(("Versions", ", ".join(f"{k} {v}" for k, v in _versions().items())))
-    return found
+def _is_above(bound: Bound, options: dict[str, Any]) -> bool:
+    return options["fail_above"] is not None and bound.value > options["fail_above"]
 
 
-def score_record(
-    critic: SavedCritic,
-    scores: Tensor,
-    bounds: Sequence[Bound],
-    options: dict[str, Any],
-    alarm: bool,
+def _print_alarm(bound: Bound, name: str, options: dict[str, Any]) -> None:
+    if options["fail_above"] is None:
+        return
+    above = _is_above(bound, options)
+    relation, style = ("above", "red") if above else ("not above", "green")
+    value = format_bound(bound.value, "lower", 6)
+    say(f"The {name}, {value}, is {relation} {options['fail_above']:g}.", style=style)
+
+
+def _critic(found: WassersteinResult | SavedCritic) -> dict[str, Any]:
+    return {"kind": found.kind, "lipschitz": _number(found.lipschitz.value), "norm": "l2"}
+
+
+def _settings(
+    found: WassersteinResult | SavedCritic, options: dict[str, Any], alarm: bool
 ) -> dict[str, Any]:
-    """The scores of new rows for JSON."""
     return {
-        "critic": {
-            "path": str(options["critic"]),
-            "kind": critic.kind,
-            "lipschitz": critic.lipschitz.value,
-            "norm": "l2",
-        },
-        "new": {"path": options["score"], "rows": len(scores)},
-        "mean_score": scores.mean().item(),
-        "mean_scores_known": dict(zip("ab", _middles(critic), strict=True)),
-        "lower_from_a": _bound(bounds[0]),
-        "lower_from_b": _bound(bounds[1]),
-        "scaling": critic.scaling.method,
-        "finite": critic.finite,
-        "method": options["method"],
-        "seed": options["seed"],
-        "fail_above": options["fail_above"],
+        "scaling": found.scaling.method,
+        "finite": found.finite,
+        **{name: options[name] for name in ("method", "seed", "fail_above")},
         "alarm": alarm,
-        "scores_out": _text(options["scores_out"]),
         "versions": _versions(),
     }
-
-
-def _middles(critic: SavedCritic) -> list[float]:
-    """The mean scores of both sides, each the middle of the interval that is known of it."""
-    return [sum(ends) / 2 for ends in critic.means]
-
-
-def print_score(
-    critic: SavedCritic,
-    scores: Tensor,
-    bounds: Sequence[Bound],
-    options: dict[str, Any],
-    alarm: bool,
-) -> None:
-    """Prints the scores of new rows for people."""
-    name = Path(options["score"]).name
-    table = plain_table("", "mean score", f"lower bound of the distance to {name}")
-    table.add_row(name, f"{scores.mean().item():.4g}", "")
-    for side, mean, bound in zip("AB", _middles(critic), bounds, strict=True):
-        table.add_row(side, f"{mean:.4g}", format_bound(bound.value, "lower"))
-    Console().print(table, highlight=False)
-    sure = f"{100 * options['confidence']:.4g} %"
-    whose = "the rows of" if critic.finite else "the population of"
-    console = Console()
-    console.print(
-        f"Each bound holds with probability {sure}: it bounds the distance of the population of "
-        f"{escape(name)} from {whose} A, and of B, {UNITS[critic.scaling.method]}. The {critic.kind} "
-        f"critic was trained before the {len(scores):,} new rows came, and its constant is proven "
-        f"again to be at most {format_bound(critic.lipschitz.value, 'upper', 7)}. Assumption: the "
-        "new rows are i.i.d. samples of one population.",
-        highlight=False,
-    )
-    if options["scores_out"]:
-        say(f"Scores: {options['scores_out']}")
-    _print_alarm(bounds[0], "lower bound from A", options["fail_above"], alarm)
-
-
-def write_scores(path: Path, scores: Tensor) -> None:
-    """Writes one score per line below the header `score`, in the order of the rows."""
-    lines = "".join(f"{score!r}\n" for score in scores.tolist())
-    path.write_text(f"score\n{lines}", encoding="utf-8")
-
-
-def _print_alarm(bound: Bound, name: str, limit: float | None, alarm: bool) -> None:
-    if limit is None:
-        return
-    relation = "above" if alarm else "not above"
-    value = format_bound(bound.value, "lower", 6)
-    say(f"The {name}, {value}, is {relation} {limit:g}.", style="red" if alarm else "green")
 
 
 def _bound(bound: Bound) -> dict[str, Any]:
-    return {
-        "value": _number(bound.value),
-        "confidence": bound.confidence,
-        "method": bound.method,
-    }
+    value = _number(bound.value)
+    return {"value": value, "confidence": bound.confidence, "method": bound.method}
 
 
 def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _versions() -> dict[str, str]:

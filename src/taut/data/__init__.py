@@ -16,14 +16,12 @@ from taut.data.columns import (
 from taut.data.conversion import as_table
 from taut.data.download import FetchError, fetch
 from taut.data.formats import detect_format
-from taut.data.label_column import NoLabelError
 from taut.data.labelled import LabelledData, LabelledSet
+from taut.data.labels import NoLabelError
 from taut.data.load import load_labelled, read_labelled, read_matching
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.data.pairs import Pair, check_pair
-from taut.data.read import read_table
-from taut.data.stream import TableStream, count_rows, stream_table
-from taut.data.table import Table
+from taut.data.table import Table, TableStream, count_rows, read_table, stream_table
 
 __all__ = [
     "OFFICIAL_SETS",

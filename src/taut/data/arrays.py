@@ -4,149 +4,102 @@ import io
 import math
 import re
 import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from taut.data.columns import Columns, list_some, select_positions
+from taut.data.columns import list_some
 from taut.data.numbers import to_floats
-from taut.data.source import Block, subject_of
+from taut.data.source import Source, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["ArraySource", "npz_arrays", "open_npy", "open_npz"]
+__all__ = ["NPY", "open_npy", "open_npz", "read_npz"]
 
 NPY = b"\x93NUMPY"
 _OBJECTS = re.compile(rb"'[|<>=]?O'")
-_BAD = (ValueError, TypeError, SyntaxError, OverflowError, EOFError, MemoryError, OSError)
+_HEAD = 16384
+_BAD_ARRAY = (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, OSError)
+_BAD_ARCHIVE = (*_BAD_ARRAY, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
-class ArraySource:
-    """The rows of an array; those of more than two dimensions are made flat."""
+class ArraySource(Source):
+    """The rows of an array; those of more than two dimensions are flattened."""
 
-    columns = ()
+    rows: int
 
-    def __init__(self, subject: str, array: np.ndarray, columns: Columns = None):
+    def __init__(self, name: str, array: np.ndarray):
+        super().__init__(name)
         if array.ndim == 0 or 0 in array.shape:
-            raise DataError(
-                subject=subject,
-                rule="an array must have rows and columns",
-                got=f"shape {array.shape}",
-            )
-        to_floats(subject, array[:0])
-        self._subject = subject
+            rule = "an array must have rows and columns"
+            raise DataError(subject=self.subject, rule=rule, got=f"shape {array.shape}")
+        to_floats(self.subject, array[:0])
         self._array = array
+        self._set_columns((), math.prod(array.shape[1:]))
         self.rows = len(array)
-        width = math.prod(array.shape[1:])
-        self._chosen = select_positions(subject, (), width, columns)
-        self.dim = len(self._chosen)
-        whole = self._chosen == list(range(width))
-        self._picks = slice(None) if whole else self._chosen
-        self.image_shape = array.shape[1:] if array.ndim > 2 and whole else None
+        self.image_shape = array.shape[1:] if array.ndim > 2 else None
 
-    def blocks(self, batch_rows: int) -> Iterator[Block]:
+    def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`."""
         for start in range(0, self.rows, batch_rows):
             block = np.asarray(self._array[start : start + batch_rows])
-            block = block.reshape(len(block), -1)[:, self._picks]
-            yield Block(to_floats(self._subject, block))
-
-    def count(self) -> int:
-        """See `Source`."""
-        return self.rows
+            rows = block.reshape(len(block), -1)
+            yield to_floats(self.subject, rows if self.chosen is None else rows[:, self.chosen])
 
 
-def open_npy(path: Path, columns: Columns = None) -> ArraySource:
+def open_npy(path: Path) -> ArraySource:
     """The array of a .npy file, which stays on disk."""
-    subject = subject_of(path)
+    subject = f"data: {path.name}"
     with open(path, "rb") as file:
-        _check_head(subject, file.read(16384))
-    try:
-        with np.errstate(over="ignore"):  # a forged shape may have no size
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except _BAD as error:
-        raise _damaged(subject, error) from error
-    return ArraySource(subject, array, columns)
+        _check_head(subject, file.read(_HEAD))
+    # The shape in a forged header may overflow.
+    with refuse_damage(subject, "the file", _BAD_ARRAY), np.errstate(over="ignore"):
+        return ArraySource(path.name, np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def open_npz(path: Path, key: str | None = None, columns: Columns = None) -> ArraySource:
-    """One array of a .npz file, unpacked into memory.
+def open_npz(path: Path, key: str | None = None) -> ArraySource:
+    """One array of a .npz file, unpacked into memory; `key` is needed where there are several."""
+    name = path.name if key is None else f"{path.name}:{key}"
 
-    Args:
-        path: the file.
-        key: the name of the array; needed where there is more than one.
-        columns: the columns to keep.
-    """
-    subject = subject_of(path)
-    with _archive(subject, path) as archive:
-        data = archive.read(_member(subject, path, archive.namelist(), key))
-    return ArraySource(subject, _parse(subject, data), columns)
+    def choose(keys: list[str]) -> list[str]:
+        if key is None and len(keys) > 1:
+            raise ArgumentError(
+                f"data: {name}: `path` must say which array is meant; the file holds "
+                f"{list_some(keys)}. Use {path.name}:{keys[0]} for the first."
+            )
+        if key is not None and key not in keys:
+            rule = f"the key must be among {list_some(keys)}"
+            raise ArgumentError(subject=f"data: {name}", rule=rule, got=repr(key))
+        return keys if key is None else [key]
 
-
-def npz_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a .npz file by their names, as they are."""
-    subject = subject_of(path)
-    with _archive(subject, path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist() if _is_array(name)}
-    if not members:
-        raise _empty(subject)
-    return {name.removesuffix(".npy"): _parse(subject, data) for name, data in members.items()}
+    (array,) = read_npz(path, choose).values()
+    return ArraySource(name, array)
 
 
-@contextmanager
-def _archive(subject: str, path: Path) -> Iterator[zipfile.ZipFile]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, *_BAD) as error:
-        if isinstance(error, (ArgumentError, DataError)):
-            raise
-        raise _damaged(subject, error) from error
+def read_npz(
+    path: Path, choose: Callable[[list[str]], list[str]] = lambda keys: keys
+) -> dict[str, np.ndarray]:
+    """The arrays of a .npz file by their keys, as they are: all, or those that `choose` returns."""
+    subject = f"data: {path.name}"
+    with refuse_damage(subject, "the file", _BAD_ARCHIVE), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
+        if not keys:
+            raise DataError(f"{subject}: a .npz file must hold an array; this one holds none.")
+        return {key: _parse(subject, archive.read(f"{key}.npy")) for key in choose(keys)}
 
 
 def _parse(subject: str, data: bytes) -> np.ndarray:
-    _check_head(subject, data[:16384])
-    try:
-        with np.errstate(over="ignore"):
-            return np.load(io.BytesIO(data), allow_pickle=False)
-    except _BAD as error:
-        raise _damaged(subject, error) from error
-
-
-def _is_array(name: str) -> bool:
-    return name.endswith(".npy")
-
-
-def _empty(subject: str) -> DataError:
-    return DataError(f"{subject}: a .npz file must hold an array; this one holds none.")
-
-
-def _member(subject: str, path: Path, members: list[str], key: str | None) -> str:
-    keys = [name.removesuffix(".npy") for name in members if _is_array(name)]
-    if not keys:
-        raise _empty(subject)
-    if key is None and len(keys) > 1:
-        raise ArgumentError(
-            f"{subject}: `path` must say which array is meant; the file holds {list_some(keys)}. "
-            f"Use {path.name}:{keys[0]} for the first."
-        )
-    if key is not None and key not in keys:
-        raise ArgumentError(
-            subject=subject, rule=f"the key must be among {list_some(keys)}", got=repr(key)
-        )
-    return f"{keys[0] if key is None else key}.npy"
+    _check_head(subject, data[:_HEAD])
+    with np.errstate(over="ignore"):
+        return np.load(io.BytesIO(data), allow_pickle=False)
 
 
 def _check_head(subject: str, head: bytes) -> None:
     if not head.startswith(NPY):
-        raise DamagedFileError(
-            subject=subject,
-            rule="an array must start with the mark of numpy's format",
-            got=repr(head[:6]),
-            remedy="Write it with numpy.save.",
-        )
+        rule = "an array must start with the mark of numpy's format"
+        remedy = "Write it with numpy.save."
+        raise DamagedFileError(subject=subject, rule=rule, got=repr(head[:6]), remedy=remedy)
     if _OBJECTS.search(head.partition(b"\n")[0]):
         raise DataError(
             subject=subject,
@@ -154,9 +107,3 @@ def _check_head(subject: str, head: bytes) -> None:
             got="Python objects, which could run code when they are read, so they never are",
             remedy="Save numbers: numpy.save(path, array.astype(float)).",
         )
-
-
-def _damaged(subject: str, error: Exception) -> DamagedFileError:
-    return DamagedFileError(
-        f"{subject}: the file is cut short or altered ({error}). Write or fetch it again."
-    )

@@ -24,10 +24,8 @@ def list_some(items: Iterable[object], most: int = 8) -> str:
     """The items as a sentence lists them, the first few of many.
 
     Example:
-        >>> list_some(["a", 3])
-        "'a', 3"
-        >>> list_some(range(10), most=2)
-        '0, 1 and 8 more'
+        >>> list_some(["a", 3]), list_some(range(10), most=2)
+        ("'a', 3", '0, 1 and 8 more')
     """
     shown = [repr(item) for item in items]
     rest = len(shown) - most
@@ -87,11 +85,12 @@ def select_positions(
             if not names:
                 rule = "must be positions, because the columns have no names"
                 raise refuse(rule, repr(column), f"Use numbers from 0 to {last}.")
-            if (count := names.count(column)) != 1:
-                rule = f"must be among {list_some(names, 20)}"
-                if count:
-                    rule = "must name one column; use positions where names repeat"
-                raise refuse(rule, f"{column!r}, the name of {count}" if count else repr(column))
+            count = names.count(column)
+            if not count:
+                raise refuse(f"must be among {list_some(names, 20)}", repr(column))
+            if count > 1:
+                rule = "must name one column; use positions where names repeat"
+                raise refuse(rule, f"{column!r}, the name of {count}")
             return names.index(column)
         try:
             position = operator.index(column)
@@ -104,7 +103,8 @@ def select_positions(
     if isinstance(columns, str) or not columns:
         raise refuse("must be a list of names or positions, at least one", f"columns={columns!r}")
     found = [position_of(column) for column in columns]
-    if twice := [c for c, at in zip(columns, found, strict=True) if found.count(at) > 1]:
+    counts = Counter(found)
+    if twice := [column for column, at in zip(columns, found, strict=True) if counts[at] > 1]:
         raise refuse("must name each column once", f"{list_some(twice)} for the same one")
     return found
 

@@ -1,5 +1,6 @@
 """`as_table`: arrays, tensors, frames and lists become a table."""
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Set, Sized
@@ -10,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from taut.data.columns import check_names, column_label, list_some
-from taut.data.numbers import check_finite, check_rows, check_whole, refuse_text, to_floats
-from taut.data.stream import TableStream
-from taut.data.table import Table
+from taut.data.numbers import check_finite, check_rows, check_whole, convert_cells, to_floats
+from taut.data.table import Table, TableStream
 from taut.errors import ArgumentError, DataError
 
 __all__ = ["as_table"]
@@ -22,9 +22,9 @@ def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
     """The sample that `data` holds: finite numbers, at least `min_rows` rows.
 
     A list or any other iterable is taken by its items: numbers make one column; lists of numbers
-    and 1-D arrays are rows; arrays and frames of two or more dimensions are batches, and put one
-    after the other (a list of images is therefore to be stacked first). Arrays of more than two
-    dimensions are made flat, and `image_shape` keeps the shape of a row.
+    and 1-D arrays are rows; arrays and frames of two or more dimensions are batches, and are
+    concatenated (so stack a list of images first). Arrays of more than two
+    dimensions are flattened, and `image_shape` keeps the shape of a row.
 
     Args:
         data: a numpy array, torch tensor, pandas DataFrame or Series, `Table`, `TableStream`,
@@ -46,12 +46,11 @@ def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
     values, columns = _convert(data, name)
     if values.ndim == 0:
         raise DataError(subject=name, rule="a sample must have rows", got=f"one number, {values!s}")
-    shape = values.shape[1:] if values.ndim > 2 else None
     if 0 in values.shape[1:]:
-        raise DataError(
-            subject=name, rule="a sample must have columns", got=f"shape {values.shape}"
-        )
-    values = values.reshape(len(values), -1) if len(values) else values.reshape(0, 1)
+        rule = "a sample must have columns"
+        raise DataError(subject=name, rule=rule, got=f"shape {values.shape}")
+    shape = values.shape[1:] if values.ndim > 2 else None
+    values = values.reshape(len(values), math.prod(values.shape[1:]))
     check_names(name, columns)
     check_finite(name, values, columns)
     if len(values) < min_rows:
@@ -63,16 +62,21 @@ def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
 
 def _convert(data: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """The numbers in the shape they came in, and the names of their columns."""
+
+    def refuse(rule: str, got: str = type(data).__name__, remedy: str = "") -> ArgumentError:
+        return ArgumentError(subject=name, rule=rule, got=got, remedy=remedy)
+
     torch = sys.modules.get("torch")  # a tensor cannot come from a torch that is not imported
     if torch is not None and isinstance(data, torch.Tensor):
-        return _from_tensor(data, name, torch), ()
+        if data.layout != torch.strided or data.is_quantized or data.device.type == "meta":
+            got = f"{data.layout}, {data.dtype}, on {data.device}"
+            raise refuse("must be a dense tensor with values", got)
+        data = data.detach().cpu().resolve_conj().resolve_neg()
+        if data.dtype.is_floating_point and data.dtype != torch.float64:
+            data = data.float()  # numpy has no bfloat16
+        return to_floats(name, data.numpy()), ()
     if hasattr(data, "toarray"):
-        raise ArgumentError(
-            subject=name,
-            rule="must be dense",
-            got=str(type(data).__name__),
-            remedy="Use .toarray().",
-        )
+        raise refuse("must be dense", remedy="Use .toarray().")
     if hasattr(data, "to_numpy") and hasattr(data, "columns"):
         return _from_frame(data, name)
     if hasattr(data, "to_numpy"):
@@ -84,41 +88,15 @@ def _convert(data: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
     if hasattr(data, "__array__"):
         return _from_cells(np.asarray(data), name), ()
     if isinstance(data, (str, os.PathLike)):
-        raise ArgumentError(
-            subject=name,
-            rule="must be numbers",
-            got=repr(data),
-            remedy="To read a file use taut.data.read_table.",
-        )
+        remedy = "To read a file use taut.data.read_table."
+        raise refuse("must be numbers", repr(data), remedy)
     if isinstance(data, Mapping):
-        raise ArgumentError(
-            subject=name,
-            rule="must be an array, frame or list of rows",
-            got=f"a {type(data).__name__}",
-            remedy="Use pandas.DataFrame(...) of it.",
-        )
+        rule = "must be an array, frame or list of rows"
+        raise refuse(rule, remedy="Use pandas.DataFrame(...) of it.")
     if isinstance(data, Iterable) and not isinstance(data, (bytes, bytearray, Set)):
-        items = list(iter(data))
         columns = data.columns if isinstance(data, TableStream) else ()
-        return _from_items(items, name, columns)
-    raise ArgumentError(
-        subject=name,
-        rule="must be an array, tensor, frame, list of rows or iterable of batches",
-        got=str(type(data).__name__),
-    )
-
-
-def _from_tensor(data: Any, name: str, torch: Any) -> np.ndarray:
-    if data.layout != torch.strided or data.is_quantized or data.device.type == "meta":
-        raise ArgumentError(
-            subject=name,
-            rule="must be a dense tensor with values",
-            got=f"{data.layout}, {data.dtype}, on {data.device}",
-        )
-    data = data.detach().cpu().resolve_conj().resolve_neg()
-    if data.dtype.is_floating_point and data.dtype != torch.float64:
-        data = data.float()  # numpy has no bfloat16
-    return to_floats(name, data.numpy())
+        return _from_items(list(iter(data)), name, columns)
+    raise refuse("must be an array, tensor, frame, list of rows or iterable of batches")
 
 
 def _from_frame(frame: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -129,33 +107,32 @@ def _from_frame(frame: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
     columns = () if titles == list(range(len(titles))) else tuple(str(title) for title in titles)
     check_names(name, columns)
     cells = [np.asarray(frame[title].to_numpy()) for title in titles]
-    if any(column.dtype.kind in "OUST" for column in cells):
-        objects = np.empty((len(cells[0]), len(cells)), object)
-        for i, column in enumerate(cells):
-            objects[:, i] = column
-        return _from_cells(objects, name, columns), columns
-    floats = [
-        to_floats(f"{name}: column {column_label(columns, i)}", column)
+    cells = [
+        column
+        if column.dtype.kind in "OUST"
+        else to_floats(f"{name}: column {column_label(columns, i)}", column)
         for i, column in enumerate(cells)
     ]
-    return np.stack(floats, axis=1), columns
+    if any(column.dtype.kind != "f" for column in cells):
+        objects = np.stack([column.astype(object) for column in cells], axis=1)
+        return _from_cells(objects, name, columns), columns
+    return np.stack(cells, axis=1), columns
 
 
 def _from_items(
     items: list[Any], name: str, columns: tuple[str, ...]
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     if not items:
-        raise DataError(subject=name, rule="a sample must have at least two rows", got="none")
+        check_rows(name, 0)
     items = [_inputs_of(item, name) for item in items]
     if not any(hasattr(item, "ndim") for item in items):
         return _from_rows(items, name), ()
     converted = [_convert(item, name) for item in items]
-    parts = [part for part, _ in converted]
-    named = columns or converted[0][1]
+    first, named = converted[0][0], columns or converted[0][1]
     for at, (part, names) in enumerate(converted):
-        if _kind(part) != _kind(parts[0]):
+        if part.ndim != first.ndim or part.shape[part.ndim > 1 :] != first.shape[first.ndim > 1 :]:
             raise DataError(
-                f"{name}: items must fit together; item 0 has shape {parts[0].shape}, "
+                f"{name}: items must fit together; item 0 has shape {first.shape}, "
                 f"item {at} has shape {part.shape}."
             )
         if not columns and names != named:
@@ -163,25 +140,22 @@ def _from_items(
                 f"{name}: every batch must have the same columns; batch 0 has {list_some(named)}, "
                 f"batch {at} has {list_some(names)}."
             )
-    return (np.concatenate(parts) if parts[0].ndim > 1 else np.stack(parts)), named
-
-
-def _kind(part: np.ndarray) -> tuple[int, tuple[int, ...]]:
-    """Equal for batches of equal rows, and for equal rows."""
-    return part.ndim, part.shape[1:] if part.ndim > 1 else part.shape
+    parts = [part for part, _ in converted]
+    return (np.concatenate(parts) if first.ndim > 1 else np.stack(parts)), named
 
 
 def _inputs_of(item: Any, name: str) -> Any:
     """The one array of a batch that a torch loader wraps in a list."""
-    if isinstance(item, (list, tuple)) and item and getattr(next(iter(item)), "ndim", 0) > 1:
-        if len(item) > 1:
+    if isinstance(item, (list, tuple)) and item and getattr(item[0], "ndim", 0) > 1:
+        first, *others = item
+        if others:
             raise ArgumentError(
                 subject=name,
                 rule="a batch must be one array",
                 got=f"{len(item)} of them, as loaders with labels give",
                 remedy="Use (batch[0] for batch in data).",
             )
-        return next(iter(item))
+        return first
     return item
 
 
@@ -206,23 +180,14 @@ def _from_rows(rows: list[Any], name: str) -> np.ndarray:
 def _from_cells(cells: np.ndarray, name: str, columns: tuple[str, ...] = ()) -> np.ndarray:
     if cells.dtype.kind != "O":
         return to_floats(name, cells)
-    flat = [_number(cell, name) for cell in cells.flat]
-    odd = [i for i, number in enumerate(flat) if number is None]
-    if odd:
-        width = cells.size // max(1, len(cells)) if cells.ndim > 1 else 1
-        first = {}
-        for i in odd:
-            first.setdefault(i % width, i)
-        where = sorted(first)
-        examples = [cells.flat[first[column]] for column in where]
-        refuse_text(name, [column_label(columns, i) for i in where], examples, option="")
-    return np.array(flat, dtype=np.float64).reshape(cells.shape)
 
+    def number(cell: Any) -> float | None:
+        if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+            return float("nan")
+        if isinstance(cell, Integral):
+            check_whole(name, int(cell))
+        return float(cell) if isinstance(cell, (Real, Decimal, np.bool_)) else None
 
-def _number(cell: Any, name: str) -> float | None:
-    """The number that an object is: NaN where it stands for a missing one, `None` where it is none."""
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-        return float("nan")
-    if isinstance(cell, Integral):
-        check_whole(name, int(cell))
-    return float(cell) if isinstance(cell, (Real, Decimal, np.bool_)) else None
+    rows = np.atleast_1d(cells)
+    rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
+    return convert_cells(name, rows.tolist(), number, columns, option="").reshape(cells.shape)

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.data.labelled import LabelledSet
+from taut.data.labelled import LabelledSet, label_images
 
 __all__ = ["read_digits"]
-
-_FILE = Path(__file__).with_name("digits.npz")
 
 
 def read_digits() -> LabelledSet:
@@ -23,14 +21,6 @@ def read_digits() -> LabelledSet:
         >>> read_digits()
         LabelledSet(1797 x 1 x 8 x 8, 10 classes, from digits)
     """
-    with np.load(_FILE, allow_pickle=False) as arrays:
-        images, labels = arrays["images"], arrays["labels"]
-    return LabelledSet(
-        inputs=images[:, None].astype(np.float32) / np.float32(16),
-        labels=labels.astype(np.int64),
-        classes=tuple("0123456789"),
-        columns=(),
-        low=0.0,
-        high=1.0,
-        source="digits",
-    )
+    with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as arrays:
+        images, labels = arrays["images"][:, None], arrays["labels"]
+    return label_images(images, labels, tuple("0123456789"), "digits", largest=16)

@@ -6,10 +6,11 @@ import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from taut.data.official_sets import OfficialFile, OfficialSet
 from taut.errors import DamagedFileError, DataError, TautError
@@ -32,17 +33,8 @@ class _MirrorError(Exception):
     """This mirror does not give the file; the next may."""
 
 
-class _Reply(NamedTuple):
-    body: http.client.HTTPResponse
-    start: int
-
-
 def fetch(
-    known: OfficialSet,
-    folder: Path,
-    *,
-    on_progress: Progress | None = None,
-    timeout: float = 30.0,
+    known: OfficialSet, folder: Path, *, on_progress: Progress | None = None, timeout: float = 30.0
 ) -> list[Path]:
     """Downloads all files of an official set into a folder; existing ones are only verified.
 
@@ -85,10 +77,14 @@ def fetch_file(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not target.exists():
-            with _alone(folder / f"{file.name}.part") as part:
+            with open(folder / f"{file.name}.part", "ab+") as part:
+                with suppress(ImportError, OSError):  # not every system can lock a file
+                    import fcntl
+
+                    fcntl.flock(part, fcntl.LOCK_EX)
                 # Another process may have brought it while this one waited.
                 if not target.exists():
-                    _fill(part, file, mirrors, report, timeout)
+                    _Download(part, file, report, timeout).run(mirrors)
                     os.replace(part.name, target)
     except FetchError:
         raise
@@ -109,101 +105,87 @@ def fetch_file(
     return target
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[IO[bytes]]:
-    """The file, open to read and append, held by this process alone where the system can do that."""
-    with open(path, "ab+") as part:
-        with suppress(ImportError, OSError):
-            import fcntl
+@dataclass(frozen=True)
+class _Download:
+    """A part of a file, open to read and append, that is to become the whole."""
 
-            fcntl.flock(part, fcntl.LOCK_EX)
-        yield part
+    part: IO[bytes]
+    file: OfficialFile
+    report: Progress
+    timeout: float
 
+    def run(self, mirrors: tuple[str, ...]) -> None:
+        """Completes the part, or raises what every mirror said."""
+        said = []
+        for mirror in mirrors:
+            try:
+                return self._complete(mirror + self.file.name)
+            except _MirrorError as error:
+                said.append(f"{mirror}: {error}")
+        there = self._size()
+        kept = f" {there} of {self.file.size} bytes are kept for the next try." if there else ""
+        raise FetchError(f"fetch: no mirror gives {self.file.name}: {'; '.join(said)}.{kept}")
 
-def _fill(
-    part: IO[bytes], file: OfficialFile, mirrors: tuple[str, ...], report: Progress, timeout: float
-) -> None:
-    """Makes the part whole, or raises what every mirror said."""
-    said = []
-    for mirror in mirrors:
-        try:
-            _fill_from(part, file, mirror + file.name, report, timeout)
-            return
-        except _MirrorError as error:
-            said.append(f"{mirror}: {error}")
-    there = part.seek(0, os.SEEK_END)
-    kept = f" {there} of {file.size} bytes are kept for the next try." if there else ""
-    raise FetchError(f"fetch: no mirror gives {file.name}: {'; '.join(said)}.{kept}")
+    def _size(self) -> int:
+        return self.part.seek(0, os.SEEK_END)
 
-
-def _fill_from(
-    part: IO[bytes], file: OfficialFile, address: str, report: Progress, timeout: float
-) -> None:
-    tries, inherited = 0, part.seek(0, os.SEEK_END) > 0
-    while True:
-        before = part.seek(0, os.SEEK_END)
-        if before < file.size:
-            reason = _transfer(part, file, address, report, timeout)
-            there = part.seek(0, os.SEEK_END)
-            if there < file.size:
-                # As long as bytes come it is worth going on.
+    def _complete(self, url: str) -> None:
+        """Completes the part from one mirror and verifies it."""
+        tries, inherited = 0, self._size() > 0
+        while True:
+            before = self._size()
+            reason = self._append(url, before) if before < self.file.size else ""
+            there = self._size()
+            if there < self.file.size:
+                # As long as bytes come it is worth continuing.
                 tries = 0 if there > before else tries + 1
                 if tries >= (_TRIES if there else 1):
                     raise _MirrorError(reason)
                 continue
-        part.seek(0)
-        digest = hashlib.file_digest(part, "sha256").hexdigest()  # type: ignore[arg-type]
-        if digest == file.sha256 and part.tell() == file.size:
-            part.flush()
-            os.fsync(part.fileno())
-            return
-        part.truncate(0)
-        if not inherited:
-            raise _MirrorError(f"wrong checksum, SHA-256 {digest[:16]}...")
-        # The bytes that others left may be the wrong ones: once more, from the start.
-        inherited = False
+            self.part.seek(0)
+            digest = hashlib.file_digest(self.part, "sha256").hexdigest()  # type: ignore[arg-type]
+            if digest == self.file.sha256 and there == self.file.size:
+                self.part.flush()
+                os.fsync(self.part.fileno())
+                return
+            self.part.truncate(0)
+            if not inherited:
+                raise _MirrorError(f"wrong checksum, SHA-256 {digest[:16]}...")
+            # The bytes that others left may be the wrong ones: once more, from the start.
+            inherited = False
 
+    def _append(self, url: str, there: int) -> str:
+        """Appends what one request gives; returns why it ended early, if it did."""
+        try:
+            body, there = self._request(url, there)
+            with body:
+                self.part.truncate(there)
+                while there < self.file.size:
+                    piece = body.read(min(_STEP, self.file.size - there))
+                    if not piece:
+                        break
+                    self.part.write(piece)
+                    there += len(piece)
+                    self.report(self.file.name, there, self.file.size)
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise _MirrorError(f"HTTP {error.code} {error.reason}") from error
+        except _NETWORK as error:
+            return str(getattr(error, "reason", error)) or type(error).__name__
+        return f"broke off after {there} of {self.file.size} bytes"
 
-def _transfer(
-    part: IO[bytes], file: OfficialFile, address: str, report: Progress, timeout: float
-) -> str:
-    """Appends what one request gives; returns why it ended early, if it did."""
-    there = part.seek(0, os.SEEK_END)
-    try:
-        reply = _ask(address, there, file.size, timeout)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise _MirrorError(f"HTTP {error.code} {error.reason}") from error
-    except _NETWORK as error:
-        return str(getattr(error, "reason", error)) or type(error).__name__
-    with reply.body as body:
-        part.truncate(reply.start)
-        there = reply.start
-        while there < file.size:
-            try:
-                piece = body.read(min(_STEP, file.size - there))
-            except _NETWORK as error:
-                return str(error) or type(error).__name__
-            if not piece:
-                break
-            part.write(piece)
-            there += len(piece)
-            report(file.name, there, file.size)
-    return f"broke off after {there} of {file.size} bytes"
-
-
-def _ask(address: str, start: int, size: int, timeout: float) -> _Reply:
-    """The reply to a request for all from `start`, and where it really starts."""
-    request = urllib.request.Request(address, headers={"User-Agent": "taut"})
-    if start:
-        request.add_header("Range", f"bytes={start}-")
-    body = urllib.request.urlopen(request, timeout=timeout)
-    given = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", body.headers.get("Content-Range", ""))
-    if body.status == 206 and given and int(given[1]) == start:
-        total = given[2]
-    else:  # a mirror that cannot resume sends all
-        start, total = 0, body.headers.get("Content-Length") or "*"
-    if (body.status, start) == (206, 0) or total not in ("*", str(size)):
-        body.close()
-        raise _MirrorError(f"offers {total} bytes instead of {size}")
-    return _Reply(body, start)
+    def _request(self, url: str, start: int) -> tuple[http.client.HTTPResponse, int]:
+        """The reply to a request for all bytes from `start`, and where it really starts."""
+        request = urllib.request.Request(url, headers={"User-Agent": "taut"})
+        if start:
+            request.add_header("Range", f"bytes={start}-")
+        body = urllib.request.urlopen(request, timeout=self.timeout)
+        given = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", body.headers.get("Content-Range", ""))
+        if body.status == 206 and given and int(given[1]) == start:
+            total = given[2]
+        else:  # a mirror that cannot resume sends all
+            start, total = 0, body.headers.get("Content-Length") or "*"
+        if (body.status, start) == (206, 0) or total not in ("*", str(self.file.size)):
+            body.close()
+            raise _MirrorError(f"offers {total} bytes instead of {self.file.size}")
+        return body, start

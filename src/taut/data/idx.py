@@ -9,18 +9,19 @@ from typing import BinaryIO
 
 import numpy as np
 
-from taut.data.columns import Columns
+from taut.data.columns import list_some
 from taut.data.numbers import to_floats
-from taut.data.source import Block, open_bytes, reading, subject_of
+from taut.data.source import Source, open_bytes, read_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["IdxSource", "looks_like_idx", "parse_idx"]
+__all__ = ["IdxSource", "labels_beside", "looks_like_idx", "parse_idx", "parse_labels"]
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_STEP = 2**22
 
 
 def looks_like_idx(head: bytes) -> bool:
-    """Whether these first bytes, after unpacking, open an idx file.
+    """Whether these first bytes, after decompression, open an idx file.
 
     Example:
         >>> looks_like_idx(bytes([0, 0, 8, 3])), looks_like_idx(b"PAR1")
@@ -36,95 +37,143 @@ def parse_idx(subject: str, content: bytes) -> np.ndarray:
         >>> parse_idx("data", bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))
         array([7, 9], dtype=uint8)
     """
-    file = io.BytesIO(content)
-    dtype, shape = _read_header(subject, file)
-    body = len(content) - file.tell()
-    if body != math.prod(shape) * dtype.itemsize:
-        raise DamagedFileError(
-            f"{subject}: the header promises {math.prod(shape) * dtype.itemsize} bytes of shape "
-            f"{shape}; the file has {body}. Fetch it again."
+    dtype, shape = _read_header(subject, io.BytesIO(content))
+    blocks = list(_read_blocks(subject, io.BytesIO(content), max(1, shape[0])))
+    return blocks[0] if blocks else np.empty(shape, dtype)
+
+
+def parse_labels(subject: str, content: bytes, count: int) -> np.ndarray:
+    """The labels of `count` images in the bytes of an idx file, as int64."""
+    labels = parse_idx(subject, content)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise DataError(
+            subject=subject,
+            rule="a file of labels must hold one whole number a row",
+            got=f"{labels.dtype} of shape {labels.shape}, as files of images do",
+            remedy="The two files may be swapped.",
         )
-    return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape)
+    if len(labels) != count:
+        raise DataError(
+            subject=subject,
+            rule="there must be a label for every image",
+            got=f"{len(labels)} labels and {count} images",
+            remedy="Give the two files that belong together.",
+        )
+    return labels.astype(np.int64)
 
 
-class IdxSource:
-    """The rows of an idx file; unsigned bytes are grey levels and scaled to [0, 1]."""
+def labels_beside(path: Path) -> Path:
+    """The file of labels that belongs to a file of images, by its name."""
+    name = path.name.replace("images", "labels").replace("idx3", "idx1").removesuffix(".gz")
+    fits = name != path.name.removesuffix(".gz")
+    for found in (path.with_name(f"{name}.gz"), path.with_name(name)):
+        if fits and found.is_file():
+            return found
+    reason = (
+        f"there is no {name}.gz in {path.parent.resolve()}"
+        if fits
+        else "its name has neither images nor idx3"
+    )
+    raise ArgumentError(
+        f"data: {path.name}: the file of labels must be beside the images, as "
+        f"train-labels-idx1-ubyte.gz beside train-images-idx3-ubyte.gz; {reason}."
+    )
 
-    columns = ()
 
-    def __init__(self, path: Path, columns: Columns = None):
+class IdxSource(Source):
+    """The rows of an idx file; unsigned bytes are grey levels and scaled to [0, 1].
+
+    Args:
+        path: the file.
+        label: only the images with this label in the file of labels beside it, a whole number.
+    """
+
+    selectable = False
+    rows: int
+
+    def __init__(self, path: Path, label: str | None = None):
+        super().__init__(path.name if label is None else f"{path.name}:{label}")
         self._path = path
-        self._subject = subject_of(path)
-        with reading(path), open_bytes(path) as file:
-            self._dtype, shape = _read_header(self._subject, file)
-        if len(shape) == 1:
+        with refuse_damage(self.subject), open_bytes(path) as file:
+            _, shape = _read_header(self.subject, file)
+        count, *sizes = shape
+        if not sizes:
             raise DataError(
-                f"{self._subject}: a sample must have rows of several numbers; this file has one "
-                f"number for each of {shape[0]} rows, as files of labels do. Give the file of "
+                f"{self.subject}: a sample must have rows of several numbers; this file has one "
+                f"number for each of {count} rows, as files of labels do. Give the file of "
                 "images, whose name has idx3."
             )
         if 0 in shape:
-            raise DataError(
-                subject=str(self._subject), rule="a sample must have rows", got=f"shape {shape}"
-            )
-        if columns is not None:
+            rule = "a sample must have rows"
+            raise DataError(subject=self.subject, rule=rule, got=f"shape {shape}")
+        self._set_columns((), math.prod(sizes))
+        self.image_shape = tuple(sizes) if len(sizes) > 1 else None
+        self._wanted = None if label is None else self._find(label, count)
+        self.rows = count if self._wanted is None else int(self._wanted.sum())
+
+    def _find(self, label: str, count: int) -> np.ndarray:
+        """Whether each of the images has the label."""
+        if not label.strip().isdecimal():
+            rule = "what follows the colon must be a label, a whole number"
+            raise ArgumentError(subject=self.subject, rule=rule, got=repr(label))
+        beside = labels_beside(self._path)
+        labels = parse_labels(f"data: {beside.name}", read_bytes(beside), count)
+        wanted = labels == int(label)
+        if not wanted.any():
             raise ArgumentError(
-                subject=str(self._subject),
-                argument="columns",
-                rule="must be left out for images",
-                got=f"columns={columns!r}",
+                f"{self.subject}: the label must be among "
+                f"{list_some(np.unique(labels).tolist(), 12)}; no row has {int(label)}."
             )
-        self.rows = shape[0]
-        self.dim = math.prod(shape[1:])
-        self.image_shape = shape[1:] if len(shape) > 2 else None
+        return wanted
 
-    def blocks(self, batch_rows: int) -> Iterator[Block]:
+    def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`."""
-        size = self.dim * self._dtype.itemsize
-        with reading(self._path), open_bytes(self._path) as file:
-            _read_header(self._subject, file)
-            for start in range(0, self.rows, batch_rows):
-                wanted = min(batch_rows, self.rows - start)
-                data = _read_up_to(file, wanted * size)
-                if len(data) < wanted * size:
-                    raise DamagedFileError(
-                        f"{self._subject}: the header promises {self.rows} rows; the file ends "
-                        f"after {start + len(data) // size}. Fetch it again."
-                    )
-                yield Block(self._convert(np.frombuffer(data, self._dtype).reshape(wanted, -1)))
-            if file.read(1):
-                raise DamagedFileError(
-                    f"{self._subject}: the header promises {self.rows} rows; the file has more. "
-                    "Fetch it again."
-                )
-
-    def count(self) -> int:
-        """See `Source`."""
-        return self.rows
-
-    def _convert(self, rows: np.ndarray) -> np.ndarray:
-        if rows.dtype == np.uint8:
-            return rows.astype(np.float32) / np.float32(255)
-        return to_floats(self._subject, rows)
+        kept, seen = None, 0
+        with refuse_damage(self.subject), open_bytes(self._path) as file:
+            for block in _read_blocks(self.subject, file, batch_rows):
+                rows = block.reshape(len(block), -1)
+                if self._wanted is not None:
+                    rows = rows[self._wanted[seen : seen + len(block)]]
+                seen += len(block)
+                floats = to_floats(self.subject, rows)
+                if rows.dtype == np.uint8:
+                    floats /= np.float32(255)
+                kept = floats if kept is None else np.concatenate([kept, floats])
+                if len(kept) >= batch_rows:
+                    yield kept[:batch_rows]
+                    kept = kept[batch_rows:]
+        if kept is not None and len(kept):
+            yield kept
 
 
 def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
     head = file.read(4)
     if not looks_like_idx(head):
-        raise DamagedFileError(
-            subject=subject,
-            rule="an idx file must start with 00 00, a type and a rank",
-            got=str(head.hex(" ") or "nothing"),
-        )
+        rule = "an idx file must start with 00 00, a type and a rank"
+        raise DamagedFileError(subject=subject, rule=rule, got=head.hex(" ") or "nothing")
     sizes = file.read(4 * head[3])
     if len(sizes) < 4 * head[3]:
         raise DamagedFileError(f"{subject}: the file ends inside its header.")
     return np.dtype(_TYPES[head[2]]), struct.unpack(f">{head[3]}I", sizes)
 
 
-def _read_up_to(file: BinaryIO, size: int, step: int = 2**22) -> bytearray:
-    """At most `size` bytes: a header with a wrong size costs no memory."""
-    data = bytearray()
-    while len(data) < size and (piece := file.read(min(step, size - len(data)))):
-        data += piece
-    return data
+def _read_blocks(subject: str, file: BinaryIO, batch_rows: int) -> Iterator[np.ndarray]:
+    """The array of a file, `batch_rows` rows at a time; raises unless it is as long as promised."""
+    dtype, (count, *shape) = _read_header(subject, file)
+    size = math.prod(shape) * dtype.itemsize
+    for start in range(0, count, batch_rows):
+        rows = min(batch_rows, count - start)
+        data = bytearray()
+        # In steps, so that a header with a wrong size costs no memory.
+        while piece := file.read(min(_STEP, rows * size - len(data))):
+            data += piece
+        if len(data) < rows * size:
+            raise DamagedFileError(
+                f"{subject}: the header promises {count} rows; the file ends after "
+                f"{start + len(data) // size}. Fetch it again."
+            )
+        yield np.frombuffer(data, dtype).reshape(rows, *shape)
+    if file.read(1):
+        raise DamagedFileError(
+            f"{subject}: the header promises {count} rows; the file has more. Fetch it again."
+        )

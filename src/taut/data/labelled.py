@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taut.data.classes import number_classes
 from taut.data.columns import list_some
+from taut.data.labels import number_classes
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["LabelledData", "LabelledSet"]
+__all__ = ["LabelledData", "LabelledSet", "label_images"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledSet:
-    """Finite inputs, and for each the number of its class.
+    """Finite inputs, and for each the index of its class.
 
     Invariant: `inputs` has `n` rows, `labels` as many, each from 0 to `len(classes) - 1`, and
     where there is a range every input lies in it.
@@ -23,7 +23,7 @@ class LabelledSet:
         inputs: `(n, channels, height, width)` in float32 for images; else `(n, d)`, in float64
             where the source has numbers that float32 would round.
         labels: int64, `(n,)`.
-        classes: the names of the classes, in the order of their numbers.
+        classes: names of the classes, in the order of their indices.
         columns: `d` names, or none where the source gives no names or rows are images.
         low: smallest possible value of an input, 0 for images, `None` where unknown.
         high: largest possible value, 1 for images.
@@ -44,22 +44,18 @@ class LabelledSet:
     source: str
 
     def __post_init__(self) -> None:
+        subject = f"data: {self.source}"
         if len(self.inputs) != len(self.labels):
-            raise DataError(
-                subject=f"data: {self.source}",
-                rule="every input must have a label",
-                got=f"{len(self.inputs)} inputs and {len(self.labels)} labels",
-            )
+            got = f"{len(self.inputs)} inputs and {len(self.labels)} labels"
+            raise DataError(subject=subject, rule="every input must have a label", got=got)
         if not len(self.labels):
-            raise DataError(
-                subject=f"data: {self.source}", rule="a labelled set must have rows", got="none"
-            )
+            raise DataError(subject=subject, rule="a labelled set must have rows", got="none")
         wrong = (self.labels < 0) | (self.labels >= len(self.classes))
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(
-                f"data: {self.source}: labels must be from 0 to {len(self.classes) - 1}, one for "
-                f"each class; row {row} (counted from 0) has {self.labels[row]}."
+                f"{subject}: labels must be from 0 to {len(self.classes) - 1}, one for each class; "
+                f"row {row} (counted from 0) has {self.labels[row]}."
             )
 
     @property
@@ -72,12 +68,12 @@ class LabelledSet:
 
     @property
     def dim(self) -> int:
-        """How many numbers one input has."""
+        """Number of values of one input."""
         return self.inputs[0].size
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many inputs each class has."""
+        """Number of inputs of each class."""
         return tuple(np.bincount(self.labels, minlength=len(self.classes)).tolist())
 
     def __len__(self) -> int:
@@ -88,7 +84,7 @@ class LabelledSet:
         return replace(self, inputs=self.inputs[rows], labels=self.labels[rows])
 
     def with_classes(self, classes: Sequence[str]) -> "LabelledSet":
-        """The same rows, with the numbers that these classes have; known by their names.
+        """The same rows, with the indices that their classes have among these.
 
         Raises:
             DataError: a row is of none of them.
@@ -101,7 +97,7 @@ class LabelledSet:
             array([2, 0])
         """
         names = [self.classes[number] for number in self.labels]
-        labels, known = number_classes(f"data: {self.source}", names, tuple(classes))
+        labels, known = number_classes(f"data: {self.source}", names, classes)
         return replace(self, labels=labels, classes=known)
 
     def split(self, fraction: float, seed: int) -> tuple["LabelledSet", "LabelledSet"]:
@@ -129,7 +125,7 @@ class LabelledSet:
                 subject="LabelledSet.split",
                 argument="fraction",
                 rule="must be between 0 and 1, both left out",
-                got=f"fraction={fraction!r}",
+                got=fraction,
             )
         generator = np.random.default_rng(seed)
         in_part = np.zeros(len(self), bool)
@@ -149,9 +145,21 @@ class LabelledSet:
         return f"LabelledSet({shape}, {len(self.classes)} classes, from {self.source})"
 
 
+def label_images(
+    pixels: np.ndarray,
+    labels: np.ndarray,
+    classes: tuple[str, ...],
+    source: str,
+    largest: int = 255,
+) -> LabelledSet:
+    """Images of bytes, `(n, channels, height, width)`, scaled from 0 ... `largest` to [0, 1]."""
+    inputs = pixels.astype(np.float32) / np.float32(largest)
+    return LabelledSet(inputs, labels.astype(np.int64), classes, (), 0.0, 1.0, source)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledData:
-    """Training and test data with the same classes and shape.
+    """Training and test data with the same classes, shape, columns and range.
 
     Attributes:
         train: training data.
@@ -164,38 +172,24 @@ class LabelledData:
     name: str
 
     def __post_init__(self) -> None:
-        if self.train.classes != self.test.classes:
-            raise DataError(
-                subject=f"data: {self.name}",
-                rule="training and test must have the same classes",
-                got=f"{self.train.classes} and {self.test.classes}",
-            )
-        if self.train.inputs.shape[1:] != self.test.inputs.shape[1:]:
-            raise DataError(
-                subject=f"data: {self.name}",
-                rule="training and test inputs must have one shape",
-                got=f"{self.train.inputs.shape[1:]} in {self.train.source} and "
-                f"{self.test.inputs.shape[1:]} in {self.test.source}",
-            )
-        if self.train.columns != self.test.columns:
-            raise DataError(
-                subject=f"data: {self.name}",
-                rule="training and test must have the same columns in the same order",
-                got=f"{list_some(self.train.columns)} in {self.train.source} and "
-                f"{list_some(self.test.columns)} in {self.test.source}",
-            )
-        ranges = [(part.low, part.high) for part in (self.train, self.test)]
-        if ranges[0] != ranges[1]:
-            raise DataError(
-                subject=f"data: {self.name}",
-                rule="training and test inputs must have one range, such as [0, 1]",
-                got=f"{ranges[0]} in {self.train.source} and {ranges[1]} in {self.test.source}",
-                remedy="Scale both in the same way.",
-            )
+        train, test = self.train, self.test
+        for rule, ours, theirs in (
+            ("the same classes", train.classes, test.classes),
+            ("inputs of one shape", train.inputs.shape[1:], test.inputs.shape[1:]),
+            ("the same columns in the same order", train.columns, test.columns),
+            ("inputs of one range, such as [0, 1]", (train.low, train.high), (test.low, test.high)),
+        ):
+            if ours != theirs:
+                raise DataError(
+                    subject=f"data: {self.name}",
+                    rule=f"training and test must have {rule}",
+                    got=f"{list_some(ours) or 'none'} in {train.source} and "
+                    f"{list_some(theirs) or 'none'} in {test.source}",
+                )
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of their numbers."""
+        """Names of the classes, in the order of their indices."""
         return self.train.classes
 
     def __repr__(self) -> str:

@@ -1,107 +1,89 @@
-"""Labelled sets in files: tables with a column of labels, archives of two arrays."""
+"""Labelled sets in files and folders, one reader per format.
+
+Where the data may have a test part of its own, the reader returns two sets, the second of which is
+`None` if it has none. With `classes` the labels are indices among these, else among all that occur.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from taut.data.arrays import npz_arrays
-from taut.data.classes import name_classes
+from taut.data.arrays import read_npz
 from taut.data.columns import Columns, list_some, select_positions
-from taut.data.label_column import NoLabelError, find_label, has_header
+from taut.data.idx import labels_beside, parse_idx, parse_labels
+from taut.data.images import IMAGE_ENDINGS, FolderSource
+from taut.data.labelled import LabelledSet, label_images
+from taut.data.labels import NoLabelError, find_label, has_header, name_classes, number_classes
 from taut.data.numbers import check_finite, to_floats
 from taut.data.parquet import ParquetSource
-from taut.data.read import read_source
-from taut.data.source import Source, subject_of
+from taut.data.source import read_bytes
+from taut.data.table import read_source
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["Named", "read_labelled_archive", "read_labelled_table"]
+__all__ = [
+    "pair_idx",
+    "read_idx_folder",
+    "read_idx_pair",
+    "read_image_classes",
+    "read_labelled_npz",
+    "read_labelled_table",
+]
 
+Classes = Sequence[str] | None
 _INPUTS = ("x", "inputs", "images", "data", "features")
 _LABELS = ("y", "labels", "label", "target", "targets")
-
-
-class Named(NamedTuple):
-    """Inputs, images as float32 and tables as they are, and the name of the class of each."""
-
-    inputs: np.ndarray
-    names: list[str]
-    columns: tuple[str, ...]
-    low: float | None
-    high: float | None
+_PARTS = ("train", "test")
 
 
 def read_labelled_table(
-    path: Path, kind: str, label: str | int | None = None, columns: Columns = None
-) -> Named:
-    """The rows of a text or parquet file, one column of which is the label.
-
-    Args:
-        path: the file.
-        kind: `"text"` or `"parquet"`.
-        label: see `taut.data.label_column.find_label`.
-        columns: the inputs; all others by default.
-    """
-    subject = subject_of(path)
+    path: Path, kind: str, label: str | int | None, columns: Columns, classes: Classes
+) -> LabelledSet:
+    """The rows of a text or parquet file, one column of which is the label; see `find_label`."""
+    subject = f"data: {path.name}"
     if kind == "text":
-        first = TextSource(path, header=False).first_row
-
-        def cells_of(column: int) -> list[str]:
-            return [row[0] for row in TextSource(path, [column], header=False).cells()]
-
-        header = has_header(subject, first, label, cells_of)
-        names, width = first if header else [], len(first)
-        at = find_label(subject, names, width, label)
-        raw = TextSource(path, [at], header=header).cells()
+        bare = TextSource(path, header=False)
+        source = TextSource(path, has_header(subject, bare.first_row, label, bare.cells))
     else:
-        names = ParquetSource(path, text=True).all_columns
-        header, width = True, len(names)
-        at = find_label(subject, names, width, label)
-        raw = ParquetSource(path, [at], text=True).cells()
-    chosen = select_positions(subject, names, width, columns)
+        source = ParquetSource(path)
+    at = find_label(subject, source.names, source.width, label)
+    chosen = select_positions(subject, source.names, source.width, columns)
     if at in chosen and columns is not None:
         raise ArgumentError(f"{subject}: `columns` must leave out the label; it is among them.")
     inputs = [i for i in chosen if i != at]
     if not inputs:
         raise DataError(f"{subject}: there must be a column beside the label; there is none.")
-    source: Source = (
-        TextSource(path, inputs, header=header) if kind == "text" else ParquetSource(path, inputs)
-    )
-    table = read_source(source, path.name)
+    table = read_source(source.select(inputs))
     _check_range(subject, table.values, table.columns)
-    labels = name_classes(subject, [row[0] for row in raw])
-    return Named(table.values, labels, table.columns, None, None)
+    names = name_classes(subject, source.cells(at))
+    labels, known = number_classes(subject, names, classes)
+    return LabelledSet(table.values, labels, known, table.columns, None, None, path.name)
 
 
-def read_labelled_archive(path: Path) -> tuple[Named, Named | None]:
+def read_labelled_npz(path: Path, classes: Classes) -> tuple[LabelledSet, LabelledSet | None]:
     """The arrays x and y of a .npz file, or x_train, y_train, x_test and y_test."""
-    subject = subject_of(path)
-    arrays = {key.lower(): array for key, array in npz_arrays(path).items()}
-    train = _two_arrays(subject, arrays, "_train")
-    if train is not None:
-        return train, _two_arrays(subject, arrays, "_test")
-    if (whole := _two_arrays(subject, arrays, "")) is not None:
+    arrays = {key.lower(): array for key, array in read_npz(path).items()}
+    if (train := _pair_arrays(path.name, arrays, "_train", classes)) is not None:
+        return train, _pair_arrays(path.name, arrays, "_test", train.classes)
+    if (whole := _pair_arrays(path.name, arrays, "", classes)) is not None:
         return whole, None
-    raise NoLabelError(
-        f"{subject}: a labelled .npz file must hold arrays x and y, or x_train, y_train, x_test "
-        f"and y_test; got {list_some(arrays)}."
-    )
+    rule = "a labelled .npz file must hold arrays x and y, or x_train, y_train, x_test and y_test"
+    raise NoLabelError(subject=f"data: {path.name}", rule=rule, got=list_some(arrays))
 
 
-def _two_arrays(subject: str, arrays: dict[str, np.ndarray], ending: str) -> Named | None:
+def _pair_arrays(
+    source: str, arrays: dict[str, np.ndarray], ending: str, classes: Classes
+) -> LabelledSet | None:
+    subject = f"data: {source}"
     inputs, labels = (
         [name + ending for name in names if name + ending in arrays] for names in (_INPUTS, _LABELS)
     )
     if not inputs or not labels:
         return None
     if len(inputs) > 1 or len(labels) > 1:
-        raise DataError(
-            subject=subject,
-            rule="inputs and labels must be there once",
-            got=str(list_some(inputs + labels)),
-        )
+        rule = "inputs and labels must occur once"
+        raise DataError(subject=subject, rule=rule, got=list_some(inputs + labels))
     x, y = arrays[inputs[0]], arrays[labels[0]]
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
@@ -110,18 +92,21 @@ def _two_arrays(subject: str, arrays: dict[str, np.ndarray], ending: str) -> Nam
             subject=subject,
             rule=f"{labels[0]} must be one label a row",
             got=f"{y.dtype} of shape {y.shape}",
-            remedy="Of one-hot rows take .argmax(1).",
+            remedy="For one-hot rows use .argmax(1).",
         )
     if len(x) != len(y):
         raise DataError(
             f"{subject}: there must be a label for every input; {inputs[0]} has {len(x)} rows, "
             f"{labels[0]} has {len(y)}."
         )
-    values, low, high = _as_images(subject, x)
-    return Named(values, name_classes(subject, y.tolist()), (), low, high)
+    values = _as_images(subject, x)
+    unit = values.ndim == 4 and 0 <= values.min() and values.max() <= 1
+    low, high = (0.0, 1.0) if unit else (None, None)
+    numbers, known = number_classes(subject, name_classes(subject, y.tolist()), classes)
+    return LabelledSet(values, numbers, known, (), low, high, source)
 
 
-def _as_images(subject: str, values: np.ndarray) -> tuple[np.ndarray, float | None, float | None]:
+def _as_images(subject: str, values: np.ndarray) -> np.ndarray:
     """Rows of numbers as they are; images with their channels first and bytes scaled to [0, 1]."""
     if values.ndim not in (2, 3, 4) or 0 in values.shape:
         raise DataError(
@@ -133,21 +118,99 @@ def _as_images(subject: str, values: np.ndarray) -> tuple[np.ndarray, float | No
     floats = to_floats(subject, values)
     _check_range(subject, floats.reshape(len(values), -1))
     if values.ndim == 2:
-        return floats, None, None
+        return floats
     floats = floats.astype(np.float32, copy=False)
-    if values.ndim == 3:
-        floats = floats[:, None]
-    elif values.shape[-1] in (1, 3) and values.shape[1] not in (1, 3):
-        floats = np.ascontiguousarray(floats.transpose(0, 3, 1, 2))
     if values.dtype == np.uint8:
         floats /= np.float32(255)
-    if 0 <= floats.min() and floats.max() <= 1:
-        return floats, 0.0, 1.0
-    return floats, None, None
+    if values.ndim == 3:
+        return floats[:, None]
+    if values.shape[-1] in (1, 3) and values.shape[1] not in (1, 3):
+        return np.ascontiguousarray(floats.transpose(0, 3, 1, 2))
+    return floats
 
 
 def _check_range(subject: str, values: np.ndarray, names: Sequence[str] = ()) -> None:
-    """Raises for what is not finite, in float32 either: squares of it must not overflow."""
+    """Raises for values that are not finite in float32, as the network computes."""
     check_finite(subject, values, names)
     with np.errstate(over="ignore"):
         check_finite(subject, values.astype(np.float32, copy=False), names)
+
+
+def read_image_classes(path: Path, classes: Classes) -> tuple[LabelledSet, LabelledSet | None]:
+    """The images of a folder with a folder for each class, the name of which is that class.
+
+    Where the folder has folders `train` and `test`, each of these has the folders of the classes.
+    Images are scaled to [0, 1]; all must have one shape.
+    """
+    if {folder.name for folder in _folders(path)} != set(_PARTS):
+        return _read_classes(path, path.name, path.name, classes), None
+    train = _read_classes(path / "train", f"{path.name}/train", path.name, classes)
+    return train, _read_classes(path / "test", f"{path.name}/test", path.name, train.classes)
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(item for item in path.iterdir() if item.is_dir() and item.name[0] not in "._")
+
+
+def _read_classes(path: Path, title: str, source: str, classes: Classes) -> LabelledSet:
+    folders = _folders(path)
+    if not folders:
+        raise DataError(
+            f"data: {title}: a labelled folder must hold a folder of images for each class; "
+            "it holds no folders."
+        )
+    if stray := [item.name for item in path.iterdir() if item.suffix.lower() in IMAGE_ENDINGS]:
+        raise DataError(
+            f"data: {title}: every image must be in the folder of its class; {stray[0]} is beside "
+            "them."
+        )
+    opened = [FolderSource(folder) for folder in folders]
+    shape = opened[0].image_shape
+    if other := next((each for each in opened if each.image_shape != shape), None):
+        raise DataError(
+            f"data: {title}: images must have one shape; those of {opened[0].name} have {shape}, "
+            f"those of {other.name} {other.image_shape}. Resize or convert them first."
+        )
+    images = np.concatenate([block for each in opened for block in each.blocks(1024)])
+    names = [each.name for each in opened for _ in range(each.rows)]
+    labels, known = number_classes(f"data: {source}", names, classes)
+    channels = (1, *shape) if len(shape) == 2 else shape
+    return LabelledSet(images.reshape(-1, *channels), labels, known, (), 0.0, 1.0, source)
+
+
+def read_idx_folder(path: Path) -> tuple[LabelledSet, LabelledSet] | None:
+    """The two parts of a folder with files named as MNIST's are; `None` if it has no such."""
+    images = [
+        next((file for file in sorted(path.iterdir()) if file.name.startswith(start)), None)
+        for start in ("train-images", "t10k-images")
+    ]
+    if images[0] is None or images[1] is None:
+        return None
+    train = read_idx_pair(images[0])
+    return train, read_idx_pair(images[1], train.classes)
+
+
+def read_idx_pair(path: Path, classes: tuple[str, ...] = ()) -> LabelledSet:
+    """The images of an idx file, and the labels in the file beside it; see `pair_idx`."""
+    beside = labels_beside(path)
+    subject = f"data: {beside.name}"
+    return pair_idx(path.name, read_bytes(path), subject, read_bytes(beside), classes)
+
+
+def pair_idx(
+    source: str, images: bytes, label_subject: str, labels: bytes, classes: tuple[str, ...]
+) -> LabelledSet:
+    """The images and labels in the bytes of two idx files; classes are 0, 1, ... if not given."""
+    subject = f"data: {source}"
+    pixels = parse_idx(subject, images)
+    if pixels.ndim == 1:
+        raise DataError(
+            f"{subject}: the file of images must hold images; it holds one number for each of "
+            f"{len(pixels)} rows, as files of labels do. The two files may be swapped."
+        )
+    if pixels.ndim not in (3, 4) or pixels.dtype != np.uint8:
+        rule = "images must be bytes of shape (n, height, width) or (n, channels, height, width)"
+        raise DataError(subject=subject, rule=rule, got=f"{pixels.dtype} of shape {pixels.shape}")
+    numbers = parse_labels(label_subject, labels, len(pixels))
+    names = classes or tuple(map(str, range(int(numbers.max(initial=0)) + 1)))
+    return label_images(pixels[:, None] if pixels.ndim == 3 else pixels, numbers, names, source)

@@ -5,22 +5,21 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from taut.data.cifar import read_cifar
-from taut.data.classes import number_classes
+from taut.data.cifar10 import parse_cifar
 from taut.data.columns import Columns, list_some
 from taut.data.digits import read_digits
 from taut.data.download import Progress, fetch_file
 from taut.data.formats import PathLike, detect_format
-from taut.data.idx_classes import labels_beside
-from taut.data.idx_pairs import read_idx_pair, read_known_idx
-from taut.data.label_column import NoLabelError
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_files import (
-    Named,
-    read_labelled_archive,
+    pair_idx,
+    read_idx_folder,
+    read_idx_pair,
+    read_image_classes,
+    read_labelled_npz,
     read_labelled_table,
 )
-from taut.data.labelled_folders import read_idx_folder, read_image_classes
+from taut.data.labels import NoLabelError
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.errors import ArgumentError, DataError
 
@@ -41,31 +40,26 @@ def load_labelled(
 ) -> LabelledData:
     """Training and test part of a labelled data set.
 
-    A name is one of
-
-    - `digits`, 1797 small images that are part of taut;
-    - `mnist`, `fashion-mnist`, `cifar10`, in their official files, read only after their checksum.
-
-    A path is one of
-
-    - .csv, .tsv or .parquet, one column of which is the label: whole numbers or words;
-    - .npz with arrays x and y, or x_train, y_train, x_test, y_test;
-    - a folder with a folder of images for each class, or such folders in `train` and `test`;
-    - idx files, or a folder of four, named as MNIST's are.
-
     Images are `(n, channels, height, width)` in [0, 1] and float32; tables are kept as they are, in
-    float64 where float32 would round them. All is finite, in float32 too. Data that has no test
-    part of its own is split, class by class.
+    float64 where float32 would round them. Every value is finite, in float32 too. Data that has no
+    test part of its own is split, stratified by class.
 
     Args:
-        name_or_path: the name or path.
+        name_or_path: `digits`, which is part of taut; `mnist`, `fashion-mnist` or `cifar10`, whose
+            official files are read only after their checksum; or the path of
+
+            - .csv, .tsv or .parquet, one column of which is the label: whole numbers or words;
+            - .npz with arrays x and y, or x_train, y_train, x_test, y_test;
+            - a folder with a folder of images for each class, or such folders in `train` and `test`;
+            - an idx file, or a folder of four, named as MNIST's are;
+            - a .tar.gz archive in the binary format of CIFAR-10.
         data_dir: folder of the named sets, which may have a folder of their own in it; by default
             the variable `TAUT_DATA`, or else the user's cache.
         label: label column, by name, or by position, from the end if negative; by default the one
             called label, target, class or y. A table without a header has positions alone.
         columns: columns of the inputs; by default all but the label.
         test: second file or folder, with the test data; read as `read_labelled` does.
-        download: whether to fetch missing files into the folder of the set in `data_dir`.
+        download: whether to download missing files into the folder of the set in `data_dir`.
         test_fraction: share of the test part where the data has none.
         seed: random seed of the test part.
         on_progress: see `taut.data.download.fetch_file`.
@@ -87,28 +81,20 @@ def load_labelled(
         if label is not None or columns is not None or test is not None:
             raise ArgumentError(
                 f"load_labelled: `label`, `columns` and `test` must be left out for {name}, "
-                "which is known; give them with the path of a file."
+                "a named data set; they are for files."
             )
         if known:
-            return _load_known(known, data_folder(data_dir), download, on_progress)
+            return _load_official(known, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
-    path = _path_of("load_labelled", name)
+    path = _find_path("load_labelled", name)
     train, rest = _read_path(path, label, columns, None)
     if test is not None:
         if rest is not None:
-            raise ArgumentError(
-                subject="load_labelled",
-                argument="test",
-                rule=f"must be left out where the data has a test part of its own, as "
-                f"{path.name} has",
-                got=f"test={os.fspath(test)!r}",
-            )
+            rule = f"must be left out where the data has a test part of its own, as {path.name} has"
+            raise ArgumentError(subject="load_labelled", argument="test", rule=rule, got=test)
+        names = columns or train.columns
         rest = read_matching(
-            test,
-            data_dir=data_dir,
-            label=label,
-            columns=columns or train.columns,
-            classes=train.classes,
+            test, data_dir=data_dir, label=label, columns=names, classes=train.classes
         )
     if rest is None:
         train, rest = train.split(test_fraction, seed)
@@ -125,19 +111,9 @@ def read_labelled(
 ) -> LabelledSet:
     r"""All rows of a labelled file in their order; of data in two parts, the test part.
 
-    For a trained network: with its `classes` every label is the index of its class among the
-    network's outputs, whatever classes the file has and in whatever order.
-
-    Args:
-        name_or_path: as for `load_labelled`; of `digits` too the part to test on.
-        data_dir: as for `load_labelled`.
-        label: as for `load_labelled`.
-        columns: as for `load_labelled`; they come in the given order.
-        classes: the names of the classes in the order of their numbers; by default those that
-            occur, of which there must be two.
-
-    Raises:
-        DataError: as for `load_labelled`, and if a row is of none of the `classes`.
+    The arguments are those of `load_labelled`, and `classes`, for a trained network: every label is
+    the index of its class among these, whatever classes the file has and in whatever order. A row
+    of another class raises `DataError`. By default the classes are those that occur, at least two.
 
     Example:
         >>> import tempfile
@@ -150,8 +126,7 @@ def read_labelled(
     if name.lower() in ("digits", *OFFICIAL_SETS):
         part = load_labelled(name, data_dir=data_dir, label=label, columns=columns).test
     else:
-        known = None if classes is None else tuple(classes)
-        whole, rest = _read_path(_path_of("read_labelled", name), label, columns, known)
+        whole, rest = _read_path(_find_path("read_labelled", name), label, columns, classes)
         part = whole if rest is None else rest
     return part if classes is None else part.with_classes(classes)
 
@@ -166,18 +141,9 @@ def read_matching(
 ) -> LabelledSet:
     """All rows of a labelled file with the columns and classes of another one.
 
-    Where both are tables, columns are matched by name: they may come in any order, and there may be
-    more of them.
-
-    Args:
-        name_or_path: as for `read_labelled`.
-        columns: columns of the other file; ignored unless this is a table.
-        classes: classes of the other file.
-        data_dir: as for `load_labelled`.
-        label: as for `load_labelled`.
-
-    Raises:
-        DataError: as for `read_labelled`, and if a column is not there.
+    The arguments are those of `read_labelled`. Where both are tables, columns are matched by name:
+    they may come in any order, and there may be more of them; one that is missing raises
+    `DataError`. Where this is not a table, `columns` is ignored.
     """
     path = Path(os.path.expanduser(name_or_path))
     is_table = path.is_file() and detect_format(path) in ("text", "parquet")
@@ -197,7 +163,7 @@ def read_matching(
         ) from error
 
 
-def _path_of(subject: str, name: str) -> Path:
+def _find_path(subject: str, name: str) -> Path:
     path = Path(os.path.expanduser(name))
     if path.exists():
         return path
@@ -208,42 +174,48 @@ def _path_of(subject: str, name: str) -> Path:
         )
     near = difflib.get_close_matches(name.lower(), ["digits", *OFFICIAL_SETS], n=1)
     raise ArgumentError(
-        f"{subject}: `name_or_path` must be digits, {', '.join(OFFICIAL_SETS)}, or a file or folder "
-        f"that exists; got {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
+        subject=subject,
+        argument="name_or_path",
+        rule=f"must be digits, {', '.join(OFFICIAL_SETS)}, or a file or folder that exists",
+        got=repr(name),
+        remedy=f"Did you mean {near[0]!r}?" if near else "",
     )
 
 
-def _load_known(
+def _load_official(
     known: OfficialSet, folder: Path, download: bool, on_progress: Progress | None
 ) -> LabelledData:
-    found = {file.name: known.find(file, folder) for file in known.files}
-    if missing := [file for file in known.files if found[file.name] is None]:
-        if not download:
-            raise ArgumentError(
-                f"load_labelled: the files of {known.title} must be in {folder / known.name} or "
-                f"{folder}; not there: {', '.join(file.name for file in missing)}. Pass data_dir or "
-                f"set TAUT_DATA to where they are, or fetch them: taut data fetch {known.name}."
-            )
-        for file in missing:
-            target = folder / known.name
-            found[file.name] = fetch_file(file, known.mirrors, target, on_progress=on_progress)
-    there = {name: path for name, path in found.items() if path is not None}
+    found = [known.find(file, folder) for file in known.files]
+    missing = [file for file, path in zip(known.files, found, strict=True) if path is None]
+    if missing and not download:
+        raise ArgumentError(
+            f"load_labelled: the files of {known.title} must be in {folder / known.name} or "
+            f"{folder}; not there: {', '.join(file.name for file in missing)}. Pass data_dir or "
+            f"set TAUT_DATA to where they are, or fetch them: taut data fetch {known.name}."
+        )
+    paths = [
+        path or fetch_file(file, known.mirrors, folder / known.name, on_progress=on_progress)
+        for file, path in zip(known.files, found, strict=True)
+    ]
+    subjects = [f"data: {path.name}" for path in paths]
+    contents = (known.read(file, path) for file, path in zip(known.files, paths, strict=True))
     if known.name == "cifar10":
-        return LabelledData(*read_cifar(there[known.files[0].name], official=True), known.name)
-    return LabelledData(*read_known_idx(known, there), known.name)
+        return LabelledData(*parse_cifar(subjects[0], next(contents)), known.name)
+    train, test = (
+        pair_idx(f"{known.title} {part}", next(contents), subject, next(contents), known.classes)
+        for part, subject in (("train", subjects[1]), ("test", subjects[3]))
+    )
+    return LabelledData(train, test, known.name)
 
 
 def _read_path(
-    path: Path,
-    label: str | int | None,
-    columns: Columns,
-    classes: tuple[str, ...] | None,
+    path: Path, label: str | int | None, columns: Columns, classes: Sequence[str] | None
 ) -> tuple[LabelledSet, LabelledSet | None]:
     if path.name.lower().endswith((".tar.gz", ".tar")):
-        return read_cifar(path)
+        return parse_cifar(f"data: {path.name}", path.read_bytes())
     kind = detect_format(path)
     if kind in ("text", "parquet"):
-        return _number(path, read_labelled_table(path, kind, label, columns), None, classes)
+        return read_labelled_table(path, kind, label, columns, classes), None
     if label is not None or columns is not None:
         raise ArgumentError(
             f"load_labelled: `label` and `columns` must be left out unless the file is a table; "
@@ -251,25 +223,12 @@ def _read_path(
         )
     match kind:
         case "npz":
-            return _number(path, *read_labelled_archive(path), classes)
+            return read_labelled_npz(path, classes)
         case "idx":
-            return read_idx_pair(path, labels_beside(path), None), None
+            return read_idx_pair(path), None
         case "folder":
-            return read_idx_folder(path) or _number(path, *read_image_classes(path), classes)
+            return read_idx_folder(path) or read_image_classes(path, classes)
     raise NoLabelError(
         f"load_labelled: `name_or_path` must hold labels; {path.name} cannot. Put the arrays x "
         "and y in one .npz file: numpy.savez(path, x=x, y=y)."
     )
-
-
-def _number(
-    path: Path, train: Named, rest: Named | None, classes: tuple[str, ...] | None
-) -> tuple[LabelledSet, LabelledSet | None]:
-    """The parts with numbers for the names of classes, the same in both."""
-
-    def numbered(part: Named, classes: tuple[str, ...] | None) -> LabelledSet:
-        labels, names = number_classes(f"data: {path.name}", part.names, classes)
-        return LabelledSet(part.inputs, labels, names, part.columns, part.low, part.high, path.name)
-
-    first = numbered(train, classes)
-    return first, None if rest is None else numbered(rest, first.classes)

@@ -1,11 +1,15 @@
 """The official data sets that taut knows by name; the table is in `official_sets.toml`."""
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+
+from taut.data.source import read_bytes
+from taut.errors import DamagedFileError
 
 __all__ = ["OFFICIAL_SETS", "OfficialFile", "OfficialSet", "data_folder"]
 
@@ -55,6 +59,33 @@ class OfficialSet:
                     return path
         return None
 
+    def read(self, file: OfficialFile, path: Path) -> bytes:
+        """The bytes of one of the files at `path`, after their checksum; those of a .gz unpacked.
+
+        Raises:
+            DamagedFileError: it is another file.
+        """
+        if file.content_sha256 is None:
+            content, expected = path.read_bytes(), file.sha256
+        else:
+            content, expected = read_bytes(path), file.content_sha256
+        digest = hashlib.sha256(content).hexdigest()
+        if digest == expected:
+            return content
+        got = f"SHA-256 {digest[:16]}... of {len(content)} bytes"
+        remedy = "Fetch it again; data of your own in this format is read by its path."
+        for other in OFFICIAL_SETS.values():
+            for twin in other.files:
+                if twin.content_sha256 == digest:
+                    got = f"{other.title}'s {twin.name.removesuffix('.gz')}"
+                    remedy = "Put it in the folder of its name."
+        raise DamagedFileError(
+            subject=f"data: {path.name}",
+            rule=f"must be the official file of {self.title}, whose SHA-256 is {expected[:16]}...",
+            got=f"{got}, in {path.parent}",
+            remedy=remedy,
+        )
+
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """The folder of data sets: the given one, else `TAUT_DATA`, else the user's cache."""
@@ -66,17 +97,12 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 def _read_sets() -> dict[str, OfficialSet]:
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return {
-        name: OfficialSet(
-            name=name,
-            title=entry["title"],
-            files=tuple(OfficialFile(*file) for file in entry["files"]),
-            mirrors=tuple(entry["mirrors"]),
-            classes=tuple(entry["classes"]),
-            folders=tuple(entry["folders"]),
-        )
-        for name, entry in table.items()
-    }
+    sets = {}
+    for name, entry in table.items():
+        files = tuple(OfficialFile(*file) for file in entry["files"])
+        lists = {key: tuple(entry[key]) for key in ("mirrors", "classes", "folders")}
+        sets[name] = OfficialSet(name, entry["title"], files, **lists)
+    return sets
 
 
 OFFICIAL_SETS: Mapping[str, OfficialSet] = MappingProxyType(_read_sets())

@@ -3,8 +3,7 @@
 from typing import Generic, NamedTuple, TypeVar
 
 from taut.data.columns import SELECT, list_some
-from taut.data.stream import TableStream
-from taut.data.table import Table
+from taut.data.table import Table, TableStream
 from taut.errors import DataError
 
 __all__ = ["Pair", "check_pair"]
@@ -44,45 +43,30 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
         ([[6.0, 5.0], [8.0, 7.0]], ('columns of b.csv were put into the order of a.csv',))
     """
     notes: list[str] = []
-    names = f"{first.source} and {second.source}"
+
+    def refuse(rule: str, got: str, remedy: str = "", option: str = "") -> DataError:
+        rule = f"{first.source} and {second.source} must {rule}"
+        return DataError(subject="check_pair", rule=rule, got=got, remedy=remedy, option=option)
+
     if first.columns and second.columns:
-        if set(first.columns) != set(second.columns):
-            raise _difference(first, second)
+        lacking = [name for name in first.columns if name not in second.columns]
+        added = [name for name in second.columns if name not in first.columns]
+        if lacking or added:
+            parts = [f"no {list_some(lacking)} in {second.source}"] if lacking else []
+            parts += [f"also {list_some(added)} in {second.source}"] if added else []
+            remedy = "Give files with the same columns."
+            raise refuse("have the same columns", ", ".join(parts), remedy, SELECT)
         if first.columns != second.columns:
             second = second.select(first.columns)
             notes.append(f"columns of {second.source} were put into the order of {first.source}")
     if first.dim != second.dim:
-        raise DataError(
-            subject="check_pair",
-            rule=f"{names} must have equally many columns",
-            got=f"{first.dim} and {second.dim}",
-        )
+        raise refuse("have equally many columns", f"{first.dim} and {second.dim}")
     if bool(first.columns) != bool(second.columns):
         bare = second if first.columns else first
         notes.append(f"{bare.source} has no column names: columns were matched by position")
     if first.image_shape and second.image_shape:
         shapes = [tuple(n for n in s.image_shape or () if n != 1) for s in (first, second)]
         if shapes[0] != shapes[1]:
-            raise DataError(
-                subject="check_pair",
-                rule=f"{names} must hold images of one shape",
-                got=f"{first.image_shape} and {second.image_shape}",
-            )
+            got = f"{first.image_shape} and {second.image_shape}"
+            raise refuse("hold images of one shape", got)
     return Pair(first, second, tuple(notes))
-
-
-def _difference(first: Table | TableStream, second: Table | TableStream) -> DataError:
-    only_first = [name for name in first.columns if name not in second.columns]
-    only_second = [name for name in second.columns if name not in first.columns]
-    parts = []
-    if only_first:
-        parts.append(f"no {list_some(only_first)} in {second.source}")
-    if only_second:
-        parts.append(f"also {list_some(only_second)} in {second.source}")
-    return DataError(
-        subject="check_pair",
-        rule=f"{first.source} and {second.source} must have the same columns",
-        got=", ".join(parts),
-        remedy="Give files with the same columns.",
-        option=SELECT,
-    )

@@ -1,147 +1,122 @@
 """Parquet files, some rows at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from taut.data.columns import SELECT, Columns, check_names, select_positions
+from taut.data.columns import SELECT, Columns, check_names
 from taut.data.numbers import float_type, to_floats
-from taut.data.source import Block, subject_of
-from taut.errors import DamagedFileError, DataError, require
+from taut.data.source import Source, refuse_damage
+from taut.errors import DataError, require
 
 __all__ = ["ParquetSource"]
 
 
-class ParquetSource:
-    """A table in a parquet file; an index that pandas stored with it is left out.
+class ParquetSource(Source):
+    """A table in a parquet file; an index that pandas stored with it is left out."""
 
-    Args:
-        path: the file.
-        columns: the columns to keep.
-        text: admits columns of text, for `cells`.
-    """
+    rows: int
+    _dtype: np.dtype
 
-    image_shape = None
-
-    def __init__(self, path: Path, columns: Columns = None, text: bool = False):
+    def __init__(self, path: Path):
+        super().__init__(path.name)
         self._path = path
-        self._subject = subject_of(path)
         self._arrow = require("pyarrow", "data", "data: a parquet file")
         self._parquet = require("pyarrow.parquet", "data", "data: a parquet file")
         with self._open() as file:
             self.rows = int(file.metadata.num_rows)
             schema = file.schema_arrow
-        index = self._find_index(schema)
-        positions = [i for i, name in enumerate(schema.names) if name not in index]
-        names = [schema.names[i] for i in positions]
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+        self._fields = [schema.field(i) for i, name in enumerate(schema.names) if name not in index]
+        names = [field.name for field in self._fields]
         if not names or not self.rows:
             raise DataError(
-                subject=str(self._subject),
+                subject=self.subject,
                 rule="a table must have rows and columns",
                 got=f"{self.rows} rows, {len(names)} columns",
             )
-        self.all_columns = names
-        chosen = select_positions(self._subject, names, len(names), columns)
-        self.columns = tuple(names[i] for i in chosen)
-        self.dim = len(chosen)
-        if text:
-            return
-        check_names(self._subject, self.columns)
-        self._dtype = self._check_types([schema.field(positions[i]) for i in chosen])
+        self._set_columns(names, len(names))
 
-    def blocks(self, batch_rows: int) -> Iterator[Block]:
+    def select(self, columns: Columns) -> Self:
+        """See `Source`; raises unless the chosen columns hold numbers."""
+        selected = super().select(columns)
+        self._check_unique(selected.columns)
+        selected._dtype = self._check_types(selected.pick(self._fields))
+        return selected
+
+    def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`."""
         with self._open() as file:
-            batches = file.iter_batches(batch_rows, columns=list(self.columns), use_threads=False)
-            while (batch := self._next(batches)) is not None:
+            for batch in file.iter_batches(
+                batch_rows, columns=list(self.columns), use_threads=False
+            ):
                 values = np.empty((batch.num_rows, self.dim), self._dtype)
                 for i, name in enumerate(self.columns):
                     values[:, i] = self._convert(name, batch.column(name))
-                yield Block(values)
+                yield values
 
-    def count(self) -> int:
-        """See `Source`."""
-        return self.rows
+    def cells(self, column: int) -> list[Any]:
+        """The values of one column in every row, as Python's own."""
+        self._check_unique([self.names[column]])
+        with self._open() as file:
+            table = file.read(columns=[self.names[column]], use_threads=False)
+        return table.column(self.names[column]).to_pylist()
 
-    def cells(self) -> list[list[Any]]:
-        """The chosen columns of every row as Python's own values."""
-        try:
-            with self._open() as file:
-                table = file.read(columns=list(self.columns), use_threads=False)
-        except (self._arrow.ArrowException, OSError) as error:
-            raise self._damaged(error) from error
-        columns = [table.column(name).to_pylist() for name in self.columns]
-        return [list(row) for row in zip(*columns, strict=True)]
-
-    def _open(self) -> Any:
-        try:
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        errors = (self._arrow.ArrowException, OSError, ValueError)
+        with (
+            refuse_damage(self.subject, "the parquet file", errors),
             # Buffering ahead would keep every row group that has been read until the file is closed.
-            return self._parquet.ParquetFile(
+            self._parquet.ParquetFile(
                 self._path, page_checksum_verification=True, pre_buffer=False
-            )
-        except (self._arrow.ArrowException, OSError) as error:
-            raise self._damaged(error) from error
+            ) as file,
+        ):
+            yield file
 
-    def _next(self, batches: Iterator[Any]) -> Any:
-        try:
-            return next(batches, None)
-        except (self._arrow.ArrowException, OSError) as error:
-            raise self._damaged(error) from error
+    def _check_unique(self, chosen: Sequence[str]) -> None:
+        """Raises where a chosen name repeats in the file: parquet columns are read by name."""
+        check_names(self.subject, [name for name in self.names if name in chosen])
 
-    def _damaged(self, error: Exception) -> DamagedFileError:
-        reason = str(error).partition("\n")[0]
-        return DamagedFileError(
-            f"{self._subject}: the file is cut short, altered or not parquet ({reason}). "
-            "Write or fetch it again."
-        )
-
-    def _find_index(self, schema: Any) -> set[str]:
-        try:
-            stored = (schema.pandas_metadata or {}).get("index_columns", [])
-        except ValueError as error:
-            raise self._damaged(error) from error
-        return {name for name in stored if isinstance(name, str)}
-
-    def _check_types(self, fields: list[Any]) -> np.dtype:
+    def _check_types(self, fields: Sequence[Any]) -> np.dtype:
+        """The dtype that holds the numbers of all these columns."""
         types = self._arrow.types
-        text, widths = [], []
+        wrong, dtypes = [], []
         for field in fields:
-            kind = field.type
-            if types.is_temporal(kind):
-                raise DataError(
-                    subject=self._subject,
-                    rule="every column must hold numbers",
-                    got=f"dates or times in column {field.name!r} ({kind})",
-                    remedy="Drop it or encode it as numbers, such as days since the first.",
-                    option=SELECT,
-                )
-            if types.is_decimal(kind):
-                widths.append(np.dtype(np.float64))
-            elif types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
-                widths.append(float_type(np.dtype(kind.to_pandas_dtype())))
+            if types.is_decimal(field.type):
+                dtypes.append(np.dtype(np.float64))
+            elif any(
+                check(field.type)
+                for check in (types.is_boolean, types.is_integer, types.is_floating)
+            ):
+                dtypes.append(float_type(np.dtype(field.type.to_pandas_dtype())))
             else:
-                text.append(f"{field.name!r} of type {kind}")
-        if text:
+                wrong.append(field)
+        if wrong:
+            remedy = "Drop such columns or encode them as numbers."
+            if any(types.is_temporal(field.type) for field in wrong):
+                remedy = f"{remedy[:-1]}, dates as days since the first."
             raise DataError(
-                subject=self._subject,
+                subject=self.subject,
                 rule="every column must hold numbers",
-                got=", ".join(text[:8]) + (" and others" if len(text) > 8 else ""),
-                remedy="Drop text or encode it as numbers.",
+                got=", ".join(f"{field.name!r} of type {field.type}" for field in wrong[:8])
+                + (" and others" if len(wrong) > 8 else ""),
+                remedy=remedy,
                 option=SELECT,
             )
-        return np.result_type(*widths)
+        return np.result_type(*dtypes)
 
     def _convert(self, name: str, column: Any) -> np.ndarray:
         if self._arrow.types.is_decimal(column.type):
             column = column.cast(self._arrow.float64())
-        subject = f"{self._subject}: column {name!r}"
+        missing = column.is_null().to_numpy(zero_copy_only=False)
         if column.null_count:
             # Zeros stand in while whole numbers are checked; then what is missing is NaN.
-            missing = column.is_null().to_numpy(zero_copy_only=False)
-            full = column.fill_null(self._arrow.scalar(0).cast(column.type))
-            values = to_floats(subject, full.to_numpy(zero_copy_only=False))
-            values[missing] = np.nan
-            return values
-        return to_floats(subject, column.to_numpy(zero_copy_only=False))
+            column = column.fill_null(self._arrow.scalar(0).cast(column.type))
+        subject = f"{self.subject}: column {name!r}"
+        values = to_floats(subject, column.to_numpy(zero_copy_only=False))
+        values[missing] = np.nan
+        return values

@@ -3,15 +3,15 @@
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from taut.data.columns import Columns, check_names, column_label, select_positions
-from taut.data.numbers import LARGEST_WHOLE, check_whole, parse, refuse_text
-from taut.data.source import Block, open_bytes, reading, subject_of
+from taut.data.columns import column_label
+from taut.data.numbers import LARGEST_WHOLE, check_whole, convert_cells, parse_number
+from taut.data.source import Source, open_bytes, refuse_damage
 from taut.errors import DamagedFileError, DataError
 
 __all__ = ["TextSource"]
@@ -19,7 +19,7 @@ __all__ = ["TextSource"]
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
-class TextSource:
+class TextSource(Source):
     """A table in a text file.
 
     The delimiter is the first of tab, semicolon and comma that the first two lines hold equally
@@ -28,55 +28,52 @@ class TextSource:
 
     Args:
         path: the file.
-        columns: the columns to keep.
         header: whether the first row is a header; None to detect it.
+
+    Attributes:
+        first_row: cells of the first row, header or not.
     """
 
-    image_shape = None
-    rows = None
-
-    def __init__(self, path: Path, columns: Columns = None, header: bool | None = None):
+    def __init__(self, path: Path, header: bool | None = None):
+        super().__init__(path.name)
         self._path = path
-        self._subject = subject_of(path)
-        with reading(path), self._open() as file:
+        with refuse_damage(self.subject), self._open() as file:
             opening = [line for line in islice(file, 100) if line.strip()][:2]
         if not opening:
-            raise DataError(f"{self._subject}: a table must have rows; the file is empty.")
-        self._delimiter = _sniff(opening)
+            raise DataError(f"{self.subject}: a table must have rows; the file is empty.")
+        self._delimiter = _detect_delimiter(opening)
         _, first = next(self._records(), (0, []))
-        self._width = len(first)
-        self._has_header = any(parse(cell) is None for cell in first) if header is None else header
+        if header is None:
+            header = any(parse_number(cell) is None for cell in first)
         self.first_row = [cell.strip() for cell in first]
         # A header by numpy.savetxt starts as a comment does.
         self.first_row[0] = self.first_row[0].removeprefix("#").strip()
-        names = self.first_row if self._has_header else []
-        if self._has_header and next(islice(self._records(), 1, None), None) is None:
+        self._start = int(header)
+        if header and next(islice(self._records(), 1, None), None) is None:
             raise DataError(
-                f"{self._subject}: a table must have rows; the file has a header and nothing else."
+                f"{self.subject}: a table must have rows; the file has a header and nothing else."
             )
-        self._chosen = select_positions(self._subject, names, self._width, columns)
-        self.columns = tuple(names[i] for i in self._chosen) if names else ()
-        check_names(self._subject, self.columns)
-        self.dim = len(self._chosen)
+        self._set_columns(self.first_row if header else (), len(first))
 
-    def blocks(self, batch_rows: int) -> Iterator[Block]:
+    def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`."""
-        records = islice(self._records(), int(self._has_header), None)
-        while batch := list(islice(records, batch_rows)):
-            lines = np.array([line for line, _ in batch])
-            cells = [row for _, row in batch]
-            if self.dim < self._width or self._chosen != sorted(self._chosen):
-                cells = [[row[i] for i in self._chosen] for row in cells]
-            yield Block(self._convert(cells, lines), lines)
+        start, records = 0, islice(self._records(), self._start, None)
+        while batch := [self.pick(row) for _, row in islice(records, batch_rows)]:
+            yield self._convert(batch, start)
+            start += len(batch)
 
     def count(self) -> int:
         """See `Source`."""
-        return sum(1 for _ in self._records()) - int(self._has_header)
+        return sum(1 for _ in self._records()) - self._start
 
-    def cells(self) -> list[list[str]]:
-        """The chosen columns of every row as the text they are."""
-        records = islice(self._records(), int(self._has_header), None)
-        return [[row[i].strip() for i in self._chosen] for _, row in records]
+    def locate(self, row: int) -> str:
+        """See `Source`."""
+        line, _ = next(islice(self._records(), self._start + row, None))
+        return f"line {line}"
+
+    def cells(self, column: int) -> list[str]:
+        """The text of one column in every row."""
+        return [row[column].strip() for _, row in islice(self._records(), self._start, None)]
 
     def _open(self) -> io.TextIOWrapper:
         return io.TextIOWrapper(open_bytes(self._path), encoding="utf-8-sig", newline="")
@@ -84,7 +81,7 @@ class TextSource:
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of each row that is not empty."""
         width = None
-        with reading(self._path), self._open() as file:
+        with refuse_damage(self.subject), self._open() as file:
             reader = csv.reader(file, delimiter=self._delimiter, strict=True, skipinitialspace=True)
             try:
                 for row in reader:
@@ -93,7 +90,7 @@ class TextSource:
                             continue
                         if width is not None:
                             raise DataError(
-                                subject=self._subject,
+                                subject=self.subject,
                                 rule=f"every row must have as many cells as the first, {width}",
                                 got=f"{len(row)} on line {reader.line_num}",
                                 remedy="Fix it; if it is the last, the file may be cut short.",
@@ -102,42 +99,36 @@ class TextSource:
                     yield reader.line_num, row
             except csv.Error as error:
                 raise DamagedFileError(
-                    f"{self._subject}: line {reader.line_num} must be delimited text; got: {error}."
+                    f"{self.subject}: line {reader.line_num} must be delimited text; got: {error}."
                 ) from error
 
-    def _convert(self, cells: list[list[str]], lines: np.ndarray) -> np.ndarray:
-        try:
-            values = np.array(cells, dtype=np.float64)
-        except ValueError:
-            values = self._convert_slowly(cells, lines)
-        # Python reads 1_000 as a number; a table means an identifier.
-        if any("_" in cell for row in cells for cell in row):
-            values = self._convert_slowly(cells, lines)
+    def _convert(self, cells: list[Sequence[str]], start: int) -> np.ndarray:
+        def locate(row: int) -> str:
+            return self.locate(start + row)
+
+        values = _parse_floats(cells)
+        if values is None:
+            values = convert_cells(self.subject, cells, parse_number, self.columns, locate)
         for row, column in np.argwhere(np.abs(values) >= LARGEST_WHOLE):
-            if _WHOLE.fullmatch(cell := cells[row][column]):
-                place = f" on line {lines[row]}, column {column_label(self.columns, int(column))}"
-                check_whole(self._subject, int(cell), place)
+            cell = cells[row][column]
+            if _WHOLE.fullmatch(cell) and abs(int(cell)) > LARGEST_WHOLE:
+                place = f" on {locate(row)}, column {column_label(self.columns, int(column))}"
+                check_whole(self.subject, int(cell), place)
         return values
 
-    def _convert_slowly(self, cells: list[list[str]], lines: np.ndarray) -> np.ndarray:
-        parsed = [[parse(cell) for cell in row] for row in cells]
-        text: dict[int, int] = {}  # column -> its first row that is no number
-        for at, row in enumerate(parsed):
-            for column, value in enumerate(row):
-                if value is None:
-                    text.setdefault(column, at)
-        if text:
-            columns = sorted(text)
-            refuse_text(
-                self._subject,
-                [column_label(self.columns, column) for column in columns],
-                [cells[text[column]][column] for column in columns],
-                f" on line {lines[text[columns[0]]]}",
-            )
-        return np.array(parsed, dtype=np.float64)
+
+def _parse_floats(cells: list[Sequence[str]]) -> np.ndarray | None:
+    """Cells that are all plain numbers, at the speed of numpy; `None` if one is not."""
+    # numpy reads 1_000 as a number; a table means an identifier.
+    if any("_" in cell for row in cells for cell in row):
+        return None
+    try:
+        return np.array(cells, dtype=np.float64)
+    except ValueError:
+        return None
 
 
-def _sniff(opening: list[str]) -> str:
+def _detect_delimiter(opening: list[str]) -> str:
     def counts(mark: str) -> list[int]:
         return [re.sub(r'"[^"]*"', "", line).count(mark) for line in opening]
 

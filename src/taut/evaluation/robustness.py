@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from taut.attacks import (
     AttackResult,
@@ -110,26 +110,32 @@ def evaluate_robustness(
     ascending = tuple(sorted(set(map(float, radii))))
     if not ascending or ascending[0] <= 0:
         raise ArgumentError(f"evaluate_robustness: `radii` must be above 0; got {list(radii)}.")
+    report = on_attack or (lambda name, radius: None)
     certificates = classifier.certify()
+    settings = {"num_steps": num_steps, "num_restarts": num_restarts, "seed": seed}
     violations: list[str] = []
+
+    def check(found: AttackResult, rows: Tensor) -> None:
+        try:
+            check_certificates(found, _take(certificates, rows), classifier.model)
+        except ViolatedCertificateError as error:
+            violations.append(str(error))
+
     distances: dict[str, Tensor] = {}
     for name in attacks:
         smallest = torch.full((len(certificates),), torch.inf, dtype=torch.float64)
         for radius in ascending:
-            if on_attack is not None:
-                on_attack(name, radius)
+            report(name, radius)
             rows = smallest.isinf().nonzero()[:, 0]
-            part = classifier.take(rows)
-            found = _attack(name, part, radius, num_steps, num_restarts, seed)
-            violations += _violations(found, _take(certificates, rows), part.model)
+            found = _attack(name, classifier.take(rows), radius, **settings)
+            check(found, rows)
             smallest[rows] = found.distance.cpu()
         distances[name] = smallest
-    rows, minimal = _minimal_perturbations(
-        classifier, certificates, num_minimal, min(50, num_steps), seed, on_attack
-    )
-    if minimal is not None:
-        violations += _violations(minimal, _take(certificates, rows), classifier.model)
-    settings = {"num_steps": num_steps, "num_restarts": num_restarts, "seed": seed}
+    rows, minimal = _rows_to_search(certificates, num_minimal), None
+    if classifier.norm != L1 and len(rows):
+        report("minimal_perturbation", 0.0)
+        minimal = _minimal_perturbations(classifier, certificates, rows, min(50, num_steps), seed)
+        check(minimal, rows)
     return RobustnessResult(
         classifier, certificates, ascending, distances, rows, minimal, tuple(violations), settings
     )
@@ -149,10 +155,8 @@ def _attack(
     if name == "fgsm":
         return fgsm(*batch, **ball)
     if name == "pgd":
-        generator = Generator().manual_seed(seed)
-        return pgd(
-            *batch, num_steps=num_steps, num_restarts=num_restarts, generator=generator, **ball
-        )
+        ball |= {"num_steps": num_steps, "num_restarts": num_restarts}
+        return pgd(*batch, generator=Generator().manual_seed(seed), **ball)
     if spec.low is None or spec.high is None:
         # AutoAttack needs bounds on the data; these are too far away for it to reach.
         values = classifier.examples.inputs
@@ -162,23 +166,23 @@ def _attack(
         return autoattack(*batch, seed=seed, **ball)
 
 
-def _minimal_perturbations(
-    classifier: EvaluatedClassifier,
-    certificates: Certificates,
-    count: int,
-    num_steps: int,
-    seed: int,
-    on_attack: OnAttack | None,
-) -> tuple[Tensor, AttackResult | None]:
-    """The closest adversarial examples of a few inputs, from small radii to large ones."""
+def _rows_to_search(certificates: Certificates, count: int) -> Tensor:
+    """A few correctly classified inputs, from small certified radii to large ones."""
     assert certificates.correct is not None
     correct = certificates.correct.nonzero()[:, 0]
     ranked = correct[certificates.radius[correct].argsort(stable=True)]
-    rows = ranked[evenly_spaced_rows(len(ranked), count)]
-    if classifier.norm == L1 or not len(rows):
-        return rows, None
-    if on_attack is not None:
-        on_attack("minimal_perturbation", 0.0)
+    return ranked[evenly_spaced_rows(len(ranked), count)]
+
+
+def _minimal_perturbations(
+    classifier: EvaluatedClassifier,
+    certificates: Certificates,
+    rows: Tensor,
+    num_steps: int,
+    seed: int,
+) -> AttackResult:
+    """The closest adversarial examples of some inputs."""
+    assert certificates.correct is not None
     inputs, labels = classifier.examples.inputs, classifier.examples.labels
     limits = torch.zeros(len(rows), dtype=torch.float64)
     for index, row in enumerate(rows.tolist()):
@@ -187,7 +191,7 @@ def _minimal_perturbations(
         others = distance[(labels != labels[row]) & certificates.correct]
         limits[index] = others.min() if len(others) else distance.max()
     some = classifier.take(rows).examples
-    found = minimal_perturbation(
+    return minimal_perturbation(
         classifier.model,
         some.inputs,
         some.labels,
@@ -198,15 +202,6 @@ def _minimal_perturbations(
         high=classifier.spec.high,
         generator=Generator().manual_seed(seed),
     )
-    return rows, found
-
-
-def _violations(found: AttackResult, certificates: Certificates, model: nn.Module) -> list[str]:
-    try:
-        check_certificates(found, certificates, model)
-    except ViolatedCertificateError as error:
-        return [str(error)]
-    return []
 
 
 def _take(certificates: Certificates, rows: Tensor) -> Certificates:

@@ -4,8 +4,8 @@ from taut.export.container import write_atomically
 from taut.export.files import SavedModel, load, open_file, save
 from taut.export.fold import fold
 from taut.export.formats import export_onnx, export_pt2
+from taut.export.input_scaling import standardise
 from taut.export.relu import rewrite_relu
-from taut.export.standardise import standardise
 
 __all__ = [
     "SavedModel",

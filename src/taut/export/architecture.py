@@ -5,17 +5,16 @@ code but the constructors listed here, and allocates nothing larger than the ten
 it.
 """
 
-import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from taut import nn as taut_nn
 from taut.errors import ArgumentError, NonFiniteError
-from taut.rules import FileSchema, find_schema
-from taut.rules.schema import Arguments
+from taut.rules import find_schema
+from taut.rules.schema import Arguments, shorten
 
 __all__ = ["build", "describe"]
 
@@ -60,25 +59,17 @@ def _describe(
             f"{subject} has forward hooks, which are code and no part of a file. "
             "Remove them, or save model.state_dict()."
         )
-    if type(module) is nn.Sequential:
+    if type(module) in (nn.Sequential, taut_nn.Residual):
         if depth == _DEEPEST:
             raise ArgumentError(f"{subject} is nested deeper than {_DEEPEST}. Flatten the model.")
-        children = [
-            [name, _describe(child, f"{path}.{name}" if path else name, seen, depth + 1)]
+        children = {
+            name: _describe(child, _join(path, name), seen, depth + 1)
             for name, child in module._modules.items()
             if child is not None
-        ]
-        return {"kind": "Sequential", "children": children}
-    if type(module) is taut_nn.Residual:
-        if depth == _DEEPEST:
-            raise ArgumentError(f"{subject} is nested deeper than {_DEEPEST}. Flatten the model.")
-        inner = f"{path}.body" if path else "body"
-        body = _describe(module.body, inner, seen, depth + 1)
-        ways = {"body": body}
-        if module.shortcut is not None:
-            around = f"{path}.shortcut" if path else "shortcut"
-            ways["shortcut"] = _describe(module.shortcut, around, seen, depth + 1)
-        return {"kind": "Residual", "mode": module.mode, "scale": module.scale, **ways}
+        }
+        if isinstance(module, taut_nn.Residual):
+            return {"kind": "Residual", "mode": module.mode, "scale": module.scale, **children}
+        return {"kind": "Sequential", "children": [list(item) for item in children.items()]}
     kind = find_schema(type(module).__name__)
     if kind is None or type(module) is not kind.module:
         raise ArgumentError(
@@ -87,13 +78,9 @@ def _describe(
             "code, write the whole program with taut.export.export_pt2, or, for parametrised "
             "layers, use fold=True."
         )
-    arguments = {
-        name: kind.read.get(name, lambda m, name=name: getattr(m, name))(module)
-        for name in kind.arguments
-    }
-    arguments = {n: float(v) if kind.arguments[n] is float else v for n, v in arguments.items()}
+    arguments = kind.arguments_of(module)
     try:
-        _check_arguments(kind, arguments)
+        kind.check(arguments)
         shapes = {
             name: tuple(value.shape)
             for name, value in module.state_dict().items()
@@ -104,6 +91,10 @@ def _describe(
     except ArgumentError as error:
         raise ArgumentError(f"{subject} cannot be described: {error}") from error
     return {"kind": kind.module.__name__, "arguments": arguments}
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _refuse_tied(model: nn.Module) -> None:
@@ -155,11 +146,9 @@ class _Builder:
                 "body": body,
                 **rest,
             } if rest.keys() <= {"shortcut"}:
-                ways = [
-                    self.build(way, f"{path}.{name}" if path else name, depth + 1)
-                    for name, way in {"body": body, **rest}.items()
-                ]
-                module = taut_nn.Residual(ways[0], mode, scale, *ways[1:])
+                ways = {"body": body, **rest}
+                built = [self.build(ways[n], _join(path, n), depth + 1) for n in ways]
+                module = taut_nn.Residual(built[0], mode, scale, *built[1:])
             case {"kind": str(mark), "path": str(other), **rest} if mark == _MARK and not rest:
                 if other not in self.made:
                     raise ArgumentError(f"`{path}` repeats `{other[:80]}`, which is not there.")
@@ -168,7 +157,7 @@ class _Builder:
             case {"kind": str(name), "arguments": dict(arguments), **rest} if not rest:
                 module = self._layer(name, arguments, path)
             case _:
-                raise ArgumentError(f"`{path or 'model'}` is described by {_short(description)}.")
+                raise ArgumentError(f"`{path or 'model'}` is described by {shorten(description)}.")
         self.made[path] = module, self.steps - before
         return module
 
@@ -186,10 +175,9 @@ class _Builder:
                 case [str(name), described] if (
                     name and "." not in name and not hasattr(model, name)
                 ):
-                    inner = f"{path}.{name}" if path else name
-                    model.add_module(name, self.build(described, inner, depth + 1))
+                    model.add_module(name, self.build(described, _join(path, name), depth + 1))
                 case _:
-                    raise ArgumentError(f"`{path or 'model'}` has a child {_short(child)}.")
+                    raise ArgumentError(f"`{path or 'model'}` has a child {shorten(child)}.")
         return model
 
     def _layer(self, name: str, arguments: Arguments, path: str) -> nn.Module:
@@ -197,12 +185,12 @@ class _Builder:
         if kind is None:
             raise ArgumentError(f"`{path or 'model'}` is of the unknown kind {name[:80]!r}.")
         try:
-            _check_arguments(kind, arguments)
+            kind.check(arguments)
         except ArgumentError as error:
             raise ArgumentError(f"`{path or 'model'}` ({name}): {error}") from error
         held = {}
         for tensor, shape in kind.shapes(arguments).items():
-            full = f"{path}.{tensor}" if path else tensor
+            full = _join(path, tensor)
             value = self.tensors.get(full)
             if value is None or tuple(value.shape) != shape:
                 found = "is missing" if value is None else f"has shape {tuple(value.shape)}"
@@ -213,7 +201,7 @@ class _Builder:
             raise ArgumentError(f"the tensors of `{path or 'model'}` differ in dtype.")
         # The least layer of its kind is given the sizes and the numbers of the stored one: nothing
         # large is drawn at random only to be replaced.
-        module = (kind.make or kind.module)(**{**arguments, **kind.sizes})
+        module = kind.build(arguments)
         for size in kind.sizes:
             setattr(module, size, arguments[size])
         for tensor, value in held.items():
@@ -221,28 +209,3 @@ class _Builder:
                 value = nn.Parameter(value)
             setattr(module, tensor, value)
         return module
-
-
-def _short(value: object) -> str:
-    """What came, cut to a line."""
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:120]}..."
-
-
-def _check_arguments(kind: FileSchema, arguments: Arguments) -> None:
-    if arguments.keys() != kind.arguments.keys():
-        raise ArgumentError(
-            f"the arguments must be {sorted(kind.arguments)}; got {_short(sorted(arguments))}."
-        )
-    for name, value in arguments.items():
-        wanted = kind.arguments[name]
-        kinds = get_args(wanted) or (wanted,)
-        usual = type(value) in kinds
-        if isinstance(value, (int, float)):
-            usual &= math.isfinite(value) if float in kinds else abs(value) < 2**31
-        if not usual or (name in kind.limits and value > kind.limits[name]):
-            told = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
-            raise ArgumentError(f"`{name}` must be a usual {told}; got {name}={_short(value)}.")
-    for name, least in kind.sizes.items():
-        if arguments[name] < least:
-            raise ArgumentError(f"`{name}` must be at least {least}; got {arguments[name]}.")

@@ -21,7 +21,7 @@ import safetensors.torch
 from torch import Tensor, nn
 
 from taut import checker
-from taut.audit import bound_lipschitz
+from taut.audit import bound_lipschitz, copy_for_evaluation
 from taut.bounds import Bound
 from taut.errors import ArgumentError, DamagedFileError, TautError
 from taut.export.architecture import build, describe
@@ -33,7 +33,6 @@ from taut.export.container import (
     read_tensors,
     write_atomically,
 )
-from taut.export.fold import copy_for_evaluation
 from taut.export.fold import fold as fold_model
 from taut.export.limits import check_arguments, check_intermediates
 from taut.export.witnesses import (
@@ -265,14 +264,10 @@ def _open(data: bytes) -> SavedModel:
 
 
 def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
-    extra_tensors = {
-        name.removeprefix(_EXTRA): tensors.pop(name)
-        for name in sorted(tensors)
-        if name.startswith(_EXTRA) and "." not in name
-    }
-    evaluation = {
-        name: tensors.pop(name) for name in sorted(tensors) if name.startswith(EVALUATION)
-    }
+    extra = [name for name in sorted(tensors) if name.startswith(_EXTRA) and "." not in name]
+    extra_tensors = {name.removeprefix(_EXTRA): tensors.pop(name) for name in extra}
+    made = [name for name in sorted(tensors) if name.startswith(EVALUATION)]
+    evaluation = {name: tensors.pop(name) for name in made}
     shape = header["input_shape"]
     shape = None if shape is None else _check_shape("load", shape)
     check_arguments("load", header["model"])

@@ -1,6 +1,5 @@
 """`fold`: from layers that constrain their weights to plain layers that hold the constrained ones."""
 
-import copy
 from collections.abc import Callable
 from typing import overload
 
@@ -8,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from taut.audit import prepare
-from taut.errors import ArgumentError, NoRuleError, NotConvergedError
+from taut.errors import NoRuleError, NotConvergedError
 from taut.linalg import bound_autocorrelation, bound_convolution, bound_operator_norm
 from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear
 from taut.norms import L2
 
-__all__ = ["copy_for_evaluation", "fold"]
+__all__ = ["fold"]
 
 
 @overload
@@ -69,19 +68,6 @@ def fold(model: nn.Module) -> nn.Module:
                 "after the layer."
             )
     return prepared.model
-
-
-def copy_for_evaluation(model: nn.Module, subject: str) -> nn.Module:
-    """A deep copy in evaluation mode, that shares nothing with `model`."""
-    try:
-        # Copied with an empty memory, so that looking at the weights of the copy leaves no trace.
-        return copy.deepcopy(model).eval()
-    except Exception as error:
-        raise ArgumentError(
-            f"{subject}: `model` must be one that copy.deepcopy can copy; got "
-            f"{type(model).__name__}, and copying failed: {error} Keep tensors that are part of a "
-            "graph out of attributes, and use torch.nn.utils.parametrizations instead of hooks."
-        ) from error
 
 
 def _bound_of(layer: ConstrainedLinear | ConstrainedConv) -> Callable[[Tensor], float]:

@@ -1,9 +1,4 @@
-r"""Sorting written with ReLU alone, for verifiers that know no other activation.
-
-One comparator is exact: $\max(a, b) = b + \mathrm{relu}(a - b)$ and
-$\min(a, b) = b - \mathrm{relu}(b - a)$. What passes a ReLU unchanged is carried by both its parts,
-$x = \mathrm{relu}(x) - \mathrm{relu}(-x)$.
-"""
+"""Sorting written with ReLU alone, for verifiers that know no other activation."""
 
 from collections.abc import Iterator
 
@@ -50,8 +45,7 @@ def rewrite_relu(model: nn.Module) -> nn.Sequential:
           (3): Linear(in_features=8, out_features=4, bias=False)
         )
     """
-    rewriter = _Rewriter()
-    layers = list(rewriter.rewrite("", fold(model)))
+    layers = _Rewriter().rewrite("", fold(model))
     return nn.Sequential(*layers).eval().requires_grad_(False)
 
 

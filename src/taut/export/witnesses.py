@@ -13,11 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError
-from taut.linalg import (
-    bound_autocorrelation,
-    bound_convolution,
-    bound_spectral_norm,
-)
+from taut.linalg import bound_autocorrelation, bound_convolution, bound_spectral_norm
 from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear
 from taut.norms import L2
 
@@ -26,14 +22,9 @@ __all__ = ["EVALUATION", "check_evaluation", "evaluation_tensors", "make_witness
 EVALUATION = "evaluation:"
 
 _CONVOLUTIONS = (
-    ConstrainedConv,
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-)
+    ConstrainedConv, nn.Conv1d, nn.Conv2d, nn.Conv3d,
+    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
 
 
 def evaluation_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -82,14 +73,14 @@ def make_witnesses(
     sizes = _input_sizes(model, input_shape)
     witnesses: dict[str, dict[str, Any]] = {}
     for path, layer in model.named_modules():
+        if not isinstance(layer, (nn.Linear, ConstrainedLinear, *_CONVOLUTIONS)):
+            continue
         constrained = isinstance(layer, ConstrainedLayer)
+        weight = layer.evaluation_weight() if constrained else layer.weight.detach()
         if isinstance(layer, (nn.Linear, ConstrainedLinear)):
-            weight = layer.evaluation_weight() if constrained else layer.weight.detach()
             witnesses[path] = {"l2": bound_spectral_norm(weight).value, "route": "dense"}
-        elif isinstance(layer, _CONVOLUTIONS):
-            kernel = layer.evaluation_weight() if constrained else layer.weight.detach()
-            if (found := _witness(layer, kernel, sizes.get(layer))) is not None:
-                witnesses[path] = found
+        elif (found := _witness(layer, weight, sizes.get(layer))) is not None:
+            witnesses[path] = found
     return witnesses
 
 
@@ -115,18 +106,10 @@ def _input_sizes(
 
 
 def _witness(layer: Any, kernel: Tensor, size: tuple[int, ...] | None) -> dict[str, Any] | None:
-    bound = bound_convolution(
-        kernel,
-        L2,
-        stride=layer.stride,
-        padding=layer.padding,
-        padding_mode=layer.padding_mode,
-        dilation=layer.dilation,
-        groups=layer.groups,
-        transposed=layer.transposed,
-        output_padding=layer.output_padding,
-        input_size=size,
-    )
+    steps = {name: getattr(layer, name) for name in ("stride", "dilation", "groups")}
+    names = ("padding", "padding_mode", "transposed", "output_padding")
+    ends = {name: getattr(layer, name) for name in names}
+    bound = bound_convolution(kernel, L2, input_size=size, **steps, **ends)
     route = "zeros"
     if layer.padding_mode != "zeros":
         route = "circle" if bound.method.startswith("circle") else "padding"
@@ -137,7 +120,4 @@ def _witness(layer: Any, kernel: Tensor, size: tuple[int, ...] | None) -> dict[s
         return {"l2": bound.value, "route": route}
     if "Schur" in bound.method or route != "zeros" or not kernel.any():
         return None  # the checker sees Schur's bound by itself
-    value = bound_autocorrelation(
-        kernel, stride=layer.stride, dilation=layer.dilation, groups=layer.groups
-    )
-    return {"l2": value, "route": route}
+    return {"l2": bound_autocorrelation(kernel, **steps), "route": route}

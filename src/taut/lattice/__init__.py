@@ -1,7 +1,7 @@
 """The paper's constructions as working networks: maxima, equivalent activations, interpolation.
 
-Everything here returns plain `torch.nn.Sequential` networks of `torch.nn.Linear` layers and the
-activations of `taut.nn`, made by proofs that build what they say exists.
+Every function follows a constructive proof, and returns a plain `torch.nn.Sequential` of
+`torch.nn.Linear` layers and the activations of `taut.nn`.
 """
 
 from taut.lattice.activations import (

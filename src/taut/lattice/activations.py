@@ -1,8 +1,9 @@
 r"""Activations made from one another (appendix A of the paper).
 
-Each function gives a `Sequential` on the last dimension that computes one activation by another.
-All weights are fixed by the formula; where a promise needs a bounded domain, `bound` is that of
-$|x_i|$.
+Each function gives a `Sequential` on the last dimension that computes one activation by another,
+with weights that its formula fixes. `num_channels` is the number of inputs $n$, and of outputs
+unless the function says otherwise. `dtype` is that of the weights, torch's default if None. `bound`
+is $B > 0$ with $|x_i| \le B$ for all inputs; beyond it the result is wrong.
 """
 
 import math
@@ -32,10 +33,6 @@ def relu_from_max_min(num_channels: int, dtype: torch.dtype | None = None) -> nn
 
     Both weights have norm 1 in every p-norm.
 
-    Args:
-        num_channels: `n`, inputs and outputs.
-        dtype: of the weights; torch's default if None.
-
     Example:
         >>> relu_from_max_min(3)(torch.tensor([-1.0, 0.0, 2.0])).tolist()
         [0.0, 0.0, 2.0]
@@ -49,12 +46,7 @@ def leaky_relu_from_max_min(
     r"""Leaky ReLU by MaxMin, exactly: $\max(x, ax) = [I\ 0]\,\mathrm{MaxMin}([I; aI]\,x)$.
 
     Both weights have norm 1 in L-inf. In L2 the first has $\sqrt{1 + a^2}$, so there the layer is
-    1-Lipschitz but its factors do not prove it.
-
-    Args:
-        num_channels: `n`, inputs and outputs.
-        negative_slope: `a` in [-1, 1]; -1 is the absolute value.
-        dtype: of the weights; torch's default if None.
+    1-Lipschitz but its factors do not prove it. The slope $a$ lies in [-1, 1]; -1 gives $|x|$.
 
     Example:
         >>> leaky_relu_from_max_min(2, 0.5)(torch.tensor([-4.0, 2.0])).tolist()
@@ -70,11 +62,7 @@ def leaky_relu_from_max_min(
             remedy="Use 0.01, as torch does.",
         )
     eye = torch.eye(num_channels, dtype=dtype)
-    return nn.Sequential(
-        as_linear(torch.cat([eye, negative_slope * eye])),
-        MaxMin(dim=-1),
-        as_linear(beside_zeros(eye)),
-    )
+    return _max_min_between(torch.cat([eye, negative_slope * eye]), beside_zeros(eye))
 
 
 def concatenated_relu_from_max_min(
@@ -83,11 +71,7 @@ def concatenated_relu_from_max_min(
     r"""Concatenated ReLU by MaxMin, exactly: $x \mapsto (\max(x, 0), \max(-x, 0))$.
 
     MaxMin of $(x, 0)$ is $(\max(x, 0), -\max(-x, 0))$, and the last weight turns the sign of the
-    second half. Both weights have norm 1 in every p-norm.
-
-    Args:
-        num_channels: `n` inputs, for `2n` outputs.
-        dtype: of the weights; torch's default if None.
+    second half: $2n$ outputs. Both weights have norm 1 in every p-norm.
 
     Example:
         >>> concatenated_relu_from_max_min(2)(torch.tensor([-1.0, 2.0])).abs().tolist()
@@ -95,11 +79,7 @@ def concatenated_relu_from_max_min(
     """
     check_count("concatenated_relu_from_max_min", "num_channels", num_channels)
     eye = torch.eye(num_channels, dtype=dtype)
-    return nn.Sequential(
-        as_linear(torch.cat([eye, torch.zeros_like(eye)])),
-        MaxMin(dim=-1),
-        as_linear(torch.block_diag(eye, -eye)),
-    )
+    return _max_min_between(beside_zeros(eye).T, torch.block_diag(eye, -eye))
 
 
 def maxout_from_group_sort(
@@ -107,13 +87,8 @@ def maxout_from_group_sort(
 ) -> nn.Sequential:
     r"""Maxout by GroupSort, exactly: sort each group, keep its last member.
 
-    Equal to `taut.nn.Maxout(group_size)`, with the same channels in a group. The weight has norm 1
-    in every p-norm.
-
-    Args:
-        num_channels: `n` inputs, for `n / group_size` outputs.
-        group_size: divides `n`.
-        dtype: of the weight; torch's default if None.
+    Equal to `taut.nn.Maxout(group_size)`, with the same channels in a group; `group_size` divides
+    $n$, and there is one output per group. The weight has norm 1 in every p-norm.
 
     Example:
         >>> maxout_from_group_sort(4, 2)(torch.tensor([1.0, -2.0, 3.0, -4.0])).tolist()
@@ -135,16 +110,11 @@ def maxout_from_group_sort(
 def abs_from_max_min(
     num_channels: int, norm: str = "l2", dtype: torch.dtype | None = None
 ) -> nn.Sequential:
-    r"""The absolute value by MaxMin.
+    r"""The absolute value by MaxMin, with weights of norm 1 in `norm`.
 
     - `"l2"`: $|x| = [\tfrac1{\sqrt2}\ {-\tfrac1{\sqrt2}}]\,\mathrm{MaxMin}([\tfrac1{\sqrt2};
       -\tfrac1{\sqrt2}]\,x)$, orthonormal weights, equal to $|x|$ up to three roundings;
     - `"linf"`: $|x| = [1\ 0]\,\mathrm{MaxMin}([1; -1]\,x)$, row norms 1, exact.
-
-    Args:
-        num_channels: `n`, inputs and outputs.
-        norm: in which both weights shall have norm 1.
-        dtype: of the weights; torch's default if None.
 
     Example:
         >>> abs_from_max_min(2)(torch.tensor([-3.0, 1.0])).round(decimals=5).tolist()
@@ -156,7 +126,7 @@ def abs_from_max_min(
     check_count("abs_from_max_min", "num_channels", num_channels)
     eye = torch.eye(num_channels, dtype=dtype) * math.sqrt(0.5)
     both = torch.cat([eye, -eye])
-    return nn.Sequential(as_linear(both), MaxMin(dim=-1), as_linear(both.T))
+    return _max_min_between(both, both.T)
 
 
 def max_min_from_abs(
@@ -172,13 +142,7 @@ def max_min_from_abs(
     acts on $(x - y)/\sqrt2$ alone; and $\tfrac12(x + y \pm |x - y|)$ are maximum and minimum.
     $\square$ (The paper takes the offset off the first entry only; both carry it.)
 
-    Args:
-        num_channels: `n`, even.
-        bound: `B > 0`; beyond it the result is wrong.
-        dtype: of the weights; torch's default if None.
-
-    Returns:
-        Equal to `taut.nn.MaxMin` up to rounding errors of the size of $B$.
+    For even $n$; equal to `taut.nn.MaxMin` up to rounding errors of the size of $B$.
 
     Example:
         >>> network = max_min_from_abs(4, bound=10.0, dtype=torch.float64)
@@ -208,13 +172,7 @@ def max_min_from_full_sort(
     ends only: sorting all sorts each pair. (So the steps are $2B$; with the paper's, $B$, pairs
     mix.) The constant $c$ centres the offsets. Permutations have norm 1 in every p-norm.
 
-    Args:
-        num_channels: `n`, even.
-        bound: `B > 0`; beyond it the result is wrong.
-        dtype: of the weights; torch's default if None.
-
-    Returns:
-        Equal to `taut.nn.MaxMin` up to rounding errors of the size of $nB$.
+    For even $n$; equal to `taut.nn.MaxMin` up to rounding errors of the size of $nB$.
 
     Example:
         >>> network = max_min_from_full_sort(4, bound=4.0)
@@ -249,10 +207,6 @@ def full_sort_from_max_min(num_channels: int, dtype: torch.dtype | None = None) 
     For odd `n` the channel without a partner is compared with a copy of itself: the rows still have
     one 1 each, so the norm in L-inf is 1.
 
-    Args:
-        num_channels: `n`, inputs and outputs.
-        dtype: of the weights; torch's default if None.
-
     Example:
         >>> full_sort_from_max_min(5)(torch.tensor([3.0, 1.0, 5.0, 4.0, 2.0])).tolist()
         [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -263,15 +217,17 @@ def full_sort_from_max_min(num_channels: int, dtype: torch.dtype | None = None) 
     width = num_channels
     for turn in range(num_channels):
         low, high = _partners(num_channels, turn % 2)
-        modules += [
-            as_linear(_pick([place[at] for at in low + high], width, dtype)),
-            MaxMin(dim=-1),
-        ]
+        pairs = [place[at] for at in low + high]
+        modules += [as_linear(_pick(pairs, width, dtype)), MaxMin(dim=-1)]
         width = len(low + high)
         for position, (smaller, larger) in enumerate(zip(low, high, strict=True)):
             place[larger] = position
             place[smaller] = position + width // 2
     return nn.Sequential(*modules, as_linear(_pick(place, width, dtype)))
+
+
+def _max_min_between(first: Tensor, last: Tensor) -> nn.Sequential:
+    return nn.Sequential(as_linear(first), MaxMin(dim=-1), as_linear(last))
 
 
 def _partners(num_channels: int, start: int) -> tuple[list[int], list[int]]:

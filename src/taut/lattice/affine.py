@@ -62,13 +62,11 @@ def _leaves(network: nn.Module) -> Iterator[nn.Module]:
         yield network
 
 
+@torch.no_grad()
 def _affine_of(module: nn.Linear | ConstrainedLinear) -> Affine:
-    with torch.no_grad():
-        weight = (
-            module.effective_weight() if isinstance(module, ConstrainedLinear) else module.weight
-        )
-        bias = weight.new_zeros(len(weight)) if module.bias is None else module.bias
-        return Affine(weight.detach().clone(), bias.detach().clone())
+    weight = module.weight if isinstance(module, nn.Linear) else module.effective_weight()
+    bias = weight.new_zeros(len(weight)) if module.bias is None else module.bias
+    return Affine(weight.detach().clone(), bias.detach().clone())
 
 
 def as_linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:

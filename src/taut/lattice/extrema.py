@@ -3,7 +3,7 @@ r"""The lattice operations: pointwise maxima and minima of networks, as networks
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from taut.errors import ArgumentError
 from taut.lattice.affine import Affine, as_linear, beside_zeros, take_apart
@@ -84,17 +84,7 @@ def maximum_of(networks: Iterable[nn.Module]) -> nn.Sequential:
 
 
 def minimum_of(networks: Iterable[nn.Module]) -> nn.Sequential:
-    r"""The pointwise minimum of many networks as one, $\lceil\log_2 k\rceil$ layers deeper.
-
-    A balanced tree of `minimum`, with all that holds of it.
-
-    Example:
-        >>> networks = [torch.nn.Linear(2, 3) for _ in range(5)]
-        >>> x = torch.randn(4, 2)
-        >>> least = torch.stack([network(x) for network in networks]).amin(0)
-        >>> torch.allclose(minimum_of(networks)(x), least)
-        True
-    """
+    r"""The pointwise minimum of many networks as one, like `maximum_of`."""
     return _reduce("minimum_of", networks, first=False)
 
 
@@ -111,7 +101,7 @@ def _read(subject: str, network: nn.Module) -> Chain:
     parts = take_apart(subject, network)
     if not isinstance(parts[-1], Affine):
         last = next(part for part in reversed(parts) if isinstance(part, Affine))
-        parts.append(_identity(torch.zeros_like(last.bias)))
+        parts.append(_identity_after(last))
     chain: Chain = []
     activation: nn.Module | None = None
     for part in parts:
@@ -138,14 +128,12 @@ def _read(subject: str, network: nn.Module) -> Chain:
 
 
 def _is_max_min(module: nn.Module, before: Affine) -> bool:
-    if not isinstance(module, MaxMin | GroupSort) or module.dim not in (None, -1):
-        return False
-    if len(before.bias) % 2:
-        return False
-    return isinstance(module, MaxMin) or module.group_size == 2
+    pairs = isinstance(module, MaxMin) or (isinstance(module, GroupSort) and module.group_size == 2)
+    return pairs and module.dim in (None, -1) and len(before.bias) % 2 == 0
 
 
-def _identity(zeros: Tensor) -> Affine:
+def _identity_after(affine: Affine) -> Affine:
+    zeros = torch.zeros_like(affine.bias)
     return Affine(torch.diag(zeros + 1), zeros)
 
 
@@ -157,7 +145,7 @@ def _twice(affine: Affine) -> Affine:
 def _lengthen(chain: Chain, depth: int) -> Chain:
     chain = list(chain)
     while len(chain) < depth:
-        end = _identity(torch.zeros_like(chain[-1].bias))
+        end = _identity_after(chain[-1])
         chain[-1] = _twice(chain[-1])
         chain.append(Affine(beside_zeros(end.weight), end.bias))
     return chain
@@ -178,7 +166,7 @@ def _join(f: Chain, g: Chain, first: bool) -> Chain:
             rows = _interleave(len(left.bias), len(right.bias))
             weight, bias = weight[rows], bias[rows]
         joined.append(Affine(weight, bias))
-    select = _identity(torch.zeros_like(f[-1].bias))
+    select = _identity_after(f[-1])
     return [*joined, Affine(beside_zeros(select.weight, first), select.bias)]
 
 
@@ -202,18 +190,15 @@ def _check_alike(subject: str, chains: list[Chain]) -> None:
             got="none",
             remedy="The extremum of nothing is infinite.",
         )
-    kinds = [
-        (chain[0].weight.shape[1], len(chain[-1].bias), chain[0].bias.dtype, chain[0].bias.device)
+    signatures = dict.fromkeys(
+        f"{chain[0].weight.shape[1]} -> {len(chain[-1].bias)} in {chain[0].bias.dtype} on "
+        f"{chain[0].bias.device}"
         for chain in chains
-    ]
-    for kind in kinds:
-        if kind != kinds[0]:
-            seen = " and ".join(
-                f"{a} -> {b} in {dtype} on {at}" for a, b, dtype, at in (kinds[0], kind)
-            )
-            raise ArgumentError(
-                subject=subject,
-                rule="all networks must agree in inputs, outputs, dtype and device",
-                got=str(seen),
-                remedy="Convert them, or change their first or last layer.",
-            )
+    )
+    if len(signatures) > 1:
+        raise ArgumentError(
+            subject=subject,
+            rule="all networks must agree in inputs, outputs, dtype and device",
+            got=" and ".join(signatures),
+            remedy="Convert them, or change their first or last layer.",
+        )

@@ -55,7 +55,7 @@ def interpolate(
         roundoff $u$; for 64 points in $[-1, 1]^3$ it is near 1e-7 in float32, 1e-16 in float64.
 
     Raises:
-        ArgumentError: when two values differ by more than their points do; the sentence names them.
+        ArgumentError: when two values differ by more than their points do; the message names them.
 
     Example:
         >>> points = torch.tensor([[-1.0], [0.0], [2.0]])

@@ -15,8 +15,6 @@ __all__ = ["unit_singular_values"]
 # Linear on pieces, homogeneous, and 1-Lipschitz: what the theorem asks of an activation.
 _ACTIVATIONS = (MaxMin, GroupSort, FullSort, Abs, nn.ReLU)
 
-Parts = list[Affine | nn.Module]
-
 
 def unit_singular_values(network: nn.Module, points: Tensor, tol: float = 1e-6) -> nn.Sequential:
     r"""The same function with every singular value of every weight equal to 1.
@@ -72,35 +70,29 @@ def unit_singular_values(network: nn.Module, points: Tensor, tol: float = 1e-6) 
     check_positive(subject, "tol", tol)
     parts = take_apart(subject, network)
     _check_parts(subject, parts, points)
-    kind = next(part.weight for part in parts if isinstance(part, Affine))
-    exact: Parts = [Affine(*(t.double() for t in p)) if isinstance(p, Affine) else p for p in parts]
-    x = points.detach().to(kind.device, torch.float64)
-    excess = _check_weights(subject, exact, tol)
+    dtype = next(part.weight.dtype for part in parts if isinstance(part, Affine))
+    exact = nn.Sequential(
+        *(as_linear(*p) if isinstance(p, Affine) else copy.deepcopy(p) for p in parts)
+    ).double()
+    layers = [layer for layer in exact if isinstance(layer, nn.Linear)]
+    x = points.detach().to(layers[0].weight)
+    product = _check_weights(subject, layers, tol)
     values, lengths = _values_and_gradient_norms(exact, x)
     _check_gradients(subject, lengths, tol)
-    replaced: Parts = [
-        Affine(polar(part.weight), part.bias) if isinstance(part, Affine) else part
-        for part in exact
-    ]
-    found, received = _values_and_lengths_received(replaced, x)
-    slack = _square_change(lengths, excess).sqrt() * received
+    with torch.no_grad():
+        for layer in layers:
+            layer.weight.copy_(polar(layer.weight))
+        found, received = _values_and_lengths_received(exact, x)
+    slack = _square_change(lengths, product).sqrt() * received
     rounding = 1e-12 * (1 + received + values.abs())
     _check_values(subject, values, found, slack + rounding)
-    return nn.Sequential(
-        *(
-            as_linear(part.weight.to(kind.dtype), part.bias.to(kind.dtype))
-            if isinstance(part, Affine)
-            else copy.deepcopy(part)
-            for part in replaced
-        )
-    )
+    return exact.to(dtype)
 
 
-def _check_parts(subject: str, parts: Parts, points: Tensor) -> None:
+def _check_parts(subject: str, parts: list[Affine | nn.Module], points: Tensor) -> None:
     affine = [part for part in parts if isinstance(part, Affine)]
-    others = [part for part in parts if not isinstance(part, Affine)]
-    for part in others:
-        if not isinstance(part, _ACTIVATIONS):
+    for part in parts:
+        if not isinstance(part, (Affine, *_ACTIVATIONS)):
             raise ArgumentError(
                 subject=subject,
                 argument="network",
@@ -108,12 +100,12 @@ def _check_parts(subject: str, parts: Parts, points: Tensor) -> None:
                 got=str(part),
             )
     if len(affine[-1].bias) != 1 or not isinstance(parts[-1], Affine):
-        outputs = len(affine[-1].bias)
+        outputs = f"{len(affine[-1].bias)} outputs"
         raise ArgumentError(
             subject=subject,
             argument="network",
             rule="must end in a linear layer with one output",
-            got=str(f"{outputs} outputs" if isinstance(parts[-1], Affine) else parts[-1]),
+            got=outputs if isinstance(parts[-1], Affine) else str(parts[-1]),
             remedy="The theorem speaks of scalar functions: treat the outputs one by one.",
         )
     if points.dim() != 2 or len(points) == 0 or points.shape[1] != affine[0].weight.shape[1]:
@@ -125,12 +117,11 @@ def _check_parts(subject: str, parts: Parts, points: Tensor) -> None:
         )
 
 
-def _check_weights(subject: str, parts: Parts, tol: float) -> float:
+def _check_weights(subject: str, layers: list[nn.Linear], tol: float) -> float:
     """The factor by which the product of all norms may pass 1, after the check of each."""
     product = 1.0
-    affine = (part for part in parts if isinstance(part, Affine))
-    for index, (weight, _) in enumerate(affine):
-        norm = bound_spectral_norm(weight).value
+    for index, layer in enumerate(layers):
+        norm = bound_spectral_norm(layer.weight.detach()).value
         if norm > 1 + tol:
             raise ArgumentError(
                 subject=subject,
@@ -169,23 +160,21 @@ def _check_values(subject: str, values: Tensor, found: Tensor, allowed: Tensor) 
         )
 
 
-def _values_and_gradient_norms(parts: Parts, x: Tensor) -> tuple[Tensor, Tensor]:
+def _values_and_gradient_norms(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         x = x.clone().requires_grad_()
-        values, _ = _values_and_lengths_received(parts, x)
+        values, _ = _values_and_lengths_received(network, x)
         (gradients,) = torch.autograd.grad(values.sum(), x)
     return values.detach(), torch.linalg.vector_norm(gradients, dim=1)
 
 
-def _values_and_lengths_received(parts: Parts, x: Tensor) -> tuple[Tensor, Tensor]:
+def _values_and_lengths_received(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
     """The outputs `(count,)`, and the sums of the lengths of what each linear layer receives."""
     received = torch.zeros_like(x[:, 0])
-    for part in parts:
-        if isinstance(part, Affine):
+    for module in network:
+        if isinstance(module, nn.Linear):
             received = received + torch.linalg.vector_norm(x.detach(), dim=1)
-            x = x @ part.weight.T + part.bias
-        else:
-            x = part(x)
+        x = module(x)
     return x.squeeze(1), received
 
 

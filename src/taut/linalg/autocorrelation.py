@@ -11,8 +11,8 @@ padding of any size. Two facts about the positive matrix $A$ follow.
   (Collatz and Wielandt). The two agree: rescaling turns $A$ into $DAD$, of which $q = d^{-1}$ is
   the Perron vector with ratio 1, so the norm of a rescaled kernel is proven to be at most 1.
 
-A stride makes channels of phases, as in `walk`. Both hold for $TT^*$, too, with the sum over output
-channels; that side is the better one where it is the shorter.
+A stride makes channels of phases (`taut.linalg.axes`). Both facts hold for $TT^*$, too, with the sum
+over output channels; that side is the better one where it is the shorter.
 """
 
 import itertools
@@ -25,8 +25,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from taut.linalg.axes import ConvAxis
 from taut.linalg.rounding import exact_double, float_up, gamma, scale_to_unit, sqrt_up
-from taut.linalg.walk import Walk
 
 __all__ = ["TapPairs", "bound_autocorrelation", "rescale_channels"]
 
@@ -67,8 +67,8 @@ class TapPairs:
         dilation: tuple[int, ...],
     ) -> "TapPairs":
         """The pairs on the shorter side of a kernel with `channels = (out, in)` in each group."""
-        walked = zip(taps, stride, dilation, strict=True)
-        axes = [Walk(k, s, d, (0, 0), None).axis() for k, s, d in walked]
+        arguments = zip(taps, stride, dilation, strict=True)
+        axes = [ConvAxis(k, s, d, (0, 0), None).blocks() for k, s, d in arguments]
         phases = list(itertools.product(*(axis.phases for axis in axes)))
         offsets = list(itertools.product(*(axis.offsets for axis in axes)))
         known = sorted(set(phases))
@@ -116,11 +116,8 @@ class TapPairs:
     def roundings(self, kernel: Tensor) -> int:
         """At most how many roundings a number sees on its way from the kernel to a row sum of `A`."""
         _, out, inside, taps = kernel.shape
-        products, channels = (
-            taps * (inside if self.outputs else out),
-            out if self.outputs else inside,
-        )
-        return products + len(self.first) + channels * self.num_phases + 8
+        channels, others = (out, inside) if self.outputs else (inside, out)
+        return taps * others + len(self.first) + channels * self.num_phases + 8
 
     def margin(self, kernel: Tensor) -> float:
         """What a proof in float64 may add to a norm of 1, by rounding alone.
@@ -133,18 +130,15 @@ class TapPairs:
 
 
 def rescale_channels(kernel: Tensor, pairs: TapPairs) -> Tensor:
-    r"""The kernel with its channels shrunk or stretched so that its norm is at most 1.
+    r"""The kernel with its channels rescaled so that its norm, without rounding, is at most 1.
 
     $K \mathrm{diag}(d)$ with $d_i = (\sum_{j,l} |R_l|_{ij})^{-1/2}$, on the side of `pairs`. An
-    orthonormal kernel comes back as it is; so does, nearly, one that is nearly orthonormal.
+    orthonormal kernel is not changed, and one that is nearly orthonormal hardly.
     Differentiable; a channel of zeros stays.
 
     Args:
         kernel: `(groups, out, in, taps)`, finite.
         pairs: those of its shape.
-
-    Returns:
-        `(groups, out, in, taps)`; without rounding the norm is at most 1.
 
     Example:
         >>> pairs = TapPairs.of((1, 1), (2,), (1,), (1,))
@@ -176,14 +170,9 @@ def bound_autocorrelation(
     r"""A proven upper bound $\sqrt{\max_i (Aq)_i / q_i}$ of the L2 norm, for zeros beyond the input.
 
     It holds on every circle that the stride divides as well, and is 1 to rounding for orthonormal
-    kernels and at most 1 for those of `rescale_channels`; others it overestimates.
-
-    Args:
-        kernel: `(out, in / groups, *taps)`, or what a transposed convolution holds: the norms of a
-            map and its adjoint are equal.
-        stride: per dimension.
-        dilation: per dimension.
-        groups: the number of independent blocks of channels.
+    kernels and at most 1 for those of `rescale_channels`; others it overestimates. The kernel is
+    `(out, in / groups, *taps)`, or what a transposed convolution holds: the norms of a map and its
+    adjoint are equal.
 
     Example:
         >>> kernel = torch.tensor([[[0.0, 1.0, 0.0]]])

@@ -60,16 +60,8 @@ def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
 
     $$\arg\min_v \|v - w\|_2 \quad\text{subject to}\quad v \ge 0,\ \sum_i v_i = r$$
 
-    by the threshold of `project_l1_ball`.
-
-    Args:
-        w: `(..., n)`, finite, with $n \ge 1$.
-        radius: $r > 0$.
-        dim: the dimension that holds the vectors.
-
-    Returns:
-        The shape and dtype of `w`; non-negative, with a sum equal to `radius` up to rounding (2u
-        in the dtype of `w`). Rows that have this already are unchanged.
+    by the threshold of `project_l1_ball`, and with its arguments. The sum is `radius` up to
+    rounding (2u in the dtype of `w`); rows that have this already are unchanged.
 
     Example:
         >>> project_simplex(torch.tensor([1.0, 0.5, -2.0]))
@@ -96,11 +88,6 @@ def project_l1_ball_by_sorting(w: Tensor, radius: float = 1.0, dim: int = -1) ->
     prefix for which $(\sum_{i \le k} a_i - r)/k < a_k$, and $\tau$ is that ratio. Differentiable by
     plain autograd; feasible up to rounding only.
 
-    Args:
-        w: `(..., n)`, finite.
-        radius: $r > 0$.
-        dim: the dimension that holds the vectors.
-
     Example:
         >>> project_l1_ball_by_sorting(torch.tensor([3.0, -1.0]))
         tensor([1., 0.])
@@ -122,16 +109,9 @@ def project_l1_ball_by_sorting(w: Tensor, radius: float = 1.0, dim: int = -1) ->
 def project_l2_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
     r"""The nearest point of the l2 ball, row by row: $v = w \min(1, r/\|w\|_2)$.
 
-    Used for $\|W\|_{2,\infty} \le r$, the longest row.
-
-    Args:
-        w: `(..., n)`, finite.
-        radius: $r > 0$.
-        dim: the dimension that holds the vectors.
-
-    Returns:
-        The shape and dtype of `w`. Rows whose norm, computed in float64, is at most `radius` are
-        unchanged; the others end at most `radius` long, less a few roundings.
+    Used for $\|W\|_{2,\infty} \le r$, the longest row; the arguments are those of
+    `project_l1_ball`. Rows whose norm, computed in float64, is at most `radius` are unchanged; the
+    others end at most `radius` long, less a few roundings.
 
     Example:
         >>> project_l2_ball(torch.tensor([[3.0, 4.0], [0.1, 0.0]]), radius=5.0)
@@ -154,10 +134,8 @@ def project_l2_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
 def project_linf_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
     r"""The nearest point of the cube: every entry clamped to $[-r, r]$.
 
-    Args:
-        w: any shape, finite.
-        radius: $r > 0$; rounded down to the dtype of `w` where that cannot hold it.
-        dim: without effect, for the signature of the other balls: the cube is the same along all.
+    A radius that the dtype of `w` cannot hold is rounded down. The cube is the same along every
+    dimension: `dim` is there for the signature of the other balls.
 
     Example:
         >>> project_linf_ball(torch.tensor([3.0, -0.5]))

@@ -54,11 +54,8 @@ def bound_by_scaling(weight: Tensor, scaling: str) -> Tensor:
     | `"spectral"` | $\|W\|_2$ | by a singular value decomposition: slow, tight |
 
     Args:
-        weight: `(..., m, n)`.
+        weight: `(..., m, n)`; the result is `(..., 1, 1)`.
         scaling: one of the names above.
-
-    Returns:
-        `(..., 1, 1)`.
 
     Example:
         >>> bound_by_scaling(torch.eye(4), "max").item(), bound_by_scaling(torch.eye(4), "gram").item()
@@ -79,21 +76,17 @@ def bjorck(
 ) -> Tensor:
     r"""Moves a matrix towards its polar factor, differentiably.
 
-    Works on the smaller Gram side whatever the shape. With a `scaling` the result has norm at
-    most 1 after any number of steps; without one, singular values above $\sqrt 3$ (order 1) may
-    diverge.
+    With a `scaling` the result has norm at most 1 after any number of steps; without one, singular
+    values above $\sqrt 3$ (order 1) may diverge.
 
     Args:
         weight: `(..., out, in)`, tall, wide or square.
         order: `p >= 1`, the degree of the series.
         beta: the step of Parseval networks, $A \leftarrow (1 + \beta) A - \beta A A^\top A$; 0.5 is
             Björck's. Only for order 1.
-        num_steps: how many steps to take. Give this or `tol`.
-        tol: step until $\|A^\top A - I\|_F \le$ `tol`, for every matrix of the batch.
+        num_steps: number of steps. Give this or `tol`.
+        tol: largest $\|A^\top A - I\|_F$ of a matrix at which to stop.
         scaling: what to divide by first (see `bound_by_scaling`), or None.
-
-    Returns:
-        `(..., out, in)`.
 
     Raises:
         NotConvergedError: `tol` was not reached; `polar` always gets there.
@@ -166,14 +159,12 @@ def apply_bjorck(weight: Tensor, x: Tensor, num_steps: int) -> Tensor:
       M_{k+1} u = \tfrac94 M_k u - \tfrac32 M_k^2 u + \tfrac14 M_k^3 u,$$
 
     so $O(3^k)$ products: cheaper than the matrix form for few vectors and up to about four steps.
+    Equal to `x @ bjorck(weight, num_steps=num_steps, scaling=None).mT` up to rounding.
 
     Args:
         weight: `(out, in)`, with norm at most 1 (divide by `bound_by_scaling` first).
         x: `(..., in)`.
         num_steps: `k >= 0`.
-
-    Returns:
-        `(..., out)`, equal to `x @ bjorck(weight, num_steps=k, scaling=None).mT` up to rounding.
 
     Example:
         >>> w, x = torch.tensor([[0.8, 0.0], [0.0, 0.5]]), torch.ones(2)

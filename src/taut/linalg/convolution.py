@@ -17,12 +17,11 @@ from torch import Tensor
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg.autocorrelation import bound_autocorrelation
-from taut.linalg.padding import bound_padding
+from taut.linalg.axes import Blocks, ConvAxis, padding_sides, per_dimension
+from taut.linalg.padding import bound_padding, norm_of_copies
 from taut.linalg.rounding import exact_double, float_up, scale_to_unit, sqrt_up
 from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm
 from taut.linalg.symbol import bound_symbol, widen_grid
-from taut.linalg.walk import Axis, Walk
-from taut.linalg.windows import per_dimension
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
 __all__ = ["bound_convolution"]
@@ -70,15 +69,15 @@ def bound_convolution(
     Args:
         kernel: `(out, in / groups, *sizes)`, transposed `(in, out / groups, *sizes)`, with one to
             three spatial dimensions, any real floating-point dtype.
-        norm: the norm of input and output.
-        stride: of the windows.
-        padding: per dimension, on both sides; or "same" or "valid".
-        padding_mode: "zeros", "circular", "reflect" or "replicate", as torch's modules have it.
-        dilation: the step between taps.
-        groups: the number of independent blocks of channels.
+        norm: norm of input and output.
+        stride: step of the windows.
+        padding: padding per dimension, on both sides; or "same" or "valid".
+        padding_mode: "zeros", "circular", "reflect" or "replicate", as in torch's modules.
+        dilation: step between taps.
+        groups: number of independent blocks of channels.
         transposed: whether the map is torch's `conv_transpose`.
-        output_padding: of a transposed convolution.
-        input_size: the spatial size of the input; None for a bound that holds for every size.
+        output_padding: extra size of the output of a transposed convolution.
+        input_size: spatial size of the input; None for a bound that holds for every size.
 
     Raises:
         NonFiniteError: when the kernel holds NaN or infinity.
@@ -116,36 +115,36 @@ def bound_convolution(
     strides = per_dimension(subject, "stride", stride, dims)
     steps = per_dimension(subject, "dilation", dilation, dims)
     extra = per_dimension(subject, "output_padding", output_padding, dims, least=0)
-    pads = _pads(subject, padding, kernel.shape[2:], strides, steps)
+    pads = padding_sides(subject, padding, kernel.shape[2:], strides, steps)
     sizes: Sequence[int | None] = [None] * dims
     if input_size is not None:
         sizes = per_dimension(subject, "input_size", input_size, dims)
-    walked = zip(kernel.shape[2:], strides, steps, pads, sizes, strict=True)
-    walks = [Walk(*each) for each in walked]
+    arguments = zip(kernel.shape[2:], strides, steps, pads, sizes, strict=True)
+    axes = [ConvAxis(*each) for each in arguments]
     near = None
-    if p == L2 and _on_lattice(walks, padding_mode):
-        near = bound_autocorrelation(kernel, stride=strides, dilation=steps, groups=groups)
-        if near > _least(kernel, strides, groups) * (1 + _NEARLY):
-            near = None
+    if p == L2 and _on_lattice(axes, padding_mode):
+        quick = bound_autocorrelation(kernel, stride=strides, dilation=steps, groups=groups)
+        near = quick if quick <= _least(kernel, strides, groups) * (1 + _NEARLY) else None
     if transposed:
-        adjoint = [walk.adjoint(more).axis() for walk, more in zip(walks, extra, strict=True)]
+        adjoint = [axis.adjoint(more).blocks() for axis, more in zip(axes, extra, strict=True)]
         value, method = _bound_on_lattice(blocks, adjoint, p.dual, near)
         return Bound(value, p, method=f"adjoint: {method}")
     if padding_mode == "zeros":
-        value, method = _bound_on_lattice(blocks, [walk.axis() for walk in walks], p, near)
+        value, method = _bound_on_lattice(blocks, [axis.blocks() for axis in axes], p, near)
         return Bound(value, p, method=method)
     if near is not None:
-        value, method = _bound_on_lattice(blocks, [walk.circle() for walk in walks], p, near)
+        value, method = _bound_on_lattice(
+            blocks, [axis.circular_blocks() for axis in axes], p, near
+        )
         return Bound(value, p, method=f"circle: {method}")
     outward = [amount for pair in reversed(pads) for amount in pair]
     copies = bound_padding(outward, padding_mode, p, input_size).value
-    value, method = _bound_on_lattice(blocks, [walk.padded().axis() for walk in walks], p)
+    value, method = _bound_on_lattice(blocks, [axis.padded().blocks() for axis in axes], p)
     found = [(_times_up(value, copies), f"padding times {method}")]
     if padding_mode == "circular":
-        value, method = _bound_on_lattice(blocks, [walk.circle() for walk in walks], p)
-        repeats = math.prod(walk.repeats() for walk in walks)
-        factor = {L1: float(repeats), L2: sqrt_up(Fraction(repeats)), LINF: 1.0}[p]
-        found.append((_times_up(value, factor), f"circle: {method}"))
+        value, method = _bound_on_lattice(blocks, [axis.circular_blocks() for axis in axes], p)
+        repeats = math.prod(axis.repeats() for axis in axes)
+        found.append((_times_up(value, norm_of_copies(repeats, p)), f"circle: {method}"))
     value, method = min(found)
     return Bound(value, p, method=method)
 
@@ -159,16 +158,16 @@ def _least(kernel: Tensor, strides: Sequence[int], groups: int) -> float:
     return math.ldexp(math.sqrt(max(rows, columns / math.prod(strides))), exponent)
 
 
-def _on_lattice(walks: list[Walk], padding_mode: str) -> bool:
+def _on_lattice(axes: list[ConvAxis], padding_mode: str) -> bool:
     """Whether what holds on the whole lattice holds for the padded input as well."""
     if padding_mode != "circular":
         return padding_mode == "zeros"
-    closed = all(walk.size is not None and walk.size % walk.stride == 0 for walk in walks)
-    return closed and all(walk.repeats() == 1 for walk in walks)
+    closed = all(axis.size is not None and axis.size % axis.stride == 0 for axis in axes)
+    return closed and all(axis.repeats() == 1 for axis in axes)
 
 
 def _bound_on_lattice(
-    blocks: Tensor, axes: list[Axis], norm: Norm, near: float | None = None
+    blocks: Tensor, axes: list[Blocks], norm: Norm, near: float | None = None
 ) -> tuple[float, str]:
     """A bound of the map with kernel `(groups, out, in, *taps)`, and its proof in a few words.
 
@@ -192,7 +191,7 @@ def _bound_on_lattice(
     return min((schur, "Schur"), *candidates)
 
 
-def _split_phases(blocks: Tensor, axes: list[Axis]) -> tuple[Tensor, list[list[int]]]:
+def _split_phases(blocks: Tensor, axes: list[Blocks]) -> tuple[Tensor, list[list[int]]]:
     """The kernel `(groups, out, in, phases, *offsets)`, and the offsets, each once."""
     taps, offsets = blocks.unsqueeze(3), []
     for dim, axis in enumerate(axes):
@@ -208,7 +207,7 @@ def _split_phases(blocks: Tensor, axes: list[Axis]) -> tuple[Tensor, list[list[i
     return taps, offsets
 
 
-def _bound_l2(taps: Tensor, offsets: list[list[int]], axes: list[Axis]) -> tuple[float, str]:
+def _bound_l2(taps: Tensor, offsets: list[list[int]], axes: list[Blocks]) -> tuple[float, str]:
     grids = list(_grids(offsets, [axis.circle for axis in axes]))
     budget = max(_QUICK, 2 * grids[-1].work(taps))  # the coarsest saves little on a small circle
     quick = [grid for grid in grids if grid.work(taps) <= budget]
@@ -261,26 +260,3 @@ def _bound_flattened(taps: Tensor) -> tuple[float, str]:
 
 def _times_up(value: float, factor: float | Fraction) -> float:
     return value if math.isinf(value) else float_up(Fraction(value) * Fraction(factor))
-
-
-def _pads(
-    subject: str,
-    padding: int | str | Sequence[int],
-    taps: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-) -> list[tuple[int, int]]:
-    """Front and back padding per dimension."""
-    if not isinstance(padding, str):
-        amounts = per_dimension(subject, "padding", padding, len(taps), least=0)
-        return [(amount, amount) for amount in amounts]
-    check_choice(subject, "padding", padding, ("same", "valid"))
-    if padding == "valid":
-        return [(0, 0)] * len(taps)
-    if max(strides) > 1:
-        raise ArgumentError(
-            f"{subject}: `padding` must be a number with a stride above 1; got padding='same'. "
-            "torch has no such convolution."
-        )
-    totals = [step * (k - 1) for k, step in zip(taps, dilations, strict=True)]
-    return [(total // 2, total - total // 2) for total in totals]

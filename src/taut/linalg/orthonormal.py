@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from taut.errors import NonFiniteError, check_positive
 from taut.linalg.symmetric import estimate_extreme_eigenvalues, gram, symmetric_product
 
-__all__ = ["polar", "project_tangent", "retract", "rounding_margin"]
+__all__ = ["follow_tangent", "polar", "project_tangent", "retract", "rounding_margin"]
 
 # A Lanczos run of eight steps sees about 0.95 of the spread of a matrix without outliers.
 _UNSEEN = 1.15
@@ -32,9 +32,6 @@ def polar(weight: Tensor) -> Tensor:
 
     Args:
         weight: `(..., out, in)`.
-
-    Returns:
-        `(..., out, in)`, all singular values 1 to rounding.
 
     Raises:
         NonFiniteError: the weight holds NaN or infinity.
@@ -111,14 +108,7 @@ def project_tangent(point: Tensor, direction: Tensor) -> Tensor:
       \qquad T = G - Q\,\mathrm{sym}(Q^\top G)$$
 
     for tall $Q$, and the transposed formula for wide ones. It is also the derivative of `polar`
-    at $Q$ in the direction $G$.
-
-    Args:
-        point: `(..., out, in)`, orthonormal.
-        direction: `(..., out, in)`.
-
-    Returns:
-        `(..., out, in)`.
+    at $Q$ in the direction $G$. Both arguments are `(..., out, in)`.
 
     Example:
         >>> project_tangent(torch.eye(2), torch.tensor([[5.0, 1.0], [0.0, 7.0]]))
@@ -129,6 +119,19 @@ def project_tangent(point: Tensor, direction: Tensor) -> Tensor:
         return project_tangent(point.mT, direction.mT).mT
     inner = point.mT @ direction
     return direction - point @ ((inner + inner.mT) / 2)
+
+
+def follow_tangent(point: Tensor, weight: Tensor) -> Tensor:
+    """The constant `point`, with the derivative of `polar` at `point` for `weight`.
+
+    Example:
+        >>> weight = torch.eye(2).requires_grad_()
+        >>> follow_tangent(torch.eye(2), weight)[0, 1].backward()
+        >>> weight.grad
+        tensor([[ 0.0000,  0.5000],
+                [-0.5000,  0.0000]])
+    """
+    return point + project_tangent(point, weight - weight.detach())
 
 
 @torch.no_grad()

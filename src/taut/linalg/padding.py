@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice
-from taut.linalg.rounding import sqrt_up
-from taut.norms import L1, L2, LINF, NormLike, as_norm
+from taut.linalg.rounding import float_up, sqrt_up
+from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["bound_padding"]
+__all__ = ["bound_padding", "norm_of_copies"]
 
 
 def bound_padding(
@@ -56,8 +56,12 @@ def bound_padding(
             f"sizes for {len(pairs)} pairs."
         )
     copies = math.prod(_copies(mode, a, b, n) for (a, b), n in zip(pairs, sizes, strict=True))
-    value = {L1: float(copies), L2: sqrt_up(Fraction(copies)), LINF: 1.0}[p]
-    return Bound(value, p, method="copies of one input")
+    return Bound(norm_of_copies(copies, p), p, method="copies of one input")
+
+
+def norm_of_copies(copies: int | Fraction, norm: Norm) -> float:
+    r"""The norm $\mu^{1/p}$ of a map that copies an input at most $\mu$ times, rounded up."""
+    return {L1: float_up(Fraction(copies)), L2: sqrt_up(Fraction(copies)), LINF: 1.0}[norm]
 
 
 def _copies(mode: str, front: int, behind: int, size: int | None) -> int:

@@ -10,7 +10,7 @@ fused multiply-add (Higham, Accuracy and Stability of Numerical Algorithms, sect
 
 import math
 from fractions import Fraction
-from typing import overload
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ __all__ = [
     "sum_up",
     "unit_roundoff",
 ]
+
+_Number = TypeVar("_Number", float, Tensor)
 
 
 def check_arithmetic(subject: str) -> None:
@@ -89,11 +91,7 @@ def gamma(k: int, dtype: torch.dtype = torch.float64) -> float:
     return float_up(accumulated / (1 - accumulated))
 
 
-@overload
-def round_up(x: float) -> float: ...
-@overload
-def round_up(x: Tensor) -> Tensor: ...
-def round_up(x: float | Tensor) -> float | Tensor:
+def round_up(x: _Number) -> _Number:
     """The next number above `x` in its dtype: above the truth that `x` is the nearest to.
 
     Example:
@@ -103,11 +101,7 @@ def round_up(x: float | Tensor) -> float | Tensor:
     return _step(x, math.inf)
 
 
-@overload
-def round_down(x: float) -> float: ...
-@overload
-def round_down(x: Tensor) -> Tensor: ...
-def round_down(x: float | Tensor) -> float | Tensor:
+def round_down(x: _Number) -> _Number:
     """The next number below `x` in its dtype: below the truth that `x` is the nearest to.
 
     Example:
@@ -117,7 +111,7 @@ def round_down(x: float | Tensor) -> float | Tensor:
     return _step(x, -math.inf)
 
 
-def _step(x: float | Tensor, towards: float) -> float | Tensor:
+def _step(x: _Number, towards: float) -> _Number:
     if isinstance(x, Tensor):
         return torch.nextafter(x, torch.full_like(x, towards))
     return math.nextafter(x, towards)

@@ -24,16 +24,19 @@ from taut.linalg.symmetric import estimate_extreme_eigenvalues, symmetric_produc
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
 __all__ = [
+    "UNDERFLOW",
     "bound_gram_iteration",
     "bound_operator_norm",
     "bound_spectral_norm",
     "estimate_spectral_norm",
+    "largest_square_up",
     "power_iteration",
+    "shifted_factor",
 ]
 
 # Matrices here have a largest entry near 1, and an operation that underflows is off by at most
 # 2^-1022. So a sum of fewer than 2^100 such errors, even under a root, stays below this number.
-_UNDERFLOW = Fraction(1, 2**400)
+UNDERFLOW = Fraction(1, 2**400)
 
 _LARGE = 256
 
@@ -120,8 +123,8 @@ def bound_spectral_norm(weight: Tensor) -> Bound:
 
     Take for $A$ the weight (transposed if wide, scaled by a power of two), for $c$ a little more
     than the largest eigenvalue of $A'A$, and for $L$ the Cholesky factor of $cI - A'A$: the
-    residual is then nothing but rounding. The theorem holds whatever `c` and `L` are, so how they
-    were computed needs no trust; only the residual must be bounded. With
+    residual is then nothing but rounding. The theorem holds for any `c` and `L`, so it does not
+    matter how they were computed; only the residual must be bounded. With
     $\hat G = \mathrm{fl}(A'A)$, $\hat P = \mathrm{fl}(LL')$ and
     $\hat E = \mathrm{fl}(\hat G + \hat P - cI)$:
 
@@ -159,10 +162,10 @@ def bound_spectral_norm(weight: Tensor) -> Bound:
     residual.diagonal().sub_(c)
     squared = (
         Fraction(c) * (1 + Fraction(u))
-        + (1 + 3 * Fraction(u)) * Fraction(sqrt_up(_sum_of_squares_up(residual)))
-        + Fraction(gamma(m)) * _sum_of_squares_up(a)
-        + Fraction(gamma(n)) * _sum_of_squares_up(factor)
-        + _UNDERFLOW
+        + (1 + 3 * Fraction(u)) * Fraction(sqrt_up(largest_square_up(residual[None])))
+        + Fraction(gamma(m)) * largest_square_up(a[None])
+        + Fraction(gamma(n)) * largest_square_up(factor[None])
+        + UNDERFLOW
     )
     return Bound(_unscale_up(sqrt_up(squared), exponent, exact), L2, method=method)
 
@@ -172,20 +175,26 @@ def _complete(gram: Tensor) -> tuple[float, Tensor]:
     if len(gram) > _LARGE:
         # A Lanczos run is much cheaper than all eigenvalues, and nearly always close enough.
         _, seen = estimate_extreme_eigenvalues(gram, num_steps=64)
-        if (factor := _shifted_factor(gram, c := seen * (1 + 1e-8))) is not None:
+        c = seen * (1 + 1e-8)
+        factor, failed = shifted_factor(gram, c)
+        if not failed:
             return c, factor
     largest = float(torch.linalg.eigvalsh(gram)[-1])
     slack = 4 * len(gram) * unit_roundoff()
-    while (factor := _shifted_factor(gram, c := largest * (1 + slack))) is None:
+    while True:
+        c = largest * (1 + slack)
+        factor, failed = shifted_factor(gram, c)
+        if not failed:
+            return c, factor
         slack *= 10
-    return c, factor
 
 
-def _shifted_factor(gram: Tensor, c: float) -> Tensor | None:
+def shifted_factor(gram: Tensor, shift: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Cholesky factors of `shift * I - gram`, and for which matrices there is none."""
     shifted = -gram
-    shifted.diagonal().add_(c)
+    shifted.diagonal(dim1=-2, dim2=-1).add_(shift)
     factor, failed_at = torch.linalg.cholesky_ex(shifted)
-    return None if failed_at else factor
+    return factor, failed_at > 0
 
 
 def bound_gram_iteration(weight: Tensor, num_steps: int = 6) -> Bound:
@@ -218,12 +227,12 @@ def bound_gram_iteration(weight: Tensor, num_steps: int = 6) -> Bound:
     x = x if x.shape[0] >= x.shape[1] else x.T
     steps: list[tuple[Fraction, Fraction]] = []
     for _ in range(num_steps):
-        error = Fraction(gamma(x.shape[0])) * _sum_of_squares_up(x) + _UNDERFLOW
+        error = Fraction(gamma(x.shape[0])) * largest_square_up(x[None]) + UNDERFLOW
         x, doublings, _ = scale_to_unit(x.T @ x)
         steps.append((Fraction(2) ** doublings, error))
-    beta = sqrt_up(_sum_of_squares_up(x))
+    beta = sqrt_up(largest_square_up(x[None]))
     for factor, error in reversed(steps):
-        beta = sqrt_up(factor * (Fraction(beta) + _UNDERFLOW) + error)
+        beta = sqrt_up(factor * (Fraction(beta) + UNDERFLOW) + error)
     return Bound(_unscale_up(beta, exponent, exact), L2, method=method)
 
 
@@ -241,11 +250,8 @@ def bound_operator_norm(weight: Tensor, norm: NormLike, output: NormLike | None 
 
     Args:
         weight: `(out, in)`.
-        norm: the norm `p` of the input.
-        output: the norm `q` of the output, by default `p`.
-
-    Returns:
-        The bound; its `norm` is that of the input.
+        norm: norm `p` of the input, and of the bound.
+        output: norm `q` of the output, by default `p`.
 
     Raises:
         ArgumentError: for the pairs without a closed form (2 to 1, infinity to 1 or 2).
@@ -280,17 +286,18 @@ def _largest_norm_up(vectors: Tensor, norm: Norm) -> float:
         return float(vectors.abs().amax())
     if norm == L1:
         return float(sum_up(vectors.abs()).amax())
-    squares = Fraction(float(vectors.square().sum(-1).amax()))
-    return sqrt_up(squares / (1 - Fraction(gamma(vectors.shape[1]))) + _UNDERFLOW)
+    return sqrt_up(largest_square_up(vectors))
 
 
-def _sum_of_squares_up(x: Tensor) -> Fraction:
-    flat = x.reshape(-1)
-    return Fraction(float(torch.dot(flat, flat))) / (1 - Fraction(gamma(len(flat)))) + _UNDERFLOW**2
+def largest_square_up(batch: Tensor) -> Fraction:
+    """The largest sum of squares of a tensor of a batch, not below the truth."""
+    flat = batch.flatten(1)
+    squares = Fraction(float(flat.square().sum(1).amax()))
+    return squares / (1 - Fraction(gamma(flat.shape[1]))) + UNDERFLOW**2
 
 
 def _unscale_up(value: float, exponent: int, exact: bool) -> float:
-    dropped = 0 if exact else _UNDERFLOW
+    dropped = 0 if exact else UNDERFLOW
     return float_up((Fraction(value) + dropped) * Fraction(2) ** exponent)
 
 

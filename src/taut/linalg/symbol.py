@@ -14,11 +14,9 @@ import torch
 from torch import Tensor
 
 from taut.linalg.rounding import float_up, gamma, scale_to_unit, sqrt_up, sum_up, unit_roundoff
+from taut.linalg.spectral import UNDERFLOW, largest_square_up, shifted_factor
 
 __all__ = ["bound_symbol", "widen_grid"]
-
-# As in `spectral`: entries are near 1, so all that underflows together stays below this.
-_UNDERFLOW = Fraction(1, 2**400)
 
 # Numbers per batch of transfer matrices: some ten megabytes with the working copies.
 _BATCH = 2**17
@@ -96,8 +94,8 @@ def bound_symbol(taps: Tensor, offsets: Sequence[Sequence[int]], points: Sequenc
         squared = max(squared, bound)
     reach = sum_up(flat.T.abs())
     factor_error = 16 * Fraction(unit_roundoff()) + 2 * Fraction(gamma(len(flat)))
-    error = _ROOT2 * factor_error * Fraction(sqrt_up(_largest_square(reach[None, None])))
-    value = Fraction(sqrt_up(squared)) + error + _UNDERFLOW
+    error = _ROOT2 * factor_error * Fraction(sqrt_up(largest_square_up(reach[None, None])))
+    value = Fraction(sqrt_up(squared)) + error + UNDERFLOW
     return float_up(value * Fraction(2) ** exponent)
 
 
@@ -140,10 +138,10 @@ def _bound_batch(real: Tensor, imaginary: Tensor, c: float) -> tuple[Fraction, f
     u = Fraction(unit_roundoff())
     return (
         Fraction(c) * (1 + u)
-        + (1 + 3 * u) * Fraction(sqrt_up(_largest_square(residual)))
-        + _ROOT2 * Fraction(gamma(2 * n)) * _largest_square(torch.stack([real, imaginary], 1))
-        + _ROOT2 * Fraction(gamma(2 * m)) * _largest_square(torch.view_as_real(factor))
-        + _UNDERFLOW
+        + (1 + 3 * u) * Fraction(sqrt_up(largest_square_up(residual)))
+        + _ROOT2 * Fraction(gamma(2 * n)) * largest_square_up(torch.stack([real, imaginary], 1))
+        + _ROOT2 * Fraction(gamma(2 * m)) * largest_square_up(torch.view_as_real(factor))
+        + UNDERFLOW
     ), c
 
 
@@ -156,26 +154,12 @@ def _square(real: Tensor, imaginary: Tensor) -> tuple[Tensor, Tensor]:
 def _complete(gram: Tensor, c: float) -> tuple[Tensor, Tensor]:
     """Numbers `c` above the eigenvalues of each matrix, and factors with `LL* ~ cI - gram`."""
     shifts = gram.real.new_full(gram.shape[:1], c)
-    factor, failed = _shifted_factor(gram, shifts)
+    factor, failed = shifted_factor(gram, shifts[:, None])
     slack = 1e-9
     while failed.any():
         largest = float(torch.linalg.eigvalsh(gram[failed])[:, -1].amax())
         shifts[failed] = max(largest, c) * (1 + slack) + 1e-300
-        factor[failed], still = _shifted_factor(gram[failed], shifts[failed])
+        factor[failed], still = shifted_factor(gram[failed], shifts[failed, None])
         failed[failed.clone()] = still
         slack *= 10
     return shifts, factor
-
-
-def _shifted_factor(gram: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
-    shifted = -gram
-    shifted.diagonal(dim1=-2, dim2=-1).add_(shifts[:, None])
-    factor, failed_at = torch.linalg.cholesky_ex(shifted)
-    return factor, failed_at > 0
-
-
-def _largest_square(batch: Tensor) -> Fraction:
-    """The largest squared Frobenius norm of a batch, not below the truth."""
-    flat = batch.reshape(len(batch), -1)
-    squares = float(flat.square().sum(-1).amax())
-    return Fraction(squares) / (1 - Fraction(gamma(flat.shape[1]))) + _UNDERFLOW**2

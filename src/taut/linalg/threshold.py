@@ -16,21 +16,11 @@ _BLOCK = 2**18
 
 
 def project_by_threshold(w: Tensor, radius: float, signed: bool) -> Tensor:
-    """The nearest point of the l1 ball (`signed`) or of the simplex, for each row of `w`.
-
-    `taut.linalg.project_l1_ball` and `taut.linalg.project_simplex` state what that is.
-
-    Example:
-        >>> project_by_threshold(torch.tensor([[3.0, -1.0], [0.5, 0.0]]), 1.0, signed=True)
-        tensor([[1.0000, 0.0000],
-                [0.5000, 0.0000]])
-    """
+    """`project_l1_ball` (`signed`) or `project_simplex` for each row of `w`."""
     return _Threshold.apply(w, radius, signed)[0]  # type: ignore[index]
 
 
 class _Threshold(torch.autograd.Function):
-    """Projection of rows by a threshold, onto the l1 ball (`signed`) or the simplex."""
-
     @staticmethod
     def forward(w: Tensor, radius: float, signed: bool) -> tuple[Tensor, Tensor]:
         rows = w.reshape(math.prod(w.shape[:-1]), w.shape[-1])
@@ -68,9 +58,8 @@ def _project_on_face(output: tuple[Tensor, Tensor], direction: Tensor) -> Tensor
     """The derivative of the threshold in a direction: rows that have moved stay on their face."""
     projected, moved = output
     face = projected.sign() * moved
-    shared = (face * direction).sum(-1, keepdim=True) / face.abs().sum(-1, keepdim=True).clamp(
-        min=1
-    )
+    active = face.abs().sum(-1, keepdim=True).clamp(min=1)
+    shared = (face * direction).sum(-1, keepdim=True) / active
     return torch.where(moved, face * (face * direction - shared), direction)
 
 

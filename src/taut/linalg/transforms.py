@@ -68,7 +68,7 @@ class _OnNumbers(torch.autograd.Function):
     @staticmethod
     def forward(tensor: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         result = function(tensor)
-        # Autograd marks what leaves here, and that must not be a tensor that someone keeps.
+        # Autograd marks what leaves here, and that must not be a tensor in a cache.
         return result.view_as(result)
 
     @staticmethod
@@ -76,12 +76,7 @@ class _OnNumbers(torch.autograd.Function):
         ctx.mark_non_differentiable(output)
 
     @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[int, None],
-        tensor: Tensor,
-        function: Callable[[Tensor], Tensor],
-    ) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: Any, tensor: Tensor, function: Any) -> tuple[Tensor, int]:
         each = [_OnNumbers.apply(one, function) for one in tensor.unbind(in_dims[0])]
         return torch.stack(each), 0  # type: ignore[arg-type]
 

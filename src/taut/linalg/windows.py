@@ -13,11 +13,13 @@ from torch import Tensor
 
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
+from taut.linalg.axes import per_dimension
+from taut.linalg.padding import norm_of_copies
 from taut.linalg.rounding import float_up, sqrt_up, unit_roundoff
 from taut.linalg.spectral import bound_operator_norm
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["bound_adaptive_pooling", "bound_pooling", "per_dimension"]
+__all__ = ["bound_adaptive_pooling", "bound_pooling"]
 
 _KINDS = ("average", "max", "lp")
 
@@ -64,16 +66,16 @@ def bound_pooling(
 
     Args:
         kind: "average", "max" or "lp" (with `norm_type` 2).
-        norm: the norm of input and output.
-        kernel_size: cells per dimension.
-        stride: by default `kernel_size`.
-        padding: on each side; at most half a window.
-        dims: the number of pooled dimensions, 1 to 3.
-        dilation: for max pooling.
+        norm: norm of input and output.
+        kernel_size: cells of a window, per dimension.
+        stride: step of the windows, by default `kernel_size`.
+        padding: padding on each side; at most half a window.
+        dims: number of pooled dimensions, 1 to 3.
+        dilation: step between the cells of a window, for max pooling.
         ceil_mode: whether a last window that sticks out is kept.
         count_include_pad: whether average pooling counts the padding as cells.
-        divisor_override: the divisor of average pooling in place of the number of cells.
-        input_size: of the pooled dimensions; None for every size.
+        divisor_override: divisor of average pooling in place of the number of cells.
+        input_size: size of the pooled dimensions; None for every size.
 
     Example:
         >>> bound_pooling("average", "l2", 2)
@@ -89,7 +91,9 @@ def bound_pooling(
     s = k if stride is None else per_dimension(subject, "stride", stride, dims)
     pads = per_dimension(subject, "padding", padding, dims, least=0)
     d = per_dimension(subject, "dilation", dilation, dims)
-    n = _sizes(subject, input_size, dims)
+    n: Sequence[int | None] = [None] * dims
+    if input_size is not None:
+        n = per_dimension(subject, "input_size", input_size, dims)
     if (kind != "max" and max(d) > 1) or (kind == "lp" and max(pads) > 0):
         raise ArgumentError(
             f"{subject}: `{'dilation' if max(d) > 1 else 'padding'}` must be what torch has for "
@@ -113,18 +117,12 @@ def bound_pooling(
 def bound_adaptive_pooling(
     kind: str, norm: NormLike, output_size: Sequence[int], input_size: Sequence[int]
 ) -> Bound:
-    r"""A proven Lipschitz constant of adaptive average or max pooling from a known size.
+    r"""A proven Lipschitz constant of adaptive "average" or "max" pooling, one size per dimension.
 
     Window `i` of `m` reads the inputs from $\lfloor in/m \rfloor$ to
     $\lceil (i + 1)n/m \rceil - 1$. Max pooling has the constants of `bound_pooling` with the
     largest number of windows over one input; average pooling has a matrix per dimension, bounded
     by `bound_operator_norm`. Where `m` divides `n` it is plain pooling, with its exact constants.
-
-    Args:
-        kind: "average" or "max".
-        norm: the norm of input and output.
-        output_size: one size per dimension.
-        input_size: one size per dimension.
 
     Example:
         >>> bound_adaptive_pooling("average", "l2", (1, 1), (4, 4))
@@ -222,8 +220,8 @@ def _weighted(inside: Tensor, divisor: Tensor, norm: Norm) -> Fraction:
 
 def _by_counting(norm: Norm, reads: Fraction, per_window: Fraction) -> Bound:
     """LINF: the constant of one window; L1 and L2: how often one input is read."""
-    value = {L1: reads, L2: Fraction(sqrt_up(reads)), LINF: per_window}[norm]
-    return Bound(float_up(value), norm, method="count of windows over one input")
+    value = float_up(per_window) if norm == LINF else norm_of_copies(reads, norm)
+    return Bound(value, norm, method="count of windows over one input")
 
 
 def _by_weight(norm: Norm, norms: Iterable[Fraction], scale: Fraction = Fraction(1)) -> Bound:
@@ -234,24 +232,3 @@ def _by_weight(norm: Norm, norms: Iterable[Fraction], scale: Fraction = Fraction
 
 def _product(factors: Iterable[int | Fraction]) -> Fraction:
     return math.prod((Fraction(factor) for factor in factors), start=Fraction(1))
-
-
-def _sizes(subject: str, input_size: Sequence[int] | None, dims: int) -> tuple[int | None, ...]:
-    if input_size is None:
-        return (None,) * dims
-    return per_dimension(subject, "input_size", input_size, dims)
-
-
-def per_dimension(
-    subject: str, argument: str, value: int | Sequence[int], dims: int, least: int = 1
-) -> tuple[int, ...]:
-    """One whole number per dimension, from one for all or one for each."""
-    values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
-    if len(values) != dims:
-        raise ArgumentError(
-            f"{subject}: `{argument}` must be one number or one per dimension; "
-            f"got {argument}={value} for {dims} dimensions."
-        )
-    for each in values:
-        check_count(subject, argument, each, least)
-    return values

@@ -5,14 +5,14 @@ for one output whose sign is the prediction. A margin above `margin_for_radius(r
 certificate of radius $r$.
 """
 
-import math
+from abc import ABC, abstractmethod
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from taut.errors import ArgumentError, check_choice, check_positive
+from taut.errors import ArgumentError, check_choice, check_nonnegative, check_positive
 from taut.names import LossName
 from taut.norms import NormLike, as_norm
 
@@ -34,7 +34,22 @@ _SHARPNESS = 4.4
 _BEYOND = 1.1
 
 
-class MultiClassHinge(nn.Module):
+class _MarginLoss(nn.Module, ABC):
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of `(n, classes)`, or `(n, 1)` for a sign, against `(n,)` class indices."""
+        check_labels(type(self).__name__, logits, labels)
+        return self._loss(logits, labels)
+
+    @abstractmethod
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor: ...
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        numbers = {name: value for name, value in vars(self).items() if isinstance(value, float)}
+        return ", ".join(f"{name}={value:g}" for name, value in numbers.items())
+
+
+class MultiClassHinge(_MarginLoss):
     r"""The hinge loss of every margin of the true class.
 
     $$\operatorname{mean}_x \sum_{i \ne t} \max(0, \kappa - (f_t(x) - f_i(x)))$$
@@ -54,17 +69,11 @@ class MultiClassHinge(nn.Module):
         check_positive("MultiClassHinge", "margin", margin)
         self.margin = float(margin)
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of `(n, classes)`, or `(n, 1)` for a sign, against `(n,)` class indices."""
-        check_labels("MultiClassHinge", logits, labels)
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return _hinge(logits, labels, self.margin)
 
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"margin={self.margin:g}"
 
-
-class OffsetCrossEntropy(nn.Module):
+class OffsetCrossEntropy(_MarginLoss):
     r"""Cross-entropy with `offset` subtracted from the logit of the true class.
 
     $$\operatorname{mean}_x \log\Big(1 + \sum_{i \ne t} e^{-T (f_t(x) - f_i(x) - o)}\Big)$$
@@ -83,32 +92,20 @@ class OffsetCrossEntropy(nn.Module):
 
     def __init__(self, offset: float, temperature: float = 1.0) -> None:
         super().__init__()
-        if not (math.isfinite(offset) and offset >= 0):
-            raise ArgumentError(
-                subject="OffsetCrossEntropy",
-                argument="offset",
-                rule="must be finite and >= 0",
-                got=f"offset={offset}",
-            )
+        check_nonnegative("OffsetCrossEntropy", "offset", offset)
         check_positive("OffsetCrossEntropy", "temperature", temperature)
         self.offset = float(offset)
         self.temperature = float(temperature)
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of `(n, classes)`, or `(n, 1)` for a sign, against `(n,)` class indices."""
-        check_labels("OffsetCrossEntropy", logits, labels)
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if _is_binary(logits):
             lead = _signed(logits, labels)
             return F.softplus(self.temperature * (self.offset - lead)).mean()
         put_back = F.one_hot(labels.long(), logits.shape[1]).to(logits.dtype) * self.offset
         return F.cross_entropy(self.temperature * (logits - put_back), labels.long())
 
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"offset={self.offset:g}, temperature={self.temperature:g}"
 
-
-class HingeKR(nn.Module):
+class HingeKR(_MarginLoss):
     r"""Hinge-Kantorovich-Rubinstein: a large transport distance between classes, and a margin.
 
     $$\alpha \cdot \text{hinge} \;-\; \operatorname{mean}_c
@@ -135,14 +132,8 @@ class HingeKR(nn.Module):
         self.margin = float(margin)
         self.alpha = float(alpha)
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of `(n, classes)`, or `(n, 1)` for a sign, against `(n,)` class indices."""
-        check_labels("HingeKR", logits, labels)
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return self.alpha * _hinge(logits, labels, self.margin) - _distance(logits, labels)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"margin={self.margin:g}, alpha={self.alpha:g}"
 
 
 def margin_for_radius(
@@ -186,21 +177,10 @@ def loss_for_radius(
 
     - "cross_entropy": offset $m$, temperature $4.4/m$;
     - "hinge": margin $1.1 m$;
-    - "hkr": margin $1.1 m$ and weight `alpha`.
+    - "hkr": margin $1.1 m$ and weight `alpha` of the hinge.
 
     Scaling the network, its constant or the data changes nothing but the scale. The paper
     trains for $\kappa = K r$ in L-inf, half of $m$: `MultiClassHinge(margin)` takes any margin.
-
-    Args:
-        radius: target radius, in units of the inputs.
-        lipschitz: Lipschitz constant of the network.
-        norm: norm of the radius.
-        kind: "cross_entropy", "hinge" or "hkr".
-        binary: whether the network has one output.
-        alpha: weight of the hinge in "hkr".
-
-    Returns:
-        A module `(logits, labels) -> scalar`.
 
     Example:
         >>> loss_for_radius(1.58, lipschitz=1.0)
@@ -266,15 +246,12 @@ def _hinge(logits: Tensor, labels: Tensor, margin: float) -> Tensor:
 def _distance(logits: Tensor, labels: Tensor) -> Tensor:
     """The difference of means inside and outside each class, averaged over the classes seen."""
     if _is_binary(logits):
-        logits = logits.flatten()[:, None]
-        inside = labels[:, None].to(logits.dtype)
+        logits, inside = logits.flatten()[:, None], labels[:, None].to(logits.dtype)
     else:
         inside = F.one_hot(labels.long(), logits.shape[1]).to(logits.dtype)
-    outside = 1 - inside
-    count, others = inside.sum(0), outside.sum(0)
-    apart = (logits * inside).sum(0) / count.clamp(min=1) - (logits * outside).sum(0) / (
-        others.clamp(min=1)
-    )
+    count, others = inside.sum(0), (1 - inside).sum(0)
+    mean = (logits * inside).sum(0) / count.clamp(min=1)
+    apart = mean - (logits * (1 - inside)).sum(0) / others.clamp(min=1)
     # A class that fills the batch, or is not in it, has no distance to the rest.
     known = (count > 0) & (others > 0)
     return (apart * known).sum() / known.sum().clamp(min=1)

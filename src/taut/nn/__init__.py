@@ -2,12 +2,12 @@
 
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.aol import AOLLinear
-from taut.nn.builders import mlp
+from taut.nn.balls import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
+from taut.nn.builders import make_activation, mlp
 from taut.nn.centering import Centering
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
-from taut.nn.conv_linf import LinfConv1d, LinfConv2d
 from taut.nn.conv_orthonormal import (
     OrthonormalConv1d,
     OrthonormalConv2d,
@@ -22,15 +22,13 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
-from taut.nn.downsampling import InvertibleDownsampling2d, InvertibleUpsampling2d
+from taut.nn.downsampling import InvertibleDownsampling2d, InvertibleUpsampling2d, L2Pool2d
 from taut.nn.normalisation import LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.pooling import L2Pool2d
 from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
 from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
 from taut.nn.rectifiers import LPReLU, SoftHuber
 from taut.nn.residual import Residual
-from taut.nn.rows import L1Linear, LinfLinear, MixedLinear
 from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
 from taut.nn.scaled_pooling import ScaledAvgPool2d
@@ -89,6 +87,7 @@ __all__ = [
     "SpectralConvTranspose3d",
     "SpectralLinear",
     "UnitNormLinear",
+    "make_activation",
     "mlp",
     "shift_rotate",
 ]

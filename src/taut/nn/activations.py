@@ -5,6 +5,7 @@ and must be given for all others: on images, the last dimension is the width.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
@@ -14,121 +15,111 @@ from taut import functional
 from taut.errors import ArgumentError, check_count
 from taut.rules import FileSchema, register, relu_forms
 
-__all__ = ["Abs", "FullSort", "GroupSort", "Householder", "MaxMin", "Maxout", "channel_dim"]
+__all__ = ["Abs", "ChannelActivation", "FullSort", "GroupSort", "Householder", "MaxMin", "Maxout"]
+
+
+class ChannelActivation(nn.Module):
+    """An activation over the channels along `dim`."""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def _channels(self, x: Tensor) -> int:
+        """The dimension to act over; for `(batch, features)` it is plain which one that is."""
+        if self.dim is None and x.ndim > 2:
+            raise ArgumentError(
+                f"{type(self).__name__}: `dim` must be given for inputs of more than two dimensions; "
+                f"got an input of shape {tuple(x.shape)}. Use dim=1 for images, whose channels come "
+                "second, or dim=-1 where they come last."
+            )
+        return -1 if self.dim is None else self.dim
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return "" if self.dim is None else f"dim={self.dim}"
+
+
+class _GroupActivation(ChannelActivation):
+    def __init__(self, group_size: int, dim: int | None = None) -> None:
+        super().__init__(dim)
+        check_count(type(self).__name__, "group_size", group_size)
+        self.group_size = group_size
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return ", ".join(filter(None, [f"group_size={self.group_size}", super().extra_repr()]))
 
 
 @final
-class MaxMin(nn.Module):
+class MaxMin(ChannelActivation):
     """The larger of each pair of channels in the first half, the smaller in the second.
 
     A permutation of its input at every point: 1-Lipschitz and gradient-norm-preserving in every
     p-norm. See `taut.functional.max_min`.
 
     Args:
-        dim: where the channels are; None for `(batch, features)`.
+        dim: dimension of the channels; None for `(batch, features)`.
 
     Example:
         >>> MaxMin()(torch.tensor([1.0, -2.0, 3.0, -4.0]))
         tensor([ 3., -2.,  1., -4.])
     """
 
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        return functional.max_min(x, channel_dim("MaxMin", x, self.dim))
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return _shown(dim=self.dim)
+        return functional.max_min(x, self._channels(x))
 
 
 @final
-class GroupSort(nn.Module):
+class GroupSort(_GroupActivation):
     """Each group of channels in ascending order.
 
     A permutation of its input at every point: 1-Lipschitz and gradient-norm-preserving in every
     p-norm. See `taut.functional.group_sort` for which channels share a group.
 
     Args:
-        group_size: channels in a group.
-        dim: where the channels are; None for `(batch, features)`.
+        group_size: number of channels in a group.
+        dim: dimension of the channels; None for `(batch, features)`.
 
     Example:
         >>> GroupSort(2)(torch.tensor([4.0, 3.0, 2.0, 1.0]))
         tensor([2., 1., 4., 3.])
     """
 
-    def __init__(self, group_size: int, dim: int | None = None) -> None:
-        super().__init__()
-        check_count("GroupSort", "group_size", group_size)
-        self.group_size = group_size
-        self.dim = dim
-
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        return functional.group_sort(x, self.group_size, channel_dim("GroupSort", x, self.dim))
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return _shown(group_size=self.group_size, dim=self.dim)
+        return functional.group_sort(x, self.group_size, self._channels(x))
 
 
 @final
-class FullSort(nn.Module):
-    """All channels in ascending order.
-
-    Args:
-        dim: where the channels are; None for `(batch, features)`.
+class FullSort(ChannelActivation):
+    """All channels in ascending order: `GroupSort` with one group.
 
     Example:
         >>> FullSort()(torch.tensor([3.0, 1.0, 2.0]))
         tensor([1., 2., 3.])
     """
 
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        return functional.full_sort(x, channel_dim("FullSort", x, self.dim))
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return _shown(dim=self.dim)
+        return functional.full_sort(x, self._channels(x))
 
 
 @final
-class Maxout(nn.Module):
-    """The largest of each group of channels; the others are lost.
+class Maxout(_GroupActivation):
+    """The largest of each group of channels; the others are lost. The arguments are `GroupSort`'s.
 
     1-Lipschitz in every p-norm. A gradient keeps its norm on the way back, but units are lost.
-
-    Args:
-        group_size: channels in a group.
-        dim: where the channels are; None for `(batch, features)`.
 
     Example:
         >>> Maxout(2)(torch.tensor([1.0, -2.0, 3.0, -4.0]))
         tensor([ 3., -2.])
     """
 
-    def __init__(self, group_size: int, dim: int | None = None) -> None:
-        super().__init__()
-        check_count("Maxout", "group_size", group_size)
-        self.group_size = group_size
-        self.dim = dim
-
     def forward(self, x: Tensor) -> Tensor:
         """Maps `C` channels along `dim` to `C / group_size`."""
-        return functional.maxout(x, self.group_size, channel_dim("Maxout", x, self.dim))
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return _shown(group_size=self.group_size, dim=self.dim)
+        return functional.maxout(x, self.group_size, self._channels(x))
 
 
 @final
@@ -148,7 +139,7 @@ class Abs(nn.Module):
 
 
 @final
-class Householder(nn.Module):
+class Householder(ChannelActivation):
     r"""A reflection of each pair of channels that lies beyond a line, the line learned or fixed.
 
     1-Lipschitz and gradient-norm-preserving in L2 for any angle; MaxMin at $\pi / 2$. See
@@ -156,9 +147,9 @@ class Householder(nn.Module):
 
     Args:
         num_channels: channels along `dim`, even.
-        angle: the starting angle of every pair.
+        angle: initial angle of every pair.
         learnable: whether each pair learns its own angle.
-        dim: where the channels are; None for `(batch, features)`.
+        dim: dimension of the channels; None for `(batch, features)`.
 
     Example:
         >>> Householder(2)(torch.tensor([1.0, 3.0])).detach().round(decimals=4)
@@ -174,7 +165,7 @@ class Householder(nn.Module):
         learnable: bool = True,
         dim: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(dim)
         check_count("Householder", "num_channels", num_channels, least=2)
         if num_channels % 2:
             raise ArgumentError(
@@ -182,7 +173,6 @@ class Householder(nn.Module):
                 f"Use {num_channels + 1}."
             )
         self.num_channels = num_channels
-        self.dim = dim
         angles = torch.full((num_channels // 2,), angle)
         if learnable:
             self.angle = nn.Parameter(angles)
@@ -191,7 +181,7 @@ class Householder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        dim = channel_dim("Householder", x, self.dim)
+        dim = self._channels(x)
         if x.shape[dim] != self.num_channels:
             raise ArgumentError(
                 "Householder: `x` must have the channels it was made for; got "
@@ -201,29 +191,14 @@ class Householder(nn.Module):
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
-        learnable = isinstance(self.angle, nn.Parameter)
-        return f"{self.num_channels}, {_shown(learnable=learnable, dim=self.dim)}"
+        text = f"{self.num_channels}, learnable={isinstance(self.angle, nn.Parameter)}"
+        return ", ".join(filter(None, [text, super().extra_repr()]))
 
 
-def channel_dim(subject: str, x: Tensor, dim: int | None) -> int:
-    """The dimension to act over; for `(batch, features)` it is plain which one that is."""
-    if dim is None and x.ndim > 2:
-        raise ArgumentError(
-            f"{subject}: `dim` must be given for inputs of more than two dimensions; got an input of "
-            f"shape {tuple(x.shape)}. Use dim=1 for images, whose channels come second, or dim=-1 "
-            "where they come last."
-        )
-    return -1 if dim is None else dim
-
-
-def _shown(**arguments: object) -> str:
-    return ", ".join(f"{name}={value}" for name, value in arguments.items() if value is not None)
-
-
-def _call_of(function: Any, *names: str) -> Any:
+def _call_of(function: Callable[..., Tensor], *names: str) -> Callable[[Any], tuple[Any, Any]]:
     """The function of a layer with its attributes; no `dim` is the last one."""
 
-    def call(module: Any) -> Any:
+    def call(module: Any) -> tuple[Any, Any]:
         more = {name: getattr(module, name) for name in names}
         return function, more | {"dim": -1 if module.dim is None else module.dim}
 
@@ -231,30 +206,18 @@ def _call_of(function: Any, *names: str) -> Any:
 
 
 _DIM = {"dim": int | None}
-register(
-    MaxMin,
-    call=_call_of(functional.max_min),
-    relu=relu_forms.max_min,
-    file=FileSchema(MaxMin, _DIM),
-)
-register(
-    GroupSort,
-    call=_call_of(functional.group_sort, "group_size"),
-    relu=relu_forms.group_sort,
-    file=FileSchema(GroupSort, {"group_size": int, **_DIM}),
-)
-register(
-    FullSort,
-    call=_call_of(functional.full_sort),
-    relu=relu_forms.group_sort,
-    file=FileSchema(FullSort, _DIM),
-)
-register(
-    Maxout,
-    call=_call_of(functional.maxout, "group_size"),
-    relu=relu_forms.maxout,
-    file=FileSchema(Maxout, {"group_size": int, **_DIM}),
-)
+for _layer, _function, _relu_form, _names in (
+    (MaxMin, functional.max_min, relu_forms.max_min, ()),
+    (GroupSort, functional.group_sort, relu_forms.group_sort, ("group_size",)),
+    (FullSort, functional.full_sort, relu_forms.group_sort, ()),
+    (Maxout, functional.maxout, relu_forms.maxout, ("group_size",)),
+):
+    register(
+        _layer,
+        call=_call_of(_function, *_names),
+        relu=_relu_form,
+        file=FileSchema(_layer, dict.fromkeys(_names, int) | _DIM),
+    )
 register(
     Abs,
     call=lambda m: (torch.ops.aten.abs.default, {}),

@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from taut.errors import ArgumentError, check_choice, check_positive
+from taut.names import ActivationName, ConstraintName
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
+from taut.nn.balls import L1Linear, LinfLinear
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.rows import L1Linear, LinfLinear
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
-__all__ = ["mlp"]
+__all__ = ["make_activation", "mlp"]
 
 LayerFactory = Callable[[int, int], nn.Module]
 ActivationFactory = Callable[[int], nn.Module]
@@ -30,28 +31,46 @@ _CONSTRAINTS: dict[str, LayerFactory] = {
     "l1": L1Linear,
     "none": nn.Linear,
 }
-_ACTIVATIONS: dict[str, ActivationFactory] = {
-    "maxmin": lambda width: MaxMin(dim=-1),
-    "fullsort": lambda width: FullSort(dim=-1),
-    "maxout": lambda width: Maxout(2, dim=-1),
-    "abs": lambda width: Abs(),
-    "relu": lambda width: nn.ReLU(),
-    "householder": lambda width: Householder(width, dim=-1),
-    "identity": lambda width: nn.Identity(),
+_ACTIVATIONS: dict[str, Callable[[int, int], nn.Module]] = {
+    "maxmin": lambda width, dim: MaxMin(dim=dim),
+    "fullsort": lambda width, dim: FullSort(dim=dim),
+    "maxout": lambda width, dim: Maxout(2, dim=dim),
+    "abs": lambda width, dim: Abs(),
+    "relu": lambda width, dim: nn.ReLU(),
+    "householder": lambda width, dim: Householder(width, dim=dim),
+    "identity": lambda width, dim: nn.Identity(),
 }
+
+
+def make_activation(name: ActivationName | str, width: int, dim: int = -1) -> nn.Module:
+    """The activation of that name for `width` channels along `dim`.
+
+    Args:
+        name: as in `mlp`.
+        width: number of channels.
+        dim: dimension of the channels.
+
+    Example:
+        >>> make_activation("groupsort4", 8, dim=1)
+        GroupSort(group_size=4, dim=1)
+    """
+    if grouped := re.fullmatch(r"groupsort(\d+)", name):
+        return GroupSort(int(grouped[1]), dim=dim)
+    check_choice("mlp", "activation", name, (*_ACTIVATIONS, "groupsort4"))
+    return _ACTIVATIONS[name](width, dim)
 
 
 def mlp(
     sizes: Sequence[int],
-    activation: str | ActivationFactory = "maxmin",
-    constraint: str | LayerFactory = "orthonormal",
+    activation: ActivationName | ActivationFactory = "maxmin",
+    constraint: ConstraintName | LayerFactory = "orthonormal",
     lipschitz: float = 1.0,
 ) -> nn.Sequential:
     r"""A fully connected network with Lipschitz constant at most `lipschitz`.
 
     Layers of norm at most 1 with 1-Lipschitz activations between them. A constant $K \ne 1$ is
-    spread evenly: a `Scale` of $K^{1/L}$ behind each of the $L$ layers (what the activations cannot
-    see, for all the named ones are homogeneous).
+    spread evenly: a `Scale` of $K^{1/L}$ follows each of the $L$ layers. All named activations are
+    homogeneous, so that only the scale of the network changes.
 
     Args:
         sizes: `[in, hidden, ..., out]`, at least two.
@@ -62,9 +81,6 @@ def mlp(
             `"linf"` (in L-inf), `"l1"` (in L1), `"none"` (no constant at all), or a function
             `(in, out) -> module`.
         lipschitz: the constant `K`, in the norm of the constraint.
-
-    Returns:
-        A plain `torch.nn.Sequential`.
 
     Example:
         >>> mlp([2, 64, 1], lipschitz=4.0)
@@ -82,7 +98,10 @@ def mlp(
             "Use [in, hidden, ..., out]."
         )
     check_positive("mlp", "lipschitz", lipschitz)
-    make_activation = _activation_factory(activation)
+    _check_activation(activation)
+    if isinstance(activation, str):
+        make_activation(activation, 2)  # raises for a name that nobody knows
+        activation = partial(make_activation, activation)
     if isinstance(constraint, str):
         check_choice("mlp", "constraint", constraint, tuple(_CONSTRAINTS))
         constraint = _CONSTRAINTS[constraint]
@@ -91,8 +110,8 @@ def mlp(
     width = sizes[0]
     for following in sizes[1:]:
         if modules:
-            modules.append(make_activation(width))
-            # A width that the activation cannot take is better said now than in the first forward.
+            modules.append(activation(width))
+            # A width that the activation cannot take is refused here, not in the first forward.
             modules[-1](torch.zeros(1, width))
             if isinstance(modules[-1], Maxout):
                 width //= modules[-1].group_size
@@ -103,22 +122,15 @@ def mlp(
     return nn.Sequential(*modules)
 
 
-def _activation_factory(activation: str | ActivationFactory) -> ActivationFactory:
-    if isinstance(activation, (type, nn.Module)):
+def _check_activation(activation: object) -> None:
+    if isinstance(activation, (type, nn.Module)) or not (
+        callable(activation) or isinstance(activation, str)
+    ):
+        kind = activation if isinstance(activation, type) else type(activation)
         raise ArgumentError(
             "mlp: `activation` must be a name or a function from the width to a new module; got "
-            f"{activation!r}. Use a name, or lambda width: {_kind_name(activation)}()."
+            f"{activation!r}. Use a name, or lambda width: {kind.__name__}()."
         )
-    if not isinstance(activation, str):
-        return activation
-    if grouped := re.fullmatch(r"groupsort(\d+)", activation):
-        return lambda width: GroupSort(int(grouped[1]), dim=-1)
-    check_choice("mlp", "activation", activation, (*_ACTIVATIONS, "groupsort4"))
-    return _ACTIVATIONS[activation]
-
-
-def _kind_name(activation: object) -> str:
-    return (activation if isinstance(activation, type) else type(activation)).__name__
 
 
 def _root_down(x: float, degree: int) -> float:

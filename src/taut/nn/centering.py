@@ -1,4 +1,4 @@
-"""`Centering`: what is left of batch normalisation when no slope may grow."""
+"""`Centering`: batch normalisation without the division, so that no slope grows."""
 
 from typing import final
 
@@ -17,18 +17,17 @@ __all__ = ["Centering"]
 class Centering(nn.Module):
     r"""$y = x - \mu + b$ with the mean $\mu$ of each channel: 1-Lipschitz in every norm.
 
-    Batch normalisation divides by deviations, which may make a network arbitrarily steep; this
-    keeps its other half. In training $\mu$ is the mean of the batch, taken as a constant, and a
-    running mean follows it; in evaluation $\mu$ is the running mean, so samples pass on their own.
-    Under `torch.func`, whose functions must not write, the running mean stays as it is.
+    Batch normalisation also divides by deviations, which may make a network arbitrarily steep. In
+    training $\mu$ is the mean of the batch, taken as a constant, and a running mean follows it; in
+    evaluation $\mu$ is the running mean, so that samples do not depend on one another. Under
+    `torch.func`, whose functions must not write, the running mean stays as it is.
 
     Args:
         num_features: channels, dimension 1 of the input.
         momentum: the weight of a new batch in the running mean, in (0, 1]; None for the plain mean
             of all batches so far.
         bias: whether to add a learned offset for each channel.
-        device: where the tensors live.
-        dtype: of the tensors.
+        device, dtype: those of the tensors.
 
     Example:
         >>> layer = Centering(2, momentum=1.0)
@@ -63,9 +62,9 @@ class Centering(nn.Module):
         self.momentum = None if momentum is None else float(momentum)
         zeros = torch.zeros(num_features, device=device, dtype=dtype)
         self.register_buffer("running_mean", zeros)
-        self.register_buffer(
-            "num_batches_tracked", torch.zeros((), dtype=torch.long, device=device)
-        )
+        if momentum is None:
+            count = torch.zeros((), dtype=torch.long, device=device)
+            self.register_buffer("num_batches_tracked", count)
         self.register_parameter("bias", nn.Parameter(zeros.clone()) if bias else None)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -80,11 +79,16 @@ class Centering(nn.Module):
         if self.training and x.numel() > 0:  # an empty batch has no mean
             mean = x.detach().transpose(0, 1).flatten(1).mean(1)
             if not in_transform():
-                self.num_batches_tracked += 1
-                share = self.momentum or 1 / self.num_batches_tracked.to(self.running_mean)
-                self.running_mean.lerp_(mean.to(self.running_mean), share)
+                self.running_mean.lerp_(mean.to(self.running_mean), self._share())
         y = x - mean.view(column)
         return y if self.bias is None else y + self.bias.view(column)
+
+    def _share(self) -> float | Tensor:
+        """The weight of this batch in the running mean."""
+        if self.momentum is not None:
+            return self.momentum
+        self.num_batches_tracked += 1
+        return 1 / self.num_batches_tracked.to(self.running_mean)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""

@@ -43,9 +43,6 @@ class ConeCritic(nn.Module):
         temperature: $T > 0$ in training mode, in the units of the data; may be set at any time.
         generator: source of the initial centres, standard normal; offsets start at zero.
 
-    Shape:
-        `(..., dim) -> (..., 1)`.
-
     Example:
         >>> critic = ConeCritic(5, dim=2).eval()
         >>> critic(torch.zeros(3, 2)).shape
@@ -121,7 +118,8 @@ class ConeCritic(nn.Module):
                 for part in fixed.split(rows)
             ]
         )
-        steps = points - self.centres[lowest]
+        # The order of a sum follows the memory layout; the same points must score the same.
+        steps = (points - self.centres[lowest]).contiguous()
         return torch.linalg.vector_norm(steps, dim=-1) + self.offsets[lowest]
 
     def _soft_minimum(self, points: Tensor) -> Tensor:

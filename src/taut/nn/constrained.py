@@ -1,20 +1,20 @@
-r"""`ConstrainedLayer`: which weight a forward uses, and when that weight is made anew.
+r"""`ConstrainedLayer`: which weight a forward uses, and when that weight is recomputed.
 
 A constrained layer computes $y = C(W) x + b$, where $W$ is its parameter and the map $C$
-(`constrain`) makes a feasible weight of any finite one. A layer is in one of three states:
+(`constrain`) turns any finite weight into a feasible one. A layer is in one of three states:
 
-- *projected in place* (training, `projects_in_place`): a forward uses $W$ itself. If the numbers of
-  $W$ have changed since they were last projected, it first writes $W \leftarrow C(W)$. Derivatives
-  are those of $W$.
+- *projected in place* (training, `projects_in_place`): a forward uses $W$ itself. If the values of
+  $W$ have changed since the last projection, it first writes $W \leftarrow C(W)$. Derivatives are
+  those of $W$.
 - *reparametrised* (training, otherwise): a forward computes $C(W)$ and is differentiated through it.
 - *cached* (evaluation, and free weights that need no gradient): a forward uses $C(W)$, computed once
-  for the present numbers of $W$. Nothing is written; derivatives go through $C$ when asked for.
+  for the current values of $W$. Nothing is written; derivatives go through $C$ when needed.
 
 Two callers need pure functions. Under `torch.func`, a weight that is differentiated or batched is
-reparametrised, any other is cached. Under `torch.export`, `constrain_traceable` stands for $C$.
+reparametrised, any other is cached. Under `torch.export`, `constrain_traceable` replaces $C$.
 
-Forwards use the cache and the parameter themselves; `effective_weight` and `evaluation_weight` hand
-out copies, so that nobody can change a network behind the back of a proof.
+Forwards use the cache and the parameter themselves; `effective_weight` and `evaluation_weight`
+return copies, so that writing into them cannot change a network that was proven.
 """
 
 import math
@@ -53,12 +53,12 @@ class ConstrainedLayer(nn.Module, ABC):
     parameters must be float32 or float64, and under `torch.autocast` the layer computes in the
     dtype of its weight.
 
-    Accelerators: every change of the numbers of a weight on the CPU is seen by the next forward.
-    Elsewhere comparing numbers would make each forward wait for the device, so a forward looks for
-    their usual signs instead: steps of `torch.optim`, in-place operations, `load_state_dict`, casts
-    and new tensors. Writes that leave no sign (in place through `.data`, or by foreign code) count
-    from the next `train()` or `eval()`. `evaluation_weight`, on which folding and proofs rest,
-    always looks at the numbers.
+    Accelerators: on the CPU every change of the values of a weight is seen by the next forward.
+    Elsewhere comparing values would make each forward wait for the device, so a forward looks for
+    the usual causes instead: steps of `torch.optim`, in-place operations, `load_state_dict`, casts
+    and new tensors. Other writes (in place through `.data`, or by foreign code) take effect with the
+    next `train()` or `eval()`. `evaluation_weight`, on which folding and proofs rest, always
+    compares values.
     """
 
     input_norm: Norm
@@ -83,8 +83,33 @@ class ConstrainedLayer(nn.Module, ABC):
         """Creates `weight` and `bias` of these shapes, their numbers still undefined."""
         self.weight = nn.Parameter(torch.empty(weight, device=device, dtype=dtype))
         self._check_dtype()
-        made = None if bias is None else torch.empty(bias, device=device, dtype=dtype)
-        self.register_parameter("bias", None if made is None else nn.Parameter(made))
+        offset = None if bias is None else nn.Parameter(self.weight.detach().new_empty(bias))
+        self.register_parameter("bias", offset)
+
+    def _check_bias(self, bias: bool) -> None:
+        if not isinstance(bias, bool):
+            raise ArgumentError(
+                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
+                "Give other arguments by name."
+            )
+
+    def reset_parameters(self) -> None:
+        """Draws a random weight that uses its slope, and a small uniform bias."""
+        self._draw_weight()
+        if self.bias is not None:
+            # An orthonormal weight spreads the length of its input over all outputs: offsets as
+            # large as those of torch.nn.Linear would drown the rest behind a widening layer.
+            reach = 1 / math.sqrt(max(self._fan_in(), len(self.bias)))
+            nn.init.uniform_(self.bias, -reach, reach)
+        if not self.weight.is_meta:
+            with torch.no_grad():
+                self.weight.copy_(self.constrain(self.weight))
+
+    def _draw_weight(self) -> None:
+        nn.init.orthogonal_(self.weight)
+
+    def _fan_in(self) -> int:
+        return math.prod(self.weight.shape[1:])
 
     @abstractmethod
     def constrain(self, weight: Tensor) -> Tensor:
@@ -105,19 +130,18 @@ class ConstrainedLayer(nn.Module, ABC):
     def effective_weight(self) -> Tensor:
         """A copy of the weight that a forward pass uses now, in the shape of a plain layer's.
 
-        Feasible, made from the parameter's present numbers, and part of the autograd graph. Writing
-        into it changes neither the layer nor its later weights.
+        Feasible, made from the parameter's current values, and part of the autograd graph.
         """
         with self._without_autocast():
             return self._weight_in_use().clone()
 
     def evaluation_weight(self) -> Tensor:
         """A copy of the weight that evaluation uses now, in whatever mode the layer is, as numbers."""
-        self._distrust_signs()
+        self._forget_stamps()
         return call_on_numbers(self._evaluate, self.weight).clone()
 
     def _weight_in_use(self) -> Tensor:
-        """The weight of this forward, in the autograd graph; not for anyone who writes."""
+        """The weight of this forward, in the autograd graph; it must not be written to."""
         weight = self.weight
         if torch.compiler.is_exporting():
             return self.constrain_traceable(weight)
@@ -193,14 +217,14 @@ class ConstrainedLayer(nn.Module, ABC):
             )
 
     def train(self, mode: bool = True) -> Self:
-        """Sets the mode, as torch does, and has the next forward look at the numbers of the weight."""
-        self._distrust_signs()
+        """Sets the mode, as torch does, and has the next forward compare the values of the weight."""
+        self._forget_stamps()
         return super().train(mode)
 
-    def _distrust_signs(self) -> None:
+    def _forget_stamps(self) -> None:
         for cache in vars(self).values():
             if isinstance(cache, WeightCache):
-                cache.distrust_signs()
+                cache.forget_stamp()
 
     def forward(self, x: Tensor) -> Tensor:
         """What the plain layer with the effective weight computes."""
@@ -218,11 +242,7 @@ class ConstrainedLayer(nn.Module, ABC):
 
 
 class ConstrainedLinear(ConstrainedLayer):
-    r"""A dense layer whose weight is feasible in every forward, whatever was done to it.
-
-    A new one sets `input_norm` and `output_norm`, defines `constrain` and `constrain_traceable`, and
-    may set `projects_in_place` (see `ConstrainedLayer`).
-    """
+    """A dense `ConstrainedLayer`; a new one defines `constrain` and `constrain_traceable`."""
 
     def __init__(
         self,
@@ -234,11 +254,7 @@ class ConstrainedLinear(ConstrainedLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(bias, bool):
-            raise ArgumentError(
-                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
-                "Give other arguments by name."
-            )
+        self._check_bias(bias)
         check_count(type(self).__name__, "in_features", in_features)
         check_count(type(self).__name__, "out_features", out_features)
         self.in_features = in_features
@@ -246,21 +262,6 @@ class ConstrainedLinear(ConstrainedLayer):
         self._create_parameters(
             (out_features, in_features), out_features if bias else None, device, dtype
         )
-
-    def reset_parameters(self) -> None:
-        """Draws a random weight that uses its slope, and a small uniform bias."""
-        self._draw_weight()
-        if self.bias is not None:
-            # An orthonormal weight spreads the length of its input over all outputs: offsets as
-            # large as those of torch.nn.Linear would drown the rest behind a widening layer.
-            reach = 1 / math.sqrt(max(self.in_features, self.out_features))
-            nn.init.uniform_(self.bias, -reach, reach)
-        if not self.weight.is_meta:
-            with torch.no_grad():
-                self.weight.copy_(self.constrain(self.weight))
-
-    def _draw_weight(self) -> None:
-        nn.init.orthogonal_(self.weight)
 
     def _affine(self, x: Tensor) -> Tensor:
         return F.linear(x, self._weight_in_use(), self.bias)
@@ -274,7 +275,7 @@ class ConstrainedLinear(ConstrainedLayer):
 
 
 class _CachedWeight(torch.autograd.Function):
-    """A cached value in the graph; its derivative is worked out only if someone asks for it."""
+    """A cached value in the graph, whose derivative is computed only when it is needed."""
 
     @staticmethod
     def forward(weight: Tensor, value: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:

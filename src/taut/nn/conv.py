@@ -9,13 +9,14 @@ inputs, which enlarges L2 norms; no kernel of norm 1 makes up for that.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_choice, check_count
-from taut.linalg.windows import per_dimension
+from taut.linalg.axes import padding_sides, per_dimension
 from taut.nn.constrained import ConstrainedLayer
 from taut.norms import L2
 from taut.rules import register
@@ -30,11 +31,9 @@ _TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3
 
 
 class ConstrainedConv(ConstrainedLayer):
-    """A convolution whose kernel is feasible in every forward, whatever was done to it.
+    """A `ConstrainedLayer` that convolves; a new one also sets `_dims`.
 
-    A new one sets `input_norm`, `output_norm` and `_dims`, and defines `constrain` and
-    `constrain_traceable` (see `ConstrainedLayer`); the parameter is the kernel, unless
-    `_weight_shape` says otherwise.
+    The parameter is the kernel, unless `_weight_shape` says otherwise.
     """
 
     _dims: int
@@ -58,11 +57,7 @@ class ConstrainedConv(ConstrainedLayer):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if not isinstance(bias, bool):
-            raise ArgumentError(
-                f"{name}: `bias` must be True or False; got bias={bias!r}. "
-                "Give other arguments by name."
-            )
+        self._check_bias(bias)
         for argument, count in (("in_channels", in_channels), ("out_channels", out_channels)):
             check_count(name, argument, count)
             check_count(name, "groups", groups)
@@ -76,11 +71,11 @@ class ConstrainedConv(ConstrainedLayer):
         self.kernel_size = per_dimension(name, "kernel_size", kernel_size, self._dims)
         self.stride = per_dimension(name, "stride", stride, self._dims)
         self.dilation = per_dimension(name, "dilation", dilation, self._dims)
-        self.padding: str | tuple[int, ...] = padding if isinstance(padding, str) else ()
-        if isinstance(padding, str):
-            check_choice(name, "padding", padding, ("same", "valid"))
-        else:
-            self.padding = per_dimension(name, "padding", padding, self._dims, least=0)
+        self.padding: str | tuple[int, ...] = (
+            padding
+            if isinstance(padding, str)
+            else per_dimension(name, "padding", padding, self._dims, least=0)
+        )
         self.output_padding = per_dimension(
             name, "output_padding", output_padding, self._dims, least=0
         )
@@ -104,15 +99,10 @@ class ConstrainedConv(ConstrainedLayer):
         return self.kernel_shape
 
     def _check_shape(self) -> None:
-        """Raises for kernels that the constraint cannot be met by."""
+        """Raises for shapes of which no kernel meets the constraint."""
 
     def _check_padding(self) -> None:
-        name = type(self).__name__
-        if self.padding == "same" and max(self.stride) > 1:
-            raise ArgumentError(
-                f"{name}: `padding` must be a number with a stride above 1; got padding='same', "
-                f"stride={self.stride}. torch has no such convolution."
-            )
+        name, sides = type(self).__name__, self._sides()
         if self.input_norm != L2:
             return
         if self.padding_mode in ("reflect", "replicate"):
@@ -124,7 +114,7 @@ class ConstrainedConv(ConstrainedLayer):
         if self.padding_mode == "circular" and any(
             front + behind > dilation * (k - 1)
             for (front, behind), dilation, k in zip(
-                self._sides(), self.dilation, self.kernel_size, strict=True
+                sides, self.dilation, self.kernel_size, strict=True
             )
         ):
             raise ArgumentError(
@@ -134,27 +124,12 @@ class ConstrainedConv(ConstrainedLayer):
             )
 
     def _sides(self) -> list[tuple[int, int]]:
-        """The padding in front and behind, per dimension."""
-        if self.padding == "valid":
-            return [(0, 0)] * self._dims
-        if isinstance(self.padding, str):
-            totals = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
-            return [(total // 2, total - total // 2) for total in totals]
-        return [(amount, amount) for amount in self.padding]
+        return padding_sides(
+            type(self).__name__, self.padding, self.kernel_size, self.stride, self.dilation
+        )
 
-    def reset_parameters(self) -> None:
-        """Draws a random orthonormal kernel where there is one, and a small uniform bias."""
-        self._draw_weight()
-        if self.bias is not None:
-            fan = math.prod(self.kernel_shape[1:])
-            reach = 1 / math.sqrt(max(fan, self.out_channels))
-            nn.init.uniform_(self.bias, -reach, reach)
-        if not self.weight.is_meta:
-            with torch.no_grad():
-                self.weight.copy_(self.constrain(self.weight))
-
-    def _draw_weight(self) -> None:
-        nn.init.orthogonal_(self.weight)
+    def _fan_in(self) -> int:
+        return math.prod(self.kernel_shape[1:])
 
     def _affine(self, x: Tensor) -> Tensor:
         self._check_input(x)
@@ -181,7 +156,7 @@ class ConstrainedConv(ConstrainedLayer):
     def as_plain(self, kernel: Tensor) -> nn.Module:
         """The layer of torch with the arguments and the bias of this one and the given kernel."""
         kinds = _TRANSPOSED if self.transposed else _PLAIN
-        more = {"output_padding": self.output_padding} if self.transposed else {}
+        extra: Any = {"output_padding": self.output_padding} if self.transposed else {}
         plain: nn.Module = kinds[self._dims](
             self.in_channels,
             self.out_channels,
@@ -193,7 +168,7 @@ class ConstrainedConv(ConstrainedLayer):
             bias=False,
             padding_mode=self.padding_mode,
             device="meta",
-            **more,  # type: ignore[arg-type]
+            **extra,
         )
         plain.weight = nn.Parameter(kernel)
         plain.register_parameter("bias", self.bias)

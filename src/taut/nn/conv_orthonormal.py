@@ -10,13 +10,13 @@ as in `OrthonormalLinear`: nothing is differentiated through an iteration.
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError
-from taut.linalg import block_convolution, project_tangent, retract_stack
+from taut.linalg import block_convolution, follow_tangent, retract_stack
 from taut.linalg.transforms import call_on_numbers, is_wrapped
 from taut.nn.conv import ConstrainedConv, TransposedConv
 from taut.nn.weight_cache import WeightCache
@@ -51,6 +51,12 @@ class Factors:
     taps: tuple[int, ...]
     stride: tuple[int, ...]
 
+    @classmethod
+    def of(cls, kernel: tuple[int, ...], groups: int, stride: tuple[int, ...]) -> Self:
+        """Those of a kernel of this shape, `(rows * groups, columns, *taps)`."""
+        rows, columns, *taps = kernel
+        return cls(groups, rows // groups, columns, tuple(taps), stride)
+
     @property
     def widens(self) -> bool:
         """Whether the short convolutions come after the matrix, where there are more channels."""
@@ -62,13 +68,7 @@ class Factors:
         """The dimension of each short convolution, in turn."""
         pairs = list(zip(self.taps, self.stride, strict=True))
         left = [k // s - 1 if self.widens else k - s for k, s in pairs]
-        turns: list[int] = []
-        while any(left):
-            for dim in range(len(left)):
-                if left[dim]:
-                    turns.append(dim)
-                    left[dim] -= 1
-        return turns
+        return [dim for turn in range(max(left)) for dim, n in enumerate(left) if turn < n]
 
     @property
     def matrix_shape(self) -> tuple[int, int, int]:
@@ -128,10 +128,7 @@ class _OrthonormalConv(ConstrainedConv):
     @property
     def factors(self) -> Factors:
         """The layout of the parameter, which holds the factors of the kernel one after the other."""
-        rows, columns = self.kernel_shape[:2]
-        return Factors(
-            self.groups, rows // self.groups, columns, tuple(self.kernel_size), tuple(self.stride)
-        )
+        return Factors.of(self.kernel_shape, self.groups, self.stride)
 
     def _weight_shape(self) -> tuple[int, ...]:
         return (self.factors.numel,)
@@ -201,11 +198,7 @@ class _OrthonormalConv(ConstrainedConv):
         # What single precision took from the factors is given back before they are multiplied.
         exact = call_on_numbers(self.factors.retract, point.double())
         held, near = self.factors.split(weight.double()), self.factors.split(exact)
-        # The value is that of the point; the derivative of the nearest point is a projection.
-        matrix, planes = (
-            b + project_tangent(b, a - a.detach()) for a, b in zip(held, near, strict=True)
-        )
-        return self._made(matrix, planes)
+        return self._made(*(follow_tangent(b, a) for a, b in zip(held, near, strict=True)))
 
     def _made(self, matrix: Tensor, planes: Tensor) -> Tensor:
         # Single precision moves the norm by about one unit of rounding, up or down.
@@ -215,14 +208,7 @@ class _OrthonormalConv(ConstrainedConv):
 
 @final
 class OrthonormalConv1d(_OrthonormalConv):
-    """`OrthonormalConv2d` in one dimension.
-
-    Example:
-        >>> layer = OrthonormalConv1d(4, 4, 3, padding="same", padding_mode="circular", bias=False)
-        >>> x = torch.randn(2, 4, 9)
-        >>> torch.allclose(layer(x).flatten(1).norm(dim=1), x.flatten(1).norm(dim=1), rtol=1e-5)
-        True
-    """
+    """`OrthonormalConv2d` in one dimension."""
 
     _dims = 1
 
@@ -240,18 +226,13 @@ class OrthonormalConv2d(_OrthonormalConv):
     The parameter `weight` is flat and holds the factors of the kernel; `effective_weight()` is the
     kernel.
 
+    The arguments are those of `torch.nn.Conv2d`, with these limits:
+
     Args:
-        in_channels: channels of the input.
-        out_channels: channels of the output.
         kernel_size: at least the stride.
-        stride: of the windows; with circular padding it must divide the size of the input.
-        padding: per dimension, or "same" or "valid".
-        dilation: the step between taps; without a divisor in common with the stride.
-        groups: independent blocks of channels.
-        bias: whether to add a learned offset.
+        stride: a divisor of the input size where the padding is circular.
+        dilation: without a divisor in common with the stride.
         padding_mode: "zeros" or "circular"; others copy inputs, and no such layer is 1-Lipschitz.
-        device: where the parameters live.
-        dtype: float32 or float64.
 
     Example:
         >>> layer = OrthonormalConv2d(3, 16, 3, padding="same", padding_mode="circular", bias=False)
@@ -265,41 +246,24 @@ class OrthonormalConv2d(_OrthonormalConv):
 
 @final
 class OrthonormalConvTranspose1d(TransposedConv, _OrthonormalConv):
-    """The adjoint of `OrthonormalConv1d`, with torch's arguments for transposed convolutions.
-
-    Example:
-        >>> OrthonormalConvTranspose1d(8, 4, 4, stride=2, padding=1)(torch.randn(2, 8, 5)).shape
-        torch.Size([2, 4, 10])
-    """
+    """The adjoint of `OrthonormalConv1d`, with torch's arguments for transposed convolutions."""
 
     _dims = 1
 
 
 @final
 class OrthonormalConvTranspose2d(TransposedConv, _OrthonormalConv):
-    """The adjoint of `OrthonormalConv2d`, with torch's arguments for transposed convolutions.
-
-    Example:
-        >>> OrthonormalConvTranspose2d(8, 4, 4, stride=2, padding=1)(torch.randn(2, 8, 5, 5)).shape
-        torch.Size([2, 4, 10, 10])
-    """
+    """The adjoint of `OrthonormalConv2d`, with torch's arguments for transposed convolutions."""
 
     _dims = 2
 
 
 def _factors_shape(a: dict[str, Any]) -> tuple[int, ...]:
     """The parameter's shape from the arguments of a layer."""
-    taps, stride = tuple(a["kernel_size"]), tuple(a["stride"])
-    if any(k < s for k, s in zip(taps, stride, strict=True)):
+    if any(k < s for k, s in zip(a["kernel_size"], a["stride"], strict=True)):
         raise ArgumentError("`kernel_size` must be at least the stride.")
-    rows, columns = a["kernel"][0] // a["groups"], a["kernel"][1]
-    return (Factors(a["groups"], rows, columns, taps, stride).numel,)
+    return (Factors.of(a["kernel"], a["groups"], tuple(a["stride"])).numel,)
 
 
-for _layer in (
-    OrthonormalConv1d,
-    OrthonormalConv2d,
-    OrthonormalConvTranspose1d,
-    OrthonormalConvTranspose2d,
-):
+for _layer in _OrthonormalConv.__subclasses__():
     register(_layer, file=convolution_schema(_layer, _factors_shape))

@@ -30,11 +30,10 @@ class SpectralConv(ConstrainedConv):
     output_norm = L2
 
     def _draw_weight(self) -> None:
-        rows, columns = self.kernel_shape[:2]
         window = tuple(min(k, s) for k, s in zip(self.kernel_size, self.stride, strict=True))
-        factors = Factors(self.groups, rows // self.groups, columns, self.kernel_size, window)
+        factors = Factors.of(self.kernel_shape, self.groups, window)
         # No factor shrinks an orthonormal kernel, so training starts with all of the norm in use.
-        flat = torch.empty(factors.numel, dtype=self.weight.dtype, device=self.weight.device)
+        flat = self.weight.new_empty(factors.numel)
         factors.draw(flat)
         with torch.no_grad():
             self.weight.copy_(factors.kernel(*factors.split(flat)))
@@ -42,9 +41,8 @@ class SpectralConv(ConstrainedConv):
     def constrain(self, weight: Tensor) -> Tensor:
         """The kernel with its channels rescaled (`taut.linalg.rescale_channels`)."""
         rows, columns, *taps = self.kernel_shape
-        pairs = TapPairs.of(
-            (rows // self.groups, columns), tuple(taps), tuple(self.stride), tuple(self.dilation)
-        )
+        channels = (rows // self.groups, columns)
+        pairs = TapPairs.of(channels, tuple(taps), self.stride, self.dilation)
         # In float64 the sums are exact for all that single precision can tell.
         blocks = weight.double().unflatten(0, (self.groups, -1)).flatten(3)
         terms = min(rows, columns) * math.prod(taps)
@@ -60,12 +58,7 @@ class SpectralConv(ConstrainedConv):
 
 @final
 class SpectralConv1d(SpectralConv):
-    """`SpectralConv2d` in one dimension.
-
-    Example:
-        >>> SpectralConv1d(4, 6, 3, padding=1)(torch.randn(2, 4, 9)).shape
-        torch.Size([2, 6, 9])
-    """
+    """`SpectralConv2d` in one dimension."""
 
     _dims = 1
 
@@ -79,20 +72,13 @@ class SpectralConv2d(SpectralConv):
     (`taut.linalg.rescale_channels`). That is a proof, not an iteration, it costs one product of
     small matrices, and it holds for zero and circular padding, any stride, dilation and groups. The
     factors are 1 for orthonormal kernels, with one of which training begins; kernels far from
-    that have a norm below 1, of which `taut.bound_lipschitz` tells the value.
+    that have a norm below 1, which `taut.bound_lipschitz` computes.
+
+    The arguments are those of `torch.nn.Conv2d`, with these limits:
 
     Args:
-        in_channels: channels of the input.
-        out_channels: channels of the output.
-        kernel_size: of the windows.
-        stride: of the windows; with circular padding it must divide the size of the input.
-        padding: per dimension, or "same" or "valid".
-        dilation: the step between taps.
-        groups: independent blocks of channels.
-        bias: whether to add a learned offset.
+        stride: a divisor of the input size where the padding is circular.
         padding_mode: "zeros" or "circular"; others copy inputs, and enlarge L2 norms.
-        device: where the parameters live.
-        dtype: float32 or float64.
 
     Example:
         >>> layer = SpectralConv2d(3, 8, 3, padding=1)
@@ -105,58 +91,31 @@ class SpectralConv2d(SpectralConv):
 
 @final
 class SpectralConv3d(SpectralConv):
-    """`SpectralConv2d` in three dimensions.
-
-    Example:
-        >>> SpectralConv3d(2, 3, 2)(torch.randn(1, 2, 4, 4, 4)).shape
-        torch.Size([1, 3, 3, 3, 3])
-    """
+    """`SpectralConv2d` in three dimensions."""
 
     _dims = 3
 
 
 @final
 class SpectralConvTranspose1d(TransposedConv, SpectralConv):
-    """The transposed `SpectralConv1d`, with torch's arguments.
-
-    Example:
-        >>> SpectralConvTranspose1d(4, 2, 4, stride=2, padding=1)(torch.randn(2, 4, 5)).shape
-        torch.Size([2, 2, 10])
-    """
+    """The transposed `SpectralConv1d`, with torch's arguments."""
 
     _dims = 1
 
 
 @final
 class SpectralConvTranspose2d(TransposedConv, SpectralConv):
-    """The transposed `SpectralConv2d`, with torch's arguments.
-
-    Example:
-        >>> SpectralConvTranspose2d(4, 2, 4, stride=2, padding=1)(torch.randn(2, 4, 5, 5)).shape
-        torch.Size([2, 2, 10, 10])
-    """
+    """The transposed `SpectralConv2d`, with torch's arguments."""
 
     _dims = 2
 
 
 @final
 class SpectralConvTranspose3d(TransposedConv, SpectralConv):
-    """The transposed `SpectralConv3d`, with torch's arguments.
-
-    Example:
-        >>> SpectralConvTranspose3d(2, 1, 2, stride=2)(torch.randn(1, 2, 3, 3, 3)).shape
-        torch.Size([1, 1, 6, 6, 6])
-    """
+    """The transposed `SpectralConv3d`, with torch's arguments."""
 
     _dims = 3
 
 
-for _layer in (
-    SpectralConv1d,
-    SpectralConv2d,
-    SpectralConv3d,
-    SpectralConvTranspose1d,
-    SpectralConvTranspose2d,
-    SpectralConvTranspose3d,
-):
+for _layer in SpectralConv.__subclasses__():
     register(_layer, file=convolution_schema(_layer))

@@ -1,15 +1,19 @@
-"""Fewer pixels and more channels, or back: nothing is lost."""
+"""Fewer or more pixels: `L2Pool2d`, the length of each window, and invertible resampling."""
 
+from collections.abc import Sequence
 from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from taut import functional
 from taut.errors import ArgumentError, check_count
+from taut.linalg.axes import per_dimension
 from taut.rules import FileSchema, register
+from taut.rules.pooling import pooling_schema
 
-__all__ = ["InvertibleDownsampling2d", "InvertibleUpsampling2d"]
+__all__ = ["InvertibleDownsampling2d", "InvertibleUpsampling2d", "L2Pool2d"]
 
 
 @final
@@ -96,6 +100,42 @@ class InvertibleUpsampling2d(nn.Module):
         return f"factor={self.factor}"
 
 
+@final
+class L2Pool2d(nn.Module):
+    r"""$y_t = \|x_{\text{window } t}\|_2$, channel by channel.
+
+    1-Lipschitz in L2 for windows that do not overlap, and it keeps the length of its input if they
+    cover it; `taut.linalg.bound_pooling` has the constants of the others and of other norms. Its
+    derivative is a unit vector in each window, 0 where the whole window is 0 (where that of
+    `torch.nn.LPPool2d` is not a number). The arguments are those of `torch.nn.MaxPool2d`.
+
+    Example:
+        >>> L2Pool2d(2)(torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]]))
+        tensor([[[[5.]]]])
+    """
+
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = per_dimension("L2Pool2d", "kernel_size", kernel_size, 2)
+        steps = self.kernel_size if stride is None else stride
+        self.stride = per_dimension("L2Pool2d", "stride", steps, 2)
+        self.ceil_mode = bool(ceil_mode)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., channels, height, width)` to as many channels and one cell a window."""
+        return functional.l2_pool2d(x, self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        text = f"kernel_size={self.kernel_size}, stride={self.stride}"
+        return f"{text}, ceil_mode=True" if self.ceil_mode else text
+
+
 register(
     InvertibleUpsampling2d,
     call=lambda m: (torch.ops.aten.pixel_shuffle.default, {"upscale_factor": m.factor}),
@@ -105,4 +145,12 @@ register(
     InvertibleDownsampling2d,
     call=lambda m: (torch.ops.aten.pixel_unshuffle.default, {"downscale_factor": m.factor}),
     file=FileSchema(InvertibleDownsampling2d, {"factor": int}),
+)
+register(
+    L2Pool2d,
+    call=lambda m: (
+        functional.l2_pool2d,
+        {"kernel_size": list(m.kernel_size), "stride": list(m.stride), "ceil_mode": m.ceil_mode},
+    ),
+    file=pooling_schema(L2Pool2d),
 )

@@ -19,12 +19,20 @@ import torch
 from torch import Tensor
 
 from taut.errors import check_choice, check_count
-from taut.linalg import SCALINGS, bjorck, polar, project_tangent, retract, rounding_margin
+from taut.linalg import (
+    SCALINGS,
+    bjorck,
+    follow_tangent,
+    polar,
+    project_tangent,
+    retract,
+    rounding_margin,
+)
 from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 from taut.rules import FileSchema, register
 
-__all__ = ["OrthonormalLinear", "nearest_orthonormal", "with_tangent_gradient"]
+__all__ = ["OrthonormalLinear", "nearest_orthonormal"]
 
 
 @final
@@ -43,16 +51,12 @@ class OrthonormalLinear(ConstrainedLinear):
     Second derivatives through the input (gradient penalties, Jacobian norms) are exact for both.
 
     Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether to add a learned offset.
+        in_features, out_features, bias, device, dtype: those of `torch.nn.Linear`.
         method: `"retract"` or `"bjorck"`.
         order: degree of the Björck series; only for `"bjorck"`.
         num_steps: Björck steps in training; only for `"bjorck"`.
         scaling: what Björck divides by first (see `taut.linalg.bound_by_scaling`); only for
             `"bjorck"`.
-        device: where the parameters live.
-        dtype: float32 or float64.
 
     Example:
         >>> layer = OrthonormalLinear(3, 8)
@@ -107,7 +111,7 @@ class OrthonormalLinear(ConstrainedLinear):
     def _weight_in_use(self) -> Tensor:
         if not self.projects_in_place or torch.compiler.is_exporting():
             return super()._weight_in_use()
-        return with_tangent_gradient(self.weight, self._feasible_numbers())
+        return follow_tangent(self._feasible_numbers(), self.weight)
 
     def _affine(self, x: Tensor) -> Tensor:
         if not self.projects_in_place or torch.compiler.is_exporting():
@@ -119,36 +123,6 @@ class OrthonormalLinear(ConstrainedLinear):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"{super().extra_repr()}, method={self.method!r}"
-
-
-def with_tangent_gradient(weight: Tensor, point: Tensor) -> Tensor:
-    """The orthonormal `point` that `weight` was pulled back to, with its tangent gradient."""
-    return _Tangent.apply(weight, point)  # type: ignore[return-value]
-
-
-class _Tangent(torch.autograd.Function):
-    """`point` itself, with the tangent gradient at `point` for `weight`."""
-
-    @staticmethod
-    def forward(weight: Tensor, point: Tensor) -> Tensor:
-        return point.view_as(point)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1])
-        ctx.save_for_forward(inputs[1])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return project_tangent(ctx.saved_tensors[0], grad), None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: Tensor) -> Tensor:
-        return project_tangent(ctx.saved_tensors[0], tangent)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
-        return torch.stack([_Tangent.apply(*each) for each in _unbatch(info, in_dims, args)]), 0  # type: ignore[arg-type]
 
 
 class _OnManifold(torch.autograd.Function):

@@ -14,7 +14,6 @@ proven is the norm of the stored $V$, not that the map which made it did its wor
 constants of the two ways instead would prove no more than 3.
 """
 
-import math
 from fractions import Fraction
 from typing import final
 
@@ -122,13 +121,6 @@ class _PotentialResidual(ConstrainedLayer):
         self._create_parameters((hidden, features), hidden if bias else None, device, dtype)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draws an orthonormal weight, a reflection for every active unit, and a small bias."""
-        nn.init.orthogonal_(self.weight)
-        if self.bias is not None:
-            reach = 1 / math.sqrt(max(self.features, self.hidden_features))
-            nn.init.uniform_(self.bias, -reach, reach)
-
     def _affine(self, x: Tensor) -> Tensor:
         return _step(x, self._weight_in_use(), self.bias)
 
@@ -205,8 +197,8 @@ class CPLResidual(_PotentialResidual):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(features, hidden_features, bias, device=device, dtype=dtype)
         self._bounds = WeightCache()
+        super().__init__(features, hidden_features, bias, device=device, dtype=dtype)
 
     def constrain(self, weight: Tensor) -> Tensor:
         """The weight divided by a proven bound of its norm; zeros stay."""

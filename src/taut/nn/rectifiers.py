@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, check_count, check_positive
-from taut.rules import Call, Constants, FileSchema, Rounding, register
+from taut.rules import Call, FileSchema, Rounding, register
+from taut.rules.forms import same_constants
 from taut.rules.record import Bounds
 
 __all__ = ["LPReLU", "SoftHuber"]
@@ -100,10 +101,6 @@ class SoftHuber(nn.Module):
         return f"delta={self.delta}"
 
 
-def _same(call: Call) -> Constants:
-    return call.first.constants
-
-
 def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
     low, high = lower[0], upper[0]
     least, most = torch.maximum(low, -high).clamp(min=0), torch.maximum(high, -low)
@@ -113,10 +110,10 @@ def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
 register(
     soft_huber,
     proof="largest slope",
-    constants=_same,
+    constants=same_constants,
     # Two squares, of which one is a number of the code, a sum, a root and a difference.
     rounding=Rounding(
-        lambda call: 12, lambda call, x: x.abs() + 2 * call["delta"], _same, squares=True
+        lambda call: 12, lambda call, x: x.abs() + 2 * call["delta"], same_constants, squares=True
     ),
     image=_image,
 )

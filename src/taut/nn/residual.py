@@ -1,12 +1,10 @@
-"""`Residual`: a body and a way around it, with a constant that follows from the body's."""
+"""`Residual`: a body and a shortcut, with a constant that follows from the body's."""
 
-import math
-from numbers import Real
 from typing import final
 
 from torch import Tensor, fx, nn
 
-from taut.errors import ArgumentError, check_choice
+from taut.errors import ArgumentError, check_choice, check_finite
 from taut.rules import register
 
 __all__ = ["Residual"]
@@ -27,8 +25,8 @@ class Residual(nn.Module):
         body: a module that keeps the shape of its input, or makes the shape of the shortcut.
         mode: `"average"` or `"add"`.
         scale: the weight `s` of the body; None for the default of the mode.
-        shortcut: a module on the way around, where the body changes the shape; $x$ above is then
-            what it makes of the input.
+        shortcut: module that is applied to the input where the body changes the shape; its output
+            then replaces $x$ above.
 
     Example:
         >>> block = Residual(taut.nn.OrthonormalLinear(4, 4))
@@ -47,8 +45,7 @@ class Residual(nn.Module):
         check_choice("Residual", "mode", mode, ("average", "add"))
         if scale is None:
             scale = 0.5 if mode == "average" else 1.0
-        if not (isinstance(scale, Real) and math.isfinite(scale)):
-            raise ArgumentError(f"Residual: `scale` must be finite; got scale={scale!r}.")
+        check_finite("Residual", "scale", scale)
         if mode == "average" and not 0 <= scale <= 1:
             raise ArgumentError(
                 f"Residual: `scale` must lie in [0, 1] for an average; got scale={scale}. "

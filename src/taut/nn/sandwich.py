@@ -12,7 +12,6 @@ that of $P$. $\square$
 The product of the norms of the two layers would prove $2 \|A\|_2 \|B\|_2$, up to twice as much.
 """
 
-import math
 from fractions import Fraction
 from typing import final
 
@@ -21,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from taut.errors import check_count
-from taut.linalg import bound_operator_norm, retract
+from taut.linalg import bound_operator_norm, follow_tangent, retract
 from taut.linalg.rounding import float_up
 from taut.nn.constrained import ConstrainedLayer
-from taut.nn.orthonormal import nearest_orthonormal, with_tangent_gradient
+from taut.nn.orthonormal import nearest_orthonormal
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.dense import PRODUCTS
@@ -139,13 +138,6 @@ class SandwichLinear(ConstrainedLayer):
         self._create_parameters(shape, out_features if bias else None, device, dtype)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draws an orthonormal weight and a small uniform bias."""
-        nn.init.orthogonal_(self.weight)
-        if self.bias is not None:
-            reach = 1 / math.sqrt(max(self.in_features, self.out_features))
-            nn.init.uniform_(self.bias, -reach, reach)
-
     def constrain(self, weight: Tensor) -> Tensor:
         """The nearest matrix with orthonormal rows, or one near it."""
         return retract(weight)
@@ -157,7 +149,7 @@ class SandwichLinear(ConstrainedLayer):
     def _weight_in_use(self) -> Tensor:
         if torch.compiler.is_exporting():
             return super()._weight_in_use()
-        return with_tangent_gradient(self.weight, self._feasible_numbers())
+        return follow_tangent(self._feasible_numbers(), self.weight)
 
     def _affine(self, x: Tensor) -> Tensor:
         return _step(x, self._weight_in_use(), self.bias)

@@ -1,13 +1,11 @@
-"""`Scale`: the layer that says how steep a network may be."""
+"""`Scale`: multiplication by a constant, which sets the Lipschitz constant of a network."""
 
-import math
-from numbers import Real
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError
+from taut.errors import check_finite
 from taut.rules import FileSchema, register, relu_forms
 
 __all__ = ["Scale"]
@@ -27,8 +25,7 @@ class Scale(nn.Module):
 
     def __init__(self, factor: float) -> None:
         super().__init__()
-        if not (isinstance(factor, Real) and math.isfinite(factor)):
-            raise ArgumentError(f"Scale: `factor` must be finite; got factor={factor!r}.")
+        check_finite("Scale", "factor", factor)
         self.factor = float(factor)
 
     def forward(self, x: Tensor) -> Tensor:

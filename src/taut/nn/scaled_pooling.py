@@ -7,10 +7,10 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from taut.linalg.windows import per_dimension
+from taut.linalg.axes import per_dimension
 from taut.nn.scale import Scale
-from taut.rules import register
-from taut.rules.shape import list_schema
+from taut.rules import FileSchema, register
+from taut.rules.schema import Sizes
 
 __all__ = ["ScaledAvgPool2d"]
 
@@ -49,5 +49,5 @@ class ScaledAvgPool2d(nn.Module):
 register(
     ScaledAvgPool2d,
     plain=lambda m: nn.Sequential(nn.AvgPool2d(m.kernel_size), Scale(m.factor)),
-    file=list_schema(ScaledAvgPool2d, "kernel_size", 2, 1),
+    file=FileSchema(ScaledAvgPool2d, {"kernel_size": Sizes(2)}),
 )

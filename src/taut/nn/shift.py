@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import check_count
-from taut.nn.activations import channel_dim
+from taut.nn.activations import ChannelActivation
 from taut.nn.conv_orthonormal import OrthonormalConv2d
 from taut.rules import Call, Constants, FileSchema, register, relu_forms
-from taut.rules.forms import batch_free_dims
+from taut.rules.forms import along_dim, batch_free_dims, register_selection
 from taut.rules.record import Bounds
 
 __all__ = ["ChannelShift2d", "HalfAbs", "shift_rotate"]
@@ -34,7 +34,7 @@ def shift_channels(x: Tensor, shift: int) -> Tensor:
 
 
 @final
-class HalfAbs(nn.Module):
+class HalfAbs(ChannelActivation):
     """The absolute value of each entry in the first half of the channels; the others stay.
 
     1-Lipschitz and gradient-norm-preserving in every p-norm. In L2 it is `MaxMin` between two fixed
@@ -48,17 +48,9 @@ class HalfAbs(nn.Module):
         tensor([ 1.,  2., -3.,  4.])
     """
 
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        return half_abs(x, channel_dim("HalfAbs", x, self.dim))
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return "" if self.dim is None else f"dim={self.dim}"
+        return half_abs(x, self._channels(x))
 
 
 @final
@@ -119,11 +111,6 @@ def shift_rotate(channels: int, shift: int = 1) -> nn.Sequential:
     )
 
 
-def _along_channels(call: Call) -> Constants:
-    batch_free_dims(call, call["dim"])
-    return call.first.constants
-
-
 def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
     low, high = lower[0], upper[0]
     half = low.shape[call["dim"]] // 2
@@ -133,7 +120,7 @@ def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
     return torch.cat([least, kept], call["dim"]), torch.cat([most, kept_top], call["dim"])
 
 
-register(half_abs, proof="largest slope", constants=_along_channels, exact=True, image=_image)
+register(half_abs, proof="largest slope", constants=along_dim, exact=True, image=_image)
 register(
     HalfAbs,
     call=lambda m: (half_abs, {"dim": -1 if m.dim is None else m.dim}),
@@ -147,7 +134,7 @@ def _permuted(call: Call) -> Constants:
     return call.first.constants
 
 
-register(shift_channels, proof="permutation", constants=_permuted, exact=True, image="monotone")
+register_selection(shift_channels, proof="permutation", constants=_permuted)
 register(
     ChannelShift2d,
     call=lambda m: (shift_channels, {"shift": m.shift}),

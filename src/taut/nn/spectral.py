@@ -28,14 +28,8 @@ class SpectralLinear(ConstrainedLinear):
 
     1-Lipschitz in L2, really: power iteration approaches the norm from below, so dividing by its
     result leaves a norm above 1. Here the divisor is the Cholesky-proven bound, rounding included;
-    power iteration only points the gradient of the divisor.
-
-    Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether to add a learned offset.
-        device: where the parameters live.
-        dtype: float32 or float64.
+    power iteration only points the gradient of the divisor. The arguments are those of
+    `torch.nn.Linear`.
 
     Example:
         >>> layer = SpectralLinear(3, 2)
@@ -79,12 +73,8 @@ class ParsevalLinear(ConstrainedLinear):
     A copied or loaded weight counts as changed.
 
     Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether to add a learned offset.
-        beta: the step, in (0, 0.5]; 0.5 is one Björck step.
-        device: where the parameters live.
-        dtype: float32 or float64.
+        in_features, out_features, bias, device, dtype: those of `torch.nn.Linear`.
+        beta: step size, in (0, 0.5]; 0.5 is one Björck step.
 
     Example:
         >>> layer = ParsevalLinear(3, 2, beta=0.01)
@@ -134,8 +124,7 @@ class ParsevalLinear(ConstrainedLinear):
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The weight divided by its norm where that is above 1."""
-        norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
-        return weight / norm.clamp_min(1)
+        return weight / _norm_for_division(weight).clamp_min(1)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -163,7 +152,7 @@ def divide_by_norm(weight: Tensor, bounds: WeightCache) -> Tensor:
 
 def divide_by_norm_traceable(weight: Tensor) -> Tensor:
     """The weight divided by its norm, without looking at values."""
-    norm = torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
+    norm = _norm_for_division(weight)
     return weight / torch.where(norm > 0, norm, 1.0)
 
 
@@ -171,6 +160,11 @@ def _bound_for_division(weight: Tensor) -> Tensor:
     """A number in float64 that leaves a norm of at most 1, rounding included; 1 for zeros."""
     bound = bound_spectral_norm(weight).value * (1 + _rounding_of_division(weight))
     return torch.tensor(bound or 1.0, dtype=torch.float64, device=weight.device)
+
+
+def _norm_for_division(weight: Tensor) -> Tensor:
+    """The same as computed by torch, which looks at no values: not proven, and 0 for zeros."""
+    return torch.linalg.matrix_norm(weight, 2) * (1 + 2 * _rounding_of_division(weight))
 
 
 def _rounding_of_division(weight: Tensor) -> float:

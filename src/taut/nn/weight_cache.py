@@ -11,26 +11,26 @@ __all__ = ["WeightCache", "compares_numbers"]
 
 
 def compares_numbers(tensor: Tensor) -> bool:
-    """Whether reading all numbers of a tensor makes nobody wait for a device."""
+    """Whether all values of a tensor can be read without waiting for a device."""
     return tensor.device.type == "cpu"
 
 
 class _Entry(NamedTuple):
-    """A copy of a weight, what was made of it, and the signs by which it is known to be the same."""
+    """A copy of a weight, what was made of it, and the stamp that it had when it was last compared."""
 
     copy: Tensor
     value: Tensor
-    signs: tuple[Any, ...] | None
+    stamp: tuple[Any, ...] | None
 
 
 class WeightCache:
-    """Holds what was made of a weight, for exactly as long as the weight has the same numbers.
+    """Holds what was made of a weight, for exactly as long as the weight has the same values.
 
-    On the CPU it compares numbers: fused optimisers, writes through `.data`, casts and
+    On the CPU it compares values: fused optimisers, writes through `.data`, casts and
     `load_state_dict(assign=True)` change weights without raising a version counter, and a stale
     answer would be a false promise. The comparison reads the weight once, a small part of the product
-    it guards. On other devices numbers are compared only where the signs of a change (place, version,
-    steps of optimisers) differ or are distrusted.
+    it guards. On other devices values are compared only where the stamp (memory, version, steps of
+    optimisers) differs or was forgotten.
 
     Copies and pickles of a cache are empty: what it holds can always be made again.
 
@@ -49,32 +49,31 @@ class WeightCache:
         self._entry: _Entry | None = None
 
     def keep(self, source: Tensor, value: Tensor) -> None:
-        """Holds `value` as what `source`, as it is now, leads to."""
+        """Holds `value` as the result for the current values of `source`."""
         copy = source.detach().clone()
         # Where nothing had to be changed, one copy serves as both.
-        self._entry = _Entry(copy, copy if value is source else value.detach(), _signs(source))
+        self._entry = _Entry(copy, copy if value is source else value.detach(), _stamp(source))
 
     def recall(self, source: Tensor) -> Tensor | None:
-        """What is held for `source`, or None if its numbers have changed."""
+        """What is held for `source`, or None if its values have changed."""
         entry = self._entry
         if entry is None:
             return None
-        signs = _signs(source)
-        if signs is not None and signs == entry.signs:
+        stamp = _stamp(source)
+        if stamp is not None and stamp == entry.stamp:
             return entry.value
         copy = entry.copy
         same = copy.shape == source.shape and copy.dtype == source.dtype
         if not (same and copy.device == source.device and torch.equal(copy, source)):
             return None
-        if signs is not None:
-            self._entry = entry._replace(signs=signs)
+        if stamp is not None:
+            self._entry = entry._replace(stamp=stamp)
         return entry.value
 
-    def distrust_signs(self) -> None:
-        """Has the next `recall` compare numbers, on every device."""
-        entry = self._entry
-        if entry is not None and entry.signs is not None:
-            self._entry = entry._replace(signs=None)
+    def forget_stamp(self) -> None:
+        """Has the next `recall` compare values, on every device."""
+        if self._entry is not None:
+            self._entry = self._entry._replace(stamp=None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return type(self)()
@@ -83,36 +82,24 @@ class WeightCache:
         return type(self), ()
 
 
-class _Storage:
-    """The memory of a tensor, kept alive so that no other tensor can take its address."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self._held = tensor.detach()
-        self._address = (
-            tensor.data_ptr(),
-            tensor.shape,
-            tensor.stride(),
-            tensor.dtype,
-            tensor.device,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Storage) and self._address == other._address
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _signs(tensor: Tensor) -> tuple[Any, ...] | None:
-    """What tells a changed tensor from an unchanged one at no cost; None where numbers are compared."""
+def _stamp(tensor: Tensor) -> tuple[Any, ...] | None:
+    """What changes with a tensor and costs nothing to compare; None where values are compared."""
     if compares_numbers(tensor) or tensor.is_inference():
         return None
-    # Fused optimisers write without raising the version; their steps are counted instead.
-    return _Storage(tensor), tensor._version, _optimizer_steps()[0]
+    return (
+        tensor.untyped_storage(),  # equal only to itself; held, so that nothing takes its address
+        tensor.data_ptr(),
+        tensor.shape,
+        tensor.stride(),
+        tensor.dtype,
+        tensor._version,
+        _optimizer_steps()[0],  # fused optimisers write without raising the version
+    )
 
 
 @lru_cache(1)
 def _optimizer_steps() -> list[int]:
-    """The number of steps that any optimiser has taken since this was first asked."""
+    """The number of steps that all optimisers have taken since the first call."""
     count = [0]
 
     def increase(*_: Any) -> None:

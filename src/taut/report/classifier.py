@@ -14,24 +14,28 @@ from taut.evaluation import (
     evenly_spaced_rows,
     jacobian_norms,
 )
-from taut.report.classifier_figures import draw_curve, draw_history, draw_slopes
+from taut.pictures import COLOURS, Picture, draw
 from taut.report.classifier_images import adversaries, examples, gradients
-from taut.report.classifier_text import (
-    ATTACK_NAMES,
+from taut.report.page import Meter, Page, Section, Table
+from taut.report.sentences import (
     NORM_NAMES,
+    accuracy_table,
     certified_guarantees,
     certified_headline,
-    radius_label,
+    format_bound,
     radius_unit,
 )
-from taut.report.numbers import format_bound
-from taut.report.page import Meter, Page, Section, Table
 from taut.training import TrainedRun
 
 __all__ = ["classifier_page", "classifier_sections", "run_facts"]
 
 _SLOPE_ROWS = 500
 _MOST_CLASSES = 30
+_ATTACK_LINES: dict[str, dict[str, Any]] = {
+    "fgsm": {"color": COLOURS["orange"], "marker": "^", "linestyle": (0, (1, 1.5))},
+    "pgd": {"color": COLOURS["vermilion"], "marker": "o", "linestyle": (0, (4, 2))},
+    "autoattack": {"color": COLOURS["purple"], "marker": "s", "linestyle": (0, (6, 2, 1, 2))},
+}
 
 
 def classifier_page(
@@ -74,25 +78,21 @@ def classifier_sections(
     run: TrainedRun | None = None,
 ) -> list[Section]:
     """The sections of the report, for reports that contain it."""
-    return [
-        *_violations(attacked),
+    guarantees = certified_guarantees(certificates, classifier.spec)
+    sections = [
         _curve(classifier, certificates, radius, attacked),
         *examples(classifier, certificates),
         *adversaries(attacked),
         *gradients(classifier, certificates),
-        *_classes(classifier, certificates, radius),
+        _classes(classifier, certificates, radius),
         _slopes(classifier, certificates),
         *_training(run),
-        Section(
-            "Guarantees", terms=tuple(certified_guarantees(certificates, classifier.spec).items())
-        ),
+        Section("Guarantees", terms=tuple(guarantees.items())),
     ]
-
-
-def _violations(attacked: RobustnessResult | None) -> list[Section]:
-    if attacked is None or not attacked.violations:
-        return []
-    return [Section("An error in taut: a certificate was violated", list(attacked.violations))]
+    if attacked is not None and attacked.violations:
+        title = "An error in taut: a certificate was violated"
+        sections.insert(0, Section(title, attacked.violations))
+    return sections
 
 
 def _curve(
@@ -102,67 +102,73 @@ def _curve(
     attacked: RobustnessResult | None,
 ) -> Section:
     shown = certificates if attacked is None else attacked.certificates
-    reach = max(float(shown.radius.quantile(0.99)), radius, 1e-12)
-    lines: dict[str, tuple[list[float], list[float]]] = {}
-    radii = [radius / 2, radius, 2 * radius]
-    if attacked is not None:
-        radii = list(attacked.radii)
-        reach = max(reach, *radii)
-        for name in attacked.distances:
-            shares = [attacked.accuracy(each, name) for each in radii]
-            lines[name] = ([0.0, *radii], [attacked.clean, *shares])
-    grid = torch.linspace(0, 1.02 * reach, 400, dtype=torch.float64)
-    proven = shown.certified_accuracy(grid).numpy()
-    header = [
-        radius_label(classifier.norm),
-        "certified",
-        *(f"under {ATTACK_NAMES[name]}" for name in lines),
-    ]
-    rows: list[list[str | Meter]] = []
-    for place, each in enumerate([0.0, *radii]):
-        share = float(shown.certified_accuracy(each))
-        cells = [share, *(line[1][place] for line in lines.values())]
-        name = f"{each:.4g}" if each else "0 (clean)"
-        rows.append([name, *(Meter(100 * cell, 100, digits=1) for cell in cells)])
-    words = [
+    radii = [radius / 2, radius, 2 * radius] if attacked is None else list(attacked.radii)
+    header, rows = accuracy_table(shown, radii, attacked)
+    words = (
         "The share of test examples that are classified correctly under every perturbation up to "
-        f"the radius, {radius_unit(classifier.spec)}. "
-    ]
-    if lines:
-        words[0] += (
-            "Certified accuracy is a lower bound of the robust accuracy, accuracy under attack an "
+        f"the radius, {radius_unit(classifier.spec)}."
+    )
+    note = f"The dotted line is the target radius, {radius:.4g}"
+    if attacked is not None:
+        words += (
+            " Certified accuracy is a lower bound of the robust accuracy, accuracy under attack an "
             "upper bound; the closer the two are, the better it is known."
         )
-    some = ""
-    if attacked is not None:
-        some = f"; {len(shown):,} of {len(certificates):,} examples were attacked"
+        note += f"; {len(shown):,} of {len(certificates):,} examples were attacked"
+    cells = [[name, *(Meter(100 * s, 100, digits=1) for s in shares)] for name, shares in rows]
     return Section(
-        "Certified accuracy and attacks" if lines else "Certified accuracy",
-        words,
-        table=Table(header, rows, caption=f"% of {len(shown):,} test examples"),
-        pictures=[draw_curve(grid.numpy(), proven, lines, radius, radius_label(classifier.norm))],
-        note=f"The dotted line is the target radius, {radius:.4g}{some}.",
+        "Certified accuracy" if attacked is None else "Certified accuracy and attacks",
+        [words],
+        table=Table(header, cells, caption=f"% of {len(shown):,} test examples"),
+        pictures=[_draw_curve(shown, radius, attacked, header)],
+        note=f"{note}.",
     )
 
 
-def _classes(
-    classifier: EvaluatedClassifier, certificates: Certificates, radius: float
-) -> list[Section]:
+def _draw_curve(
+    shown: Certificates, radius: float, attacked: RobustnessResult | None, labels: Sequence[str]
+) -> Picture:
+    """Accuracy against the radius: certified as a curve, under attack as points."""
+    radii = [] if attacked is None else [0.0, *attacked.radii]
+    lines = {}
+    if attacked is not None:
+        for name in attacked.distances:
+            lines[name] = [100 * attacked.accuracy(each, name) for each in radii]
+    reach = max(float(shown.radius.quantile(0.99)), radius, 1e-12, *radii)
+    grid = torch.linspace(0, 1.02 * reach, 400, dtype=torch.float64)
+    certified = 100 * shown.certified_accuracy(grid).numpy()
+
+    def paint(axes: Any) -> None:
+        axes.axvline(radius, color="#999999", linewidth=1, linestyle=":")
+        axes.fill_between(grid, certified, color=COLOURS["sky"], alpha=0.25, linewidth=0)
+        axes.plot(grid, certified, color=COLOURS["blue"], label=labels[1])
+        for (name, shares), label in zip(lines.items(), labels[2:], strict=True):
+            # Nothing is known until the next radius.
+            style = {"drawstyle": "steps-post", "markersize": 4.5, "linewidth": 1.2}
+            axes.plot(radii, shares, label=label, **style, **_ATTACK_LINES[name])
+        axes.set(xlabel=labels[0], ylabel="% correct", xlim=(0, float(grid[-1])), ylim=(0, 102))
+        axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), handlelength=1.8)
+
+    told = [f"Certified accuracy falls from {certified[0]:.1f} % at 0"]
+    for shares, label in zip(lines.values(), labels[2:], strict=True):
+        told.append(f"{shares[-1]:.1f} % at {radii[-1]:.4g} {label}")
+    return draw(paint, alt=f"{'; '.join(told)}.", size=(4.6, 3.0))
+
+
+def _classes(classifier: EvaluatedClassifier, certificates: Certificates, radius: float) -> Section:
     assert certificates.correct is not None
-    names, labels = classifier.spec.classes, classifier.examples.labels
     rows: list[list[str | Meter]] = []
-    for number, name in list(enumerate(names))[:_MOST_CLASSES]:
-        mine = labels == number
+    for number, name in enumerate(classifier.spec.classes[:_MOST_CLASSES]):
+        mine = classifier.examples.labels == number
         if not bool(mine.any()):
             continue
-        right = certificates.correct[mine]
-        held = right & (certificates.radius[mine] > radius)
-        shares = [float(part.double().mean()) for part in (right, held)]
-        middle = float(certificates.radius[mine].median())
+        right, radii = certificates.correct[mine], certificates.radius[mine]
+        shares = [float(part.double().mean()) for part in (right, right & (radii > radius))]
         cells = [Meter(100 * share, 100, digits=1) for share in shares]
-        rows.append([name, f"{int(mine.sum()):,}", *cells, format_bound(middle, "lower", 3)])
+        median = format_bound(float(radii.median()), "lower", 3)
+        rows.append([name, f"{len(radii):,}", *cells, median])
     header = ["class", "examples", "% correct", f"% certified at {radius:.4g}", "median radius"]
-    return [Section("Accuracy by class", table=Table(header, rows))]
+    return Section("Accuracy by class", table=Table(header, rows))
 
 
 def _slopes(classifier: EvaluatedClassifier, certificates: Certificates) -> Section:
@@ -170,14 +176,24 @@ def _slopes(classifier: EvaluatedClassifier, certificates: Certificates) -> Sect
     constant = certificates.lipschitz.value
     steep = jacobian_norms(classifier.model, classifier.examples.inputs[rows], classifier.norm)
     shares = (steep.double() / constant).numpy()
+    median = f"{np.median(shares):.3f}"
+
+    def paint(axes: Any) -> None:
+        weights = np.full(len(shares), 100 / len(shares))
+        edges = np.linspace(0, 1, 41).tolist()
+        axes.hist(np.clip(shares, 0, 1), edges, weights=weights, color=COLOURS["green"], alpha=0.8)
+        axes.axvline(1, color="black", linewidth=1)
+        label = f"gradient norm / constant (≤ {format_bound(constant, 'upper', 5)})"
+        axes.set(xlabel=label, ylabel="% of inputs", xlim=(0, 1.02))
+
+    alt = f"Half of the gradient norms are above {median} of the constant."
     return Section(
         "Gradient norms",
         [
             "The norm of the Jacobian at test inputs, as a share of the proven Lipschitz constant of "
-            f"the network. The median is {np.median(shares):.3f}: the closer to 1, the tighter the "
-            "constant."
+            f"the network. The median is {median}: the closer to 1, the tighter the constant."
         ],
-        pictures=[draw_slopes(shares, format_bound(constant, "upper", 5))],
+        pictures=[draw(paint, alt=alt, size=(4.6, 2.5))],
         note=f"{NORM_NAMES[classifier.norm.name]} operator norm at {len(rows):,} inputs, not proven.",
     )
 
@@ -185,11 +201,28 @@ def _slopes(classifier: EvaluatedClassifier, certificates: Certificates) -> Sect
 def _training(run: TrainedRun | None) -> list[Section]:
     if run is None or not run.history:
         return []
-    best = int(run.result["best_epoch"])
+    history, best = run.history, int(run.result["best_epoch"])
+    lines = {
+        "accuracy": {"label": "training", "color": "#999999", "linewidth": 1.2},
+        "clean": {"label": "validation, clean", "color": COLOURS["orange"]},
+        "certified": {"label": "validation, certified", "color": COLOURS["blue"]},
+    }
+
+    def paint(axes: Any) -> None:
+        for key, style in lines.items():
+            known = [(row["epoch"], 100 * row[key]) for row in history if row[key] is not None]
+            if known:
+                marker = "o" if len(known) == 1 else None
+                axes.plot(*zip(*known, strict=True), marker=marker, **style)
+        axes.axvline(best, color="#999999", linewidth=1, linestyle=":")
+        axes.set(xlabel="epoch", ylabel="% correct", ylim=(0, 102))
+        axes.legend(loc="lower right")
+
+    picture = draw(paint, alt=f"{len(history)} epochs, final loss {history[-1]['loss']:.4g}.")
     note = f"The dotted line is epoch {best}, whose weights were kept"
-    if run.history[-1]["certified"] is not None:
+    if history[-1]["certified"] is not None:
         note += ": the best certified accuracy on validation rows"
-    return [Section("Training", pictures=[draw_history(run.history, best)], note=f"{note}.")]
+    return [Section("Training", pictures=[picture], note=f"{note}.")]
 
 
 def run_facts(run: TrainedRun) -> list[tuple[str, str]]:

@@ -1,18 +1,17 @@
 """Images in the report of a classifier: with certified radii, adversarial, and gradients."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 
 from taut.certificates import Certificates
 from taut.evaluation import EvaluatedClassifier, RobustnessResult, input_gradients
-from taut.report.classifier_figures import Tile, draw_gallery, draw_radii
-from taut.report.classifier_text import NORM_NAMES, radius_label, radius_unit
-from taut.report.numbers import format_bound
-from taut.report.page import Meter, Section, Table
-from taut.report.wasserstein_figures import as_image
+from taut.pictures import COLOURS, Picture, draw
+from taut.report.figures import Tile, as_image, draw_gallery
+from taut.report.page import Section, Table
+from taut.report.sentences import NORM_NAMES, format_bound, radius_label, radius_unit
 
 __all__ = ["adversaries", "examples", "gradients"]
 
@@ -22,38 +21,12 @@ _SHOWN = 6
 _ABREAST = 3
 
 
-def _ranked(certificates: Certificates) -> Tensor:
-    """The rows that are classified correctly, the largest radius first."""
-    assert certificates.correct is not None
-    right = certificates.correct.nonzero()[:, 0]
-    return right[certificates.radius[right].argsort(descending=True, stable=True)]
-
-
-def _image(classifier: EvaluatedClassifier, values: Tensor) -> np.ndarray | None:
-    shape = classifier.spec.shape
-    return as_image(values.detach().double().numpy(), shape) if len(shape) == 3 else None
-
-
-def _limits(classifier: EvaluatedClassifier) -> tuple[float, float]:
-    low, high = classifier.spec.low, classifier.spec.high
-    return (0.0 if low is None else low), (1.0 if high is None else high)
-
-
 def examples(classifier: EvaluatedClassifier, certificates: Certificates) -> list[Section]:
     """Correct predictions from the largest radius to the smallest; a histogram for tables."""
-    ranked, inputs = _ranked(certificates), classifier.examples.inputs
-    label = radius_label(classifier.norm)
-    if not len(ranked) or _image(classifier, inputs[0]) is None:
-        assert certificates.correct is not None
-        radii, right = certificates.radius.numpy(), certificates.correct.numpy()
-        picture = draw_radii(radii, right, label)
-        return [
-            Section(
-                "Certified radii",
-                pictures=[picture],
-                note=f"Radii are {radius_unit(classifier.spec)}.",
-            )
-        ]
+    ranked = _ranked(certificates)
+    if not len(ranked) or not _has_images(classifier):
+        note = f"Radii are {radius_unit(classifier.spec)}."
+        return [Section("Certified radii", pictures=[_draw_radii(certificates)], note=note)]
     middle = max(0, (len(ranked) - _SHOWN) // 2)
     groups = {
         "Largest radius": ranked[:_SHOWN],
@@ -64,68 +37,43 @@ def examples(classifier: EvaluatedClassifier, certificates: Certificates) -> lis
     for title, rows in groups.items():
         tiles = []
         for row in rows.tolist():
-            image = _image(classifier, inputs[row])
-            assert image is not None
-            name = _short(classifier.spec.classes[int(certificates.prediction[row])])
-            tiles.append(
-                Tile(image, f"{name}\n{format_bound(float(certificates.radius[row]), 'lower', 3)}")
-            )
+            radius = format_bound(float(certificates.radius[row]), "lower", 3)
+            words = f"{_name(classifier, certificates.prediction[row])}\n{radius}"
+            tiles.append(_tile(classifier, classifier.examples.inputs[row], words))
         alt = f"{len(tiles)} test images with their radii: {title.lower()}."
         pictures.append(draw_gallery(_parts(tiles), _limits(classifier), alt, title))
-    return [
-        Section(
-            "Images and certified radii",
-            ["Correctly classified test images; below each its class and its certified radius."],
-            pictures=pictures,
-            columns=3,
-        )
-    ]
+    words = "Correctly classified test images, each with its class and its certified radius."
+    return [Section("Images and certified radii", [words], pictures=pictures, columns=3)]
 
 
 def adversaries(attacked: RobustnessResult | None) -> list[Section]:
     """The nearest adversarial examples that were found, beside the certified radii."""
-    if attacked is None or attacked.minimal is None:
+    if attacked is None or attacked.minimal is None or not bool(attacked.minimal.success.any()):
         return []
     classifier, found = attacked.classifier, attacked.minimal
-    kept = found.success.nonzero()[:, 0].tolist()
-    if not kept:
-        return []
     title, norm = "Minimal adversarial perturbations", NORM_NAMES[classifier.norm.name]
-    words = (
-        "For each input the nearest adversarial example that PGD found. Every distance must be at "
-        "least the certified radius, and every one is."
-    )
-    if attacked.violations:
-        words = "For each input the nearest adversarial example that PGD found."
-    rows: list[list[str | Meter]] = []
+    words = "For each input, the nearest adversarial example that PGD found."
+    if not attacked.violations:
+        words += " Every distance must be at least the certified radius, and every one is."
+    rows: list[list[str]] = []
     tiles: tuple[list[Tile], list[Tile], list[Tile]] = ([], [], [])
-    for place in kept:
+    for place in found.success.nonzero()[:, 0].tolist():
         row = int(attacked.minimal_rows[place])
         before, after = classifier.examples.inputs[row], found.examples[place]
-        names = [
-            _short(classifier.spec.classes[int(number)])
-            for number in (found.labels[place], found.prediction[place])
-        ]
+        old, new = (_name(classifier, part[place]) for part in (found.labels, found.prediction))
         radius = format_bound(float(attacked.certificates.radius[row]), "lower", 3)
         distance = f"{float(found.distance[place]):.3g}"
-        rows.append([f"{names[0]} → {names[1]}", radius, distance])
-        images = [_image(classifier, values) for values in (before, after, after - before)]
-        for column, image, text in zip(
-            tiles,
-            images,
-            (f"{names[0]}\ncertified {radius}", f"{names[1]}\nfound {distance}", "change"),
-            strict=True,
-        ):
-            if image is not None:
-                column.append(Tile(image, text, signed=text == "change"))
+        rows.append([f"{old} → {new}", radius, distance])
+        if _has_images(classifier):
+            tiles[0].append(_tile(classifier, before, f"{old}\ncertified {radius}"))
+            tiles[1].append(_tile(classifier, after, f"{new}\nfound {distance}"))
+            tiles[2].append(_tile(classifier, after - before, "change", signed=True))
     if not tiles[0]:
         table = Table(["prediction", f"certified radius, {norm}", "distance found"], rows)
         return [Section(title, [words], table=table)]
     pictures = []
     for part, told in zip(zip(*map(_parts, tiles), strict=True), _parts(rows), strict=True):
-        alt = "; ".join(
-            f"{name}: certified {radius}, found {found}" for name, radius, found in told
-        )
+        alt = "; ".join(f"{name}: certified {held}, found {far}" for name, held, far in told)
         pictures.append(draw_gallery(part, _limits(classifier), f"Adversarial examples. {alt}."))
     note = "Original, adversarial example, and their difference on its own colour scale."
     return [Section(title, [words], pictures=pictures, columns=2, note=note)]
@@ -134,40 +82,69 @@ def adversaries(attacked: RobustnessResult | None) -> list[Section]:
 def gradients(classifier: EvaluatedClassifier, certificates: Certificates) -> list[Section]:
     """Images and the gradients of their margins; nothing for tables."""
     ranked = _ranked(certificates)
-    if not len(ranked) or _image(classifier, classifier.examples.inputs[0]) is None:
+    if not len(ranked) or not _has_images(classifier):
         return []
     labels = classifier.examples.labels[ranked]
     # Of each class the correctly classified example with the median radius.
-    rows = []
-    for number in range(len(classifier.spec.classes)):
-        of_class = ranked[labels == number]
-        rows += [int(of_class[len(of_class) // 2])] if len(of_class) else []
-    rows = rows[:_SHOWN]
+    classes = [ranked[labels == number] for number in range(len(classifier.spec.classes))]
+    rows = [int(mine[len(mine) // 2]) for mine in classes if len(mine)][:_SHOWN]
     x = classifier.examples.inputs[rows]
-    top, bottom = [], []
-    for row, values, slope in zip(rows, x, input_gradients(classifier.model, x), strict=True):
-        images = _image(classifier, values), _image(classifier, slope)
-        assert images[0] is not None and images[1] is not None
-        top.append(
-            Tile(images[0], _short(classifier.spec.classes[int(certificates.prediction[row])]))
-        )
-        bottom.append(Tile(images[1], signed=True))
+    names = [_name(classifier, certificates.prediction[row]) for row in rows]
+    top = [_tile(classifier, image, name) for image, name in zip(x, names, strict=True)]
+    slopes = input_gradients(classifier.model, x)
+    bottom = [_tile(classifier, slope, signed=True) for slope in slopes]
     pictures = [
         draw_gallery(part, _limits(classifier), "Images and their gradients.")
         for part in zip(_parts(top), _parts(bottom), strict=True)
     ]
-    return [
-        Section(
-            "Input gradients",
-            [
-                "Below each image the gradient of the margin of its class over the next, the "
-                "direction in which the margin grows fastest (orange and purple are the two signs). "
-                "Lipschitz-constrained networks often have interpretable gradients."
-            ],
-            pictures=pictures,
-            columns=2,
-        )
-    ]
+    words = (
+        "Below each image is the gradient of the margin of its class over the next one: the "
+        "direction in which the margin grows fastest (orange and purple are the two signs). "
+        "Lipschitz-constrained networks often have interpretable gradients."
+    )
+    return [Section("Input gradients", [words], pictures=pictures, columns=2)]
+
+
+def _draw_radii(certificates: Certificates) -> Picture:
+    """Stacked histograms of the certified radii of correct and wrong predictions."""
+    assert certificates.correct is not None
+    radii, correct = certificates.radius.numpy(), certificates.correct.numpy()
+
+    def paint(axes: Any) -> None:
+        edges = np.linspace(0, float(radii.max()) or 1.0, 41).tolist()
+        both = [radii[correct], radii[~correct]]
+        weights = [np.full(len(part), 100 / len(radii)) for part in both]
+        style: dict[str, Any] = {"color": [COLOURS["blue"], COLOURS["vermilion"]], "stacked": True}
+        axes.hist(both, edges, weights=weights, label=["correct", "wrong"], **style)
+        axes.set(xlabel=radius_label(certificates.norm), ylabel="% of inputs", xlim=(0, edges[-1]))
+        axes.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, 1.0))
+
+    return draw(paint, alt=f"Half of the radii are above {np.median(radii):.4g}.", size=(4.6, 2.7))
+
+
+def _ranked(certificates: Certificates) -> Tensor:
+    """The rows that are classified correctly, the largest radius first."""
+    assert certificates.correct is not None
+    right = certificates.correct.nonzero()[:, 0]
+    return right[certificates.radius[right].argsort(descending=True, stable=True)]
+
+
+def _has_images(classifier: EvaluatedClassifier) -> bool:
+    shape = classifier.spec.shape
+    return len(shape) == 3 and as_image(np.empty(shape), shape) is not None
+
+
+def _tile(
+    classifier: EvaluatedClassifier, values: Tensor, words: str = "", signed: bool = False
+) -> Tile:
+    image = as_image(values.detach().double().numpy(), classifier.spec.shape)
+    assert image is not None
+    return Tile(image, words, signed)
+
+
+def _limits(classifier: EvaluatedClassifier) -> tuple[float, float]:
+    low, high = classifier.spec.low, classifier.spec.high
+    return (0.0 if low is None else low), (1.0 if high is None else high)
 
 
 def _parts(row: Sequence[Part]) -> list[Sequence[Part]]:
@@ -175,5 +152,6 @@ def _parts(row: Sequence[Part]) -> list[Sequence[Part]]:
     return [row[start : start + _ABREAST] for start in range(0, len(row), _ABREAST)]
 
 
-def _short(name: str, most: int = 12) -> str:
+def _name(classifier: EvaluatedClassifier, number: Tensor, most: int = 12) -> str:
+    name = classifier.spec.classes[int(number)]
     return name if len(name) <= most else f"{name[: most - 1]}…"

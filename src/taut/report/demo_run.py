@@ -5,11 +5,9 @@ falls short of the distance has lost slope in its activation. Then a classifier 
 trained, certified and attacked.
 """
 
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import torch
 from torch import Generator, Tensor
@@ -23,6 +21,7 @@ from taut.evaluation import (
     evenly_spaced_rows,
     values_and_gradient_norms,
 )
+from taut.names import ActivationName
 from taut.norms import L2
 from taut.training import Progress, TrainConfig, TrainedRun, train
 from taut.transport import CriticFit, Problem, absolute_value, fit_critic, three_cones
@@ -38,7 +37,8 @@ __all__ = [
     "run_demo",
 ]
 
-ACTIVATIONS = ("relu", "maxmin", "fullsort")
+ACTIVATIONS: tuple[ActivationName, ...] = ("relu", "maxmin", "fullsort")
+_RADIUS = 0.5
 
 OnStep = Callable[[str, str, float], None]
 OnProgress = Callable[[Progress], None]
@@ -46,16 +46,7 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Task:
-    """A problem, the training settings of its critics, and the points to show them at.
-
-    Attributes:
-        problem: the two distributions.
-        hidden: widths of the hidden layers.
-        num_steps: number of training steps.
-        batch_size: samples of each distribution per step.
-        lr: initial learning rate.
-        points: points at which values and slopes are computed, `(..., dim)`.
-    """
+    """A problem, the training settings of its critics, and `(..., dim)` points to show them at."""
 
     problem: Problem
     hidden: tuple[int, ...]
@@ -97,15 +88,9 @@ class TaskResult:
 
 @dataclass(frozen=True, eq=False)
 class DigitsResult:
-    """The classifier of digits.
+    """The classifier of digits: its training run, its test images, certificates and attacks.
 
-    Attributes:
-        run: the training run.
-        classifier: the classifier with its test images.
-        certificates: certificates of the test images.
-        radius: target radius of the training.
-        attacked: result of the attacks.
-        seconds: time of training, and of certification and attacks.
+    `seconds` are the time of the training, and that of the certification and the attacks.
     """
 
     run: TrainedRun
@@ -118,26 +103,20 @@ class DigitsResult:
 
 @dataclass(frozen=True)
 class DemoRun:
-    """All results of the demonstration, and how it was run."""
+    """All results of the demonstration."""
 
     seed: int
     tasks: tuple[TaskResult, ...]
     digits: DigitsResult
     seconds: float
-    threads: int
-    versions: dict[str, str]
 
 
 def demo_tasks(quick: bool = False) -> tuple[Task, ...]:
     """The two tasks, with three hidden layers as in the paper; smaller ones if `quick`, for tests."""
     line = torch.linspace(-1.5, 1.5, 300).unsqueeze(-1)
     # Even counts avoid the tips of the cones, which have no gradient.
-    plane = torch.stack(
-        torch.meshgrid(
-            torch.linspace(-3.2, 3.2, 256), torch.linspace(-1.4, 1.4, 112), indexing="xy"
-        ),
-        dim=-1,
-    )
+    sides = torch.linspace(-3.2, 3.2, 256), torch.linspace(-1.4, 1.4, 112)
+    plane = torch.stack(torch.meshgrid(*sides, indexing="xy"), dim=-1)
     if quick:
         return (
             Task(absolute_value(), (16, 16), 60, 32, 1e-2, line),
@@ -167,44 +146,32 @@ def run_demo(
         on_progress: called while the classifier is trained.
     """
     start = time.perf_counter()
-    records = []
-    for task in tasks or demo_tasks(quick):
-        critics = [_train(task, activation, seed, on_step) for activation in ACTIVATIONS]
-        records.append(TaskResult(task, tuple(critics)))
-    return DemoRun(
-        seed=seed,
-        tasks=tuple(records),
-        digits=_digits(seed, quick, on_progress),
-        seconds=time.perf_counter() - start,
-        threads=torch.get_num_threads(),
-        versions={
-            "taut": version("taut"),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
+    results = tuple(
+        TaskResult(task, tuple(_train(task, name, seed, on_step) for name in ACTIVATIONS))
+        for task in tasks or demo_tasks(quick)
     )
+    digits = _digits(seed, quick, on_progress)
+    return DemoRun(seed, results, digits, time.perf_counter() - start)
 
 
 def _digits(seed: int, quick: bool, on_progress: OnProgress | None) -> DigitsResult:
     start = time.perf_counter()
-    hidden, epochs = ((32,), 2) if quick else ((128, 128), 25)
-    config = TrainConfig(
-        data="digits", radius=0.5, hidden=hidden, epochs=epochs, batch_size=64, seed=seed
-    )
+    hidden, epochs, examples, steps = ((32,), 2, 40, 5) if quick else ((128, 128), 25, 300, 40)
+    config = TrainConfig(radius=_RADIUS, hidden=hidden, epochs=epochs, batch_size=64, seed=seed)
     run = train(config, on_progress=on_progress)
     trained = time.perf_counter()
-    assert run.config.radius is not None
     classifier = EvaluatedClassifier.from_run(run, L2)
-    part = classifier.take(evenly_spaced_rows(len(classifier.examples), 40 if quick else 300))
-    steps = 5 if quick else 40
-    found = evaluate_robustness(
-        part, (0.25, 0.5, 0.75, 1.0), ("fgsm", "pgd"), num_steps=steps, seed=seed
-    )
-    record = classifier, classifier.certify(), run.config.radius, found
-    return DigitsResult(run, *record, (trained - start, time.perf_counter() - trained))
+    part = classifier.take(evenly_spaced_rows(len(classifier.examples), examples))
+    radii = (_RADIUS / 2, _RADIUS, 1.5 * _RADIUS, 2 * _RADIUS)
+    attacked = evaluate_robustness(part, radii, ("fgsm", "pgd"), num_steps=steps, seed=seed)
+    certificates = classifier.certify()
+    seconds = trained - start, time.perf_counter() - trained
+    return DigitsResult(run, classifier, certificates, _RADIUS, attacked, seconds)
 
 
-def _train(task: Task, activation: str, seed: int, on_step: OnStep | None) -> TrainedCritic:
+def _train(
+    task: Task, activation: ActivationName, seed: int, on_step: OnStep | None
+) -> TrainedCritic:
     start = time.perf_counter()
     # Layers draw their initial weights from the global generator, which is restored.
     with torch.random.fork_rng(devices=[]):

@@ -1,8 +1,7 @@
 """A page consists of sections of text, pictures and tables, and renders to one HTML file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from taut.errors import check_choice, check_positive, require
@@ -145,7 +144,7 @@ class Page:
     title: str
     lead: str = ""
     sections: Sequence[Section] = ()
-    facts: Sequence[tuple[str, str]] = field(default=())
+    facts: Sequence[tuple[str, str]] = ()
     links: Sequence[Link] = ()
 
     def render(self) -> str:
@@ -158,9 +157,9 @@ class Page:
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
-        for kind in (Meter, Link, Code, Compared):
-            environment.tests[kind.__name__.lower()] = partial(_is_a, kind)
-        return environment.get_template("page.html").render(page=self)
+        environment.tests["a"] = isinstance
+        kinds = {kind.__name__: kind for kind in (Meter, Link, Code, Compared)}
+        return environment.get_template("page.html").render(page=self, **kinds)
 
     def write(self, path: str | Path) -> Path:
         """Writes the page, making its folder if need be, and returns where it is."""
@@ -168,7 +167,3 @@ class Page:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.render(), encoding="utf-8")
         return path
-
-
-def _is_a(kind: type, cell: object) -> bool:
-    return isinstance(cell, kind)

@@ -9,6 +9,7 @@ errors travel through a layer by the same rule, so both are `Constants`.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -105,10 +106,8 @@ class Constants:
         for r in _ORDER:
             best = torch.full_like(self.values[0], math.inf)
             for i, q in known:
-                factor = float(gain(q, r))
-                if factor < math.inf:
-                    reached = multiply_up(self.values[i], best.new_tensor(factor))
-                    best = torch.minimum(best, reached)
+                if (factor := float(gain(q, r))) < math.inf:
+                    best = torch.minimum(best, multiply_up(self.values[i], best.new_tensor(factor)))
             bounds.append(best)
         return Constants(*bounds)
 
@@ -127,26 +126,19 @@ class Constants:
     @staticmethod
     def added(parts: Iterable["Constants"]) -> "Constants":
         """Of a sum of tensors of one shape."""
-        total = None
-        for part in parts:
-            total = part.values if total is None else add_up(total, part.values)
-        return Constants(0.0, 0.0, 0.0) if total is None else Constants.of(total)
+        values = [part.values for part in parts]
+        return Constants.of(reduce(add_up, values)) if values else Constants(0.0, 0.0, 0.0)
 
     @staticmethod
     def joined(parts: Sequence["Constants"]) -> "Constants":
         """Of several tensors side by side: concatenated, or the larger of each pair of entries."""
-        l1, squares, linf = (
-            parts[0].values[0],
-            multiply_up(*[parts[0].values[1]] * 2),
-            parts[0].values[2],
+        if len(parts) == 1:
+            return parts[0]  # a square and a root would round
+        l1, l2, linf = zip(*(part.values for part in parts), strict=True)
+        squares = [multiply_up(value, value) for value in l2]
+        return Constants(
+            reduce(add_up, l1), sqrt_up(reduce(add_up, squares)), reduce(torch.maximum, linf)
         )
-        for part in parts[1:]:
-            l1 = add_up(l1, part.values[0])
-            squares = add_up(squares, multiply_up(part.values[1], part.values[1]))
-            linf = torch.maximum(linf, part.values[2])
-        # One part alone keeps its number, which a square and a root may round.
-        l2 = sqrt_up(squares) if len(parts) > 1 else parts[0].values[1]
-        return Constants(l1, l2, linf)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Constants) and torch.equal(self.values, other.values)

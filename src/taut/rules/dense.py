@@ -1,7 +1,6 @@
 """Dense layers, matrix products and linear einsums."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from taut.errors import NoRuleError
 from taut.linalg import bound_operator_norm
 from taut.norms import L1, LINF, Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import in_each_norm, linear_image, linear_rounding
+from taut.rules.forms import call_with_attributes, in_each_norm, register_linear
 from taut.rules.record import Call, register
 from taut.rules.schema import FileSchema
 
@@ -35,29 +34,22 @@ def linear_constants(call: Call, weight: Tensor, key: object) -> Constants:
     return call.x.constants.through(gain)
 
 
-def _fixed(call: Call, name: str) -> Tensor:
-    held = call[name]
-    if not isinstance(held, Tensor):
-        raise NoRuleError("a weight that depends on the input has no constant.")
-    return held.detach()
-
-
 def _linear(call: Call) -> Constants:
-    _ = call.first
-    weight = _fixed(call, "weight")
-    return linear_constants(call, weight, ("linear", id(call["weight"])))
+    _ = call.first  # a weight that follows the input has no constant
+    return linear_constants(call, call["weight"].detach(), ("linear", id(call["weight"])))
 
 
-register(
+register_linear(
     aten.linear.default,
     proof="operator norm",
     constants=_linear,
-    rounding=linear_rounding(lambda call: call["weight"].shape[1] + 2, _linear, "bias", PRODUCTS),
-    image=linear_image(),
+    terms=lambda call: call["weight"].shape[1] + 2,
+    offset="bias",
+    assumes=PRODUCTS,
 )
 register(
     nn.Linear,
-    call=lambda m: (aten.linear.default, {"weight": m.weight, "bias": m.bias}),
+    call=call_with_attributes(aten.linear.default),
     file=FileSchema.dense(nn.Linear),
 )
 
@@ -78,11 +70,10 @@ def _matmul(call: Call) -> Constants:
     weight, on_right, key = _sides(call)
     if not on_right and (call.x.shape is None or len(call.x.shape) < 2):
         raise NoRuleError("a matrix times the batch mixes its samples. Use x @ weight.")
-    matrix = weight.detach().mT if on_right else weight.detach()
     if on_right:
-        return linear_constants(call, matrix, ("matmul", key))
+        return linear_constants(call, weight.detach().mT, ("matmul", key))
     # Columns stand behind one another here, so only pairs of equal norms are blocks of one kind.
-    return in_each_norm(call, lambda p: bound_operator_norm(matrix, p).value)
+    return in_each_norm(call, lambda p: bound_operator_norm(weight.detach(), p).value)
 
 
 def _matmul_terms(call: Call) -> int:
@@ -90,14 +81,30 @@ def _matmul_terms(call: Call) -> int:
     return weight.shape[0 if on_right else 1] + 2
 
 
-register(
+register_linear(
     aten.matmul.default,
     aten.mm.default,
     aten.mv.default,
     proof="operator norm",
     constants=_matmul,
-    rounding=linear_rounding(_matmul_terms, _matmul, None, PRODUCTS),
-    image=linear_image(None),
+    terms=_matmul_terms,
+    assumes=PRODUCTS,
+)
+
+
+def _addmm(call: Call) -> Constants:
+    if call["alpha"] != 1 or call["beta"] != 1 or not isinstance(call["mat2"], Tensor):
+        raise NoRuleError("of addmm only a fixed offset plus x @ weight is followed.")
+    return linear_constants(call, call["mat2"].detach().mT, ("addmm", id(call["mat2"])))
+
+
+register_linear(
+    aten.addmm.default,
+    proof="operator norm",
+    constants=_addmm,
+    terms=lambda call: call["mat2"].shape[0] + 2,
+    offset="self",
+    assumes=PRODUCTS,
 )
 
 
@@ -121,13 +128,10 @@ def _blocks(call: Call) -> Tensor:
     free = [i for i in mine if i not in theirs]
     summed = [i for i in mine if i not in output]
     order = [mine.index(i) for i in (*shared, *free, *summed)]
-    size = {i: fixed.shape[mine.index(i)] for i in mine}
-
-    def count(indices: Sequence[str]) -> int:
-        return math.prod(size[i] for i in indices)
-
     moved = fixed.detach().permute(order)
-    return moved.reshape(count(shared), count(free), count(summed))
+    ends = len(shared), len(shared) + len(free)
+    sizes = moved.shape[: ends[0]], moved.shape[ends[0] : ends[1]], moved.shape[ends[1] :]
+    return moved.reshape([math.prod(part) for part in sizes])
 
 
 def _einsum(call: Call) -> Constants:
@@ -137,10 +141,10 @@ def _einsum(call: Call) -> Constants:
     )
 
 
-register(
+register_linear(
     aten.einsum.default,
     proof="operator norm",
     constants=_einsum,
-    rounding=linear_rounding(lambda call: _blocks(call).shape[2] + 2, _einsum, None, PRODUCTS),
-    image=linear_image(None),
+    terms=lambda call: _blocks(call).shape[2] + 2,
+    assumes=PRODUCTS,
 )

@@ -11,7 +11,14 @@ from torch.nn import functional as F
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
 from taut.rules.constants import Constants, Value
-from taut.rules.forms import lipschitz_image, smooth_rounding
+from taut.rules.forms import (
+    Image,
+    call_with_attributes,
+    lipschitz_image,
+    register_selection,
+    same_constants,
+    smooth_rounding,
+)
 from taut.rules.record import Bounds, Call, Rounding, register
 from taut.rules.schema import FileSchema
 
@@ -27,10 +34,6 @@ _GELU = (0.5 * (1 + math.erf(1)) + math.exp(-1) / math.sqrt(math.pi)) * (1 + 1e-
 
 def _at_least_one(slope: float) -> float:
     return max(1.0, abs(slope)) if math.isfinite(slope) else math.inf
-
-
-def _prelu(call: Call) -> float:
-    return _at_least_one(float(exact_double("PReLU", call["weight"]).abs().amax()))
 
 
 def _softplus(call: Call) -> float:
@@ -79,31 +82,31 @@ def tanhshrink(input: Tensor) -> Tensor:
     return F.tanhshrink(input)
 
 
-# Formulas that round, by function: largest slope, and whether the function never falls.
-SLOPES: dict[Any, tuple[Slope, bool]] = {
+# Functions whose formula rounds: largest slope, and whether the function never falls.
+SLOPES: dict[Any, tuple[float | Slope, bool]] = {
     aten.elu.default: (_elu, True),
     aten.celu.default: (lambda call: 1.000001 if call["alpha"] > 0 else math.inf, True),
-    aten.selu.default: (lambda call: 1.758100, True),
+    aten.selu.default: (1.758100, True),
     aten.gelu.default: (
         lambda call: _GELU if call["approximate"] in (None, "none") else 1.129000,
         False,
     ),
-    aten.silu.default: (lambda call: 1.099840, False),
-    aten.mish.default: (lambda call: 1.088500, False),
-    aten.tanh.default: (lambda call: 1.0, True),
-    aten.sigmoid.default: (lambda call: 0.25, True),
+    aten.silu.default: (1.099840, False),
+    aten.mish.default: (1.088500, False),
+    aten.tanh.default: (1.0, True),
+    aten.sigmoid.default: (0.25, True),
     aten.softplus.default: (_softplus, True),
-    aten.log_sigmoid.default: (lambda call: 1.0, True),
-    aten.hardsigmoid.default: (lambda call: 0.166667, True),
-    aten.hardswish.default: (lambda call: 1.500001, False),
-    aten.softshrink.default: (lambda call: 1.0, True),
-    softshrink: (lambda call: 1.0, True),
-    aten.sin.default: (lambda call: 1.0, False),
-    aten.cos.default: (lambda call: 1.0, False),
-    aten.erf.default: (lambda call: 1.128380, True),
-    aten.atan.default: (lambda call: 1.0, True),
-    softsign: (lambda call: 1.0, True),
-    tanhshrink: (lambda call: 1.0, True),
+    aten.log_sigmoid.default: (1.0, True),
+    aten.hardsigmoid.default: (0.166667, True),
+    aten.hardswish.default: (1.500001, False),
+    aten.softshrink.default: (1.0, True),
+    softshrink: (1.0, True),
+    aten.sin.default: (1.0, False),
+    aten.cos.default: (1.0, False),
+    aten.erf.default: (1.128380, True),
+    aten.atan.default: (1.0, True),
+    softsign: (1.0, True),
+    tanhshrink: (1.0, True),
 }
 
 
@@ -117,13 +120,19 @@ def _by_slope(slope: Slope) -> Callable[[Call], Constants]:
     return constants
 
 
-def _elu_image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
-    if all(float(call[name]) >= 0 for name in ("alpha", "scale", "input_scale")):
-        return call.run(lower[0]), call.run(upper[0])
-    return lipschitz_image(_elu)(call, lower, upper)
+def _growing_if(grows: Callable[[Call], bool], slope: Slope) -> Image:
+    """The image of a box under a function that never falls for some of its arguments."""
+
+    def image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
+        if grows(call):
+            return call.run(lower[0]), call.run(upper[0])
+        return lipschitz_image(slope)(call, lower, upper)
+
+    return image
 
 
-for _function, (_slope, _grows) in SLOPES.items():
+for _function, (_steepest, _grows) in SLOPES.items():
+    _slope = _steepest if callable(_steepest) else lambda call, slope=_steepest: slope
     register(
         _function,
         proof="largest slope",
@@ -133,39 +142,36 @@ for _function, (_slope, _grows) in SLOPES.items():
     )
 
 
-# Rectifiers with a slope below zero: one product, nothing else.
-register(aten.elu.default, image=_elu_image)
+def _elu_grows(call: Call) -> bool:
+    return all(float(call[name]) >= 0 for name in ("alpha", "scale", "input_scale"))
 
 
-def _leaky_slope(call: Call) -> float:
-    if "weight" in call.arguments:
-        return _prelu(call)
-    return _at_least_one(call["negative_slope"])
+register(aten.elu.default, image=_growing_if(_elu_grows, _elu))
 
 
-def _leaky_image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
-    below = call["weight"] if "weight" in call.arguments else torch.tensor(call["negative_slope"])
-    if bool((below >= 0).all()):
-        return call.run(lower[0]), call.run(upper[0])
-    return lipschitz_image(_leaky_slope)(call, lower, upper)
+def _slopes_below_zero(call: Call) -> Tensor:
+    if call["weight"] is None:
+        return torch.tensor(call["negative_slope"], dtype=torch.float64)
+    return exact_double("PReLU", call["weight"])
 
 
+def _leaky(call: Call) -> float:
+    return _at_least_one(float(_slopes_below_zero(call).abs().amax()))
+
+
+# One product below zero, nothing else.
 register(
     aten.leaky_relu.default,
     aten.prelu.default,
     proof="largest slope",
-    constants=_by_slope(_leaky_slope),
+    constants=_by_slope(_leaky),
     rounding=Rounding(
         lambda call: 3,
-        lambda call, x: x.abs() * _leaky_slope(call),
-        lambda call: call.first.constants.scaled(_leaky_slope(call)),
+        lambda call, x: x.abs() * _leaky(call),
+        lambda call: call.first.constants.scaled(_leaky(call)),
     ),
-    image=_leaky_image,
+    image=_growing_if(lambda call: bool((_slopes_below_zero(call) >= 0).all()), _leaky),
 )
-
-
-def _same(call: Call) -> Constants:
-    return call.first.constants
 
 
 def _clamp(call: Call) -> Constants:
@@ -177,50 +183,56 @@ def _clamp(call: Call) -> Constants:
     return call.first.constants
 
 
-register(
-    aten.relu.default, aten.relu6.default, aten.hardtanh.default,
-    proof="largest slope", constants=_same, exact=True, image="monotone",
-)  # fmt: skip
-register(
-    aten.clamp.default, aten.clamp.Tensor, aten.clamp_min.default, aten.clamp_max.default,
-    proof="largest slope", constants=_clamp, exact=True, image="monotone",
-)  # fmt: skip
+for _rule, _functions in {
+    same_constants: (aten.relu.default, aten.relu6.default, aten.hardtanh.default),
+    _clamp: (
+        aten.clamp.default, aten.clamp.Tensor, aten.clamp_min.default, aten.clamp_max.default,
+    ),
+}.items():  # fmt: skip
+    register_selection(*_functions, proof="largest slope", constants=_rule)
 
 
 def _image_of_magnitudes(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
     low, high = lower[0], upper[0]
-    least = torch.maximum(low, -high).clamp(min=0)
-    return least, torch.maximum(high, -low)
+    return torch.maximum(low, -high).clamp(min=0), torch.maximum(high, -low)
 
 
 register(
     aten.abs.default,
-    proof="largest slope", constants=_same, exact=True, image=_image_of_magnitudes,
-)  # fmt: skip
+    proof="largest slope",
+    constants=same_constants,
+    exact=True,
+    image=_image_of_magnitudes,
+)
 
-
-def _module(
-    kind: type[nn.Module], function: Any, file: tuple[str, ...] | None = None, **more: str
-) -> None:
-    """A torch module that is `function` with its attributes: `more` maps argument to attribute."""
-    schema = None if file is None else FileSchema(kind, dict.fromkeys(file, float))
-    register(
-        kind,
-        call=lambda m: (function, {a: getattr(m, name) for a, name in more.items()}),
-        file=schema,
-    )
-
-
-_module(nn.ReLU, aten.relu.default, ())
-_module(nn.ReLU6, aten.relu6.default, ())
-_module(
-    nn.Hardtanh, aten.hardtanh.default, ("min_val", "max_val"),
-    min_val="min_val", max_val="max_val",
-)  # fmt: skip
-_module(nn.LeakyReLU, aten.leaky_relu.default, ("negative_slope",), negative_slope="negative_slope")
-_module(nn.PReLU, aten.prelu.default, weight="weight")
+# Modules of torch that are one of these functions, with the arguments that a file gives them.
+for _kind, _function, _arguments in (
+    (nn.ReLU, aten.relu.default, {}),
+    (nn.ReLU6, aten.relu6.default, {}),
+    (nn.Hardtanh, aten.hardtanh.default, {"min_val": float, "max_val": float}),
+    (nn.LeakyReLU, aten.leaky_relu.default, {"negative_slope": float}),
+    (nn.ELU, aten.elu.default, {"alpha": float}),
+    (nn.CELU, aten.celu.default, {"alpha": float}),
+    (nn.SELU, aten.selu.default, {}),
+    (nn.GELU, aten.gelu.default, {"approximate": str}),
+    (nn.SiLU, aten.silu.default, {}),
+    (nn.Mish, aten.mish.default, {}),
+    (nn.Tanh, aten.tanh.default, {}),
+    (nn.Sigmoid, aten.sigmoid.default, {}),
+    (nn.Softplus, aten.softplus.default, {"beta": float, "threshold": float}),
+    (nn.LogSigmoid, aten.log_sigmoid.default, {}),
+    (nn.Hardsigmoid, aten.hardsigmoid.default, {}),
+    (nn.Hardswish, aten.hardswish.default, {}),
+    (nn.Softshrink, softshrink, {"lambd": float}),
+    (nn.Softsign, softsign, {}),
+    (nn.Tanhshrink, tanhshrink, {}),
+    (nn.Softmax, aten.softmax.int, {"dim": int}),
+    (nn.LogSoftmax, aten.log_softmax.int, {"dim": int}),
+):
+    register(_kind, call=call_with_attributes(_function), file=FileSchema(_kind, _arguments))
 register(
     nn.PReLU,
+    call=call_with_attributes(aten.prelu.default),
     file=FileSchema(
         nn.PReLU,
         {"num_parameters": int},
@@ -228,30 +240,8 @@ register(
         lambda a: {"weight": (a["num_parameters"],)},
     ),
 )
-_module(nn.ELU, aten.elu.default, ("alpha",), alpha="alpha")
-_module(nn.CELU, aten.celu.default, ("alpha",), alpha="alpha")
-_module(nn.SELU, aten.selu.default, ())
-_module(nn.GELU, aten.gelu.default, approximate="approximate")
-register(nn.GELU, file=FileSchema(nn.GELU, {"approximate": str}))
-_module(nn.SiLU, aten.silu.default, ())
-_module(nn.Mish, aten.mish.default, ())
-_module(nn.Tanh, aten.tanh.default, ())
-_module(nn.Sigmoid, aten.sigmoid.default, ())
-_module(
-    nn.Softplus, aten.softplus.default, ("beta", "threshold"), beta="beta", threshold="threshold"
-)
-_module(nn.LogSigmoid, aten.log_sigmoid.default, ())
-_module(nn.Hardsigmoid, aten.hardsigmoid.default, ())
-_module(nn.Hardswish, aten.hardswish.default, ())
-_module(nn.Softshrink, softshrink, ("lambd",), lambd="lambd")
-_module(nn.Softsign, softsign, ())
-_module(nn.Tanhshrink, tanhshrink, ())
 register(
     nn.RReLU,
     plain=lambda m: nn.LeakyReLU((m.lower + m.upper) / 2),
     file=FileSchema(nn.RReLU, {"lower": float, "upper": float}),
 )
-_module(nn.Softmax, aten.softmax.int, dim="dim")
-_module(nn.LogSoftmax, aten.log_softmax.int, dim="dim")
-for _kind in (nn.Softmax, nn.LogSoftmax):
-    register(_kind, file=FileSchema(_kind, {"dim": int}))

@@ -1,4 +1,4 @@
-r"""What linear and elementwise operations have in common: their rounding, and where boxes go.
+r"""What families of operations have in common: their rounding, and where boxes go.
 
 A sum of products with at most `k` roundings on the way of any term is off by at most
 $\gamma_k \sum |w||x|$ (Higham, section 3.1), whatever the order of summation, with or without fused
@@ -7,73 +7,82 @@ multiply-add. So the rounding of a linear map is bounded by the same map of magn
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from taut.errors import NoRuleError
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules.constants import Constants, Value
-from taut.rules.record import Bounds, Call, Rounding
+from taut.rules.record import Bounds, Call, Rounding, register, signature_of
 from taut.rules.upward import multiply_up, sqrt_up
 
 __all__ = [
     "ELEMENTARY",
+    "along_dim",
     "batch_free_dims",
+    "call_with_attributes",
     "in_each_norm",
-    "linear_image",
-    "linear_rounding",
+    "known_shapes",
     "lipschitz_image",
     "refuse_batch_dim",
+    "register_linear",
+    "register_selection",
+    "same_constants",
     "smooth_rounding",
 ]
 
 ELEMENTARY = "elementary functions (exp, log, tanh, erf, ...) within 4 units in the last place"
 # Roundings of an activation's formula, with elementary functions that are off by four units each.
 _FORMULA = 32
+# Covers the rounding of a centre, a radius and a product.
+_OUTWARD = 1 + 2.0**-50
+Image = Callable[[Call, list[Tensor], list[Tensor]], Bounds]
 
 
-def in_each_norm(call: Call, bound: Callable[[Norm], float]) -> Constants:
-    """After a map whose constant is known from each norm to itself; proven once for a call."""
+def call_with_attributes(function: Any) -> Callable[[Any], tuple[Any, dict[str, Any]]]:
+    """The call of a module whose attributes are the arguments of `function` behind its input."""
 
-    def gain(p: Norm, q: Norm) -> float:
-        if p != q:
-            return math.inf
-        key = (id(call.target), *_identities(call), call.x.shape, p)
-        if key not in call.proofs:
-            call.proofs[key] = bound(p)
-        return call.proofs[key]
+    def call(module: Any) -> tuple[Any, dict[str, Any]]:
+        names = signature_of(function)[0][1:]
+        return function, {name: getattr(module, name) for name in names if hasattr(module, name)}
 
-    return call.x.constants.through(gain)
+    return call
 
 
-def _identities(call: Call) -> list[object]:
-    """What tells calls apart whose bounds may differ; stored tensors live as long as the proofs."""
+def register_selection(
+    *operations: Any, proof: str, constants: Callable[[Call], Constants]
+) -> None:
+    """Registers maps that compute nothing: each entry of the result is one of the input, or fixed.
 
-    def identity(held: object) -> object:
-        if isinstance(held, (list, tuple)):
-            return tuple(identity(part) for part in held)
-        return (
-            None
-            if isinstance(held, Value)
-            else id(held)
-            if isinstance(held, Tensor)
-            else repr(held)
-        )
-
-    return [(name, identity(held)) for name, held in call.arguments.items()]
+    Growing with every entry of their input, they take the ends of a box to the ends of its image.
+    """
+    register(*operations, proof=proof, constants=constants, exact=True, image="monotone")
 
 
-def linear_rounding(
-    count: Callable[[Call], int],
+def register_linear(
+    *operations: Any,
+    proof: str,
     constants: Callable[[Call], Constants],
-    offset: str | None = "bias",
+    terms: Callable[[Call], int],
+    offset: str | None = None,
     assumes: str = "",
-) -> Rounding:
-    r"""The rounding of a linear map and an offset, computed by sums in any order.
+) -> None:
+    r"""Registers linear maps, plus an offset, that are computed by sums in any order.
 
     The map of magnitudes has the norms of the map itself in L1 and L-inf, and in L2 at most
-    $\sqrt{\|\cdot\|_1 \|\cdot\|_\infty}$ (Riesz and Thorin).
+    $\sqrt{\|\cdot\|_1 \|\cdot\|_\infty}$ (Riesz and Thorin). A box with centre $c$ and radius $r$
+    goes to $Wc + b \mp |W| r$.
+
+    Args:
+        operations: functions of tensors.
+        proof: as in `Record`.
+        constants: as in `Record`.
+        terms: the most roundings that any term undergoes.
+        offset: the argument that is added and not multiplied, if there is one.
+        assumes: as in `Rounding`.
     """
 
     def growth(call: Call) -> Constants:
@@ -90,36 +99,27 @@ def linear_rounding(
     def magnitude(call: Call, *tensors: Tensor) -> Tensor:
         return call.absolute(offset).run(*(tensor.abs() for tensor in tensors))
 
-    return Rounding(count, magnitude, growth, assumes)
-
-
-def linear_image(
-    offset: str | None = "bias",
-) -> Callable[[Call, list[Tensor], list[Tensor]], Bounds]:
-    r"""The image of a box under a linear map and an offset: $Wc + b \mp |W| r$."""
-
     def image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
-        centres = [(a + b) / 2 for a, b in zip(lower, upper, strict=True)]
-        radii = [
-            torch.maximum(b - c, c - a) * (1 + 2.0**-50)
-            for a, b, c in zip(lower, upper, centres, strict=True)
-        ]
-        middle = call.run(*centres)
-        spread = call.absolute(offset, keep_offset=False).run(*radii)
+        centre, radius = _centre_and_radius(lower[0], upper[0])
+        middle = call.run(centre)
+        spread = call.absolute(offset, keep_offset=False).run(radius)
         return middle - spread, middle + spread
 
-    return image
+    rounding = Rounding(terms, magnitude, growth, assumes)
+    register(*operations, proof=proof, constants=constants, rounding=rounding, image=image)
 
 
-def lipschitz_image(
-    slope: Callable[[Call], float],
-) -> Callable[[Call, list[Tensor], list[Tensor]], Bounds]:
+def _centre_and_radius(lower: Tensor, upper: Tensor) -> Bounds:
+    centre = (lower + upper) / 2
+    return centre, torch.maximum(upper - centre, centre - lower) * _OUTWARD
+
+
+def lipschitz_image(slope: Callable[[Call], float]) -> Image:
     """The image of a box under a map of single entries, by its largest slope."""
 
     def image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
-        centre = (lower[0] + upper[0]) / 2
-        radius = torch.maximum(upper[0] - centre, centre - lower[0]) * (1 + 2.0**-50)
-        reach = radius * (slope(call) * (1 + 2.0**-50))
+        centre, radius = _centre_and_radius(lower[0], upper[0])
+        reach = radius * (slope(call) * _OUTWARD)
         middle = call.run(centre)
         return middle - reach, middle + reach
 
@@ -140,6 +140,49 @@ def smooth_rounding(slope: Callable[[Call], float], size: Callable[[Call], float
     )
 
 
+def in_each_norm(call: Call, bound: Callable[[Norm], float]) -> Constants:
+    """After a map whose constant is known from each norm to itself; proven once for a call."""
+
+    def identity(leaf: object) -> object:
+        # Stored tensors live as long as the proofs, so that no other has the same identity.
+        if isinstance(leaf, Tensor):
+            return ("stored", id(leaf))
+        return None if isinstance(leaf, Value) else leaf
+
+    def gain(p: Norm, q: Norm) -> float:
+        if p != q:
+            return math.inf
+        arguments = repr(tree_map(identity, call.arguments))
+        key = (id(call.target), arguments, call.x.shape, p)
+        if key not in call.proofs:
+            call.proofs[key] = bound(p)
+        return call.proofs[key]
+
+    return call.x.constants.through(gain)
+
+
+def same_constants(call: Call) -> Constants:
+    """Of a map that moves its result by no more than its input, in every norm."""
+    return call.first.constants
+
+
+def along_dim(call: Call) -> Constants:
+    """Of a map that rearranges or drops entries along `dim`, which must not be the batch."""
+    batch_free_dims(call, call["dim"])
+    return call.first.constants
+
+
+def known_shapes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of one sample of the input and of the result.
+
+    Raises:
+        NoRuleError: they are not known, and the constant depends on them.
+    """
+    if call.first.shape is None or call.shape is None:
+        raise NoRuleError("its constant depends on a size that is not known. Give `input_shape`.")
+    return call.first.shape, call.shape
+
+
 def refuse_batch_dim(dim: int, incoming: Value) -> None:
     """Raises where an operation along `dim` would mix the samples of a batch."""
     dims = None if incoming.shape is None else len(incoming.shape) + 1
@@ -150,16 +193,15 @@ def refuse_batch_dim(dim: int, incoming: Value) -> None:
         )
 
 
-def batch_free_dims(call: Call, dims: object, x: Value | None = None) -> list[int]:
+def batch_free_dims(call: Call, dims: object) -> list[int]:
     """The dimensions as places in one sample, none of them the batch."""
-    x = call.x if x is None else x
     if dims is None or dims == []:
         raise NoRuleError("an operation over all dimensions mixes the batch. Give `dim`.")
     places = []
     for dim in dims if isinstance(dims, (tuple, list)) else [dims]:
         if not isinstance(dim, int):
             raise NoRuleError("named dimensions are not followed. Use numbers.")
-        refuse_batch_dim(dim, x)
-        count = None if x.shape is None else len(x.shape)
+        refuse_batch_dim(dim, call.x)
+        count = None if call.x.shape is None else len(call.x.shape)
         places.append(dim - 1 if dim > 0 else -1 if count is None else dim + count)
     return places

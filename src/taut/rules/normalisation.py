@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import exact_double
 from taut.rules.constants import Constants
+from taut.rules.forms import call_with_attributes, same_constants
 from taut.rules.record import Bounds, Call, Rounding, register
 from taut.rules.schema import Arguments, FileSchema, Shapes
 
@@ -84,15 +85,11 @@ def _shift_magnitude(call: Call, x: Tensor) -> Tensor:
     return total if call["bias"] is None else total + _per_channel(call["bias"].abs(), x)
 
 
-def _translation(call: Call) -> Constants:
-    return call.first.constants
-
-
 register(
     subtract_mean,
     proof="translation",
-    constants=_translation,
-    rounding=Rounding(lambda call: 4, _shift_magnitude, _translation),
+    constants=same_constants,
+    rounding=Rounding(lambda call: 4, _shift_magnitude, same_constants),
     image="monotone",
 )
 
@@ -103,8 +100,7 @@ def _call_of(module: Any) -> tuple[Any, dict[str, Any]]:
             "BatchNorm without running statistics depends on the batch. "
             "Use track_running_stats=True."
         )
-    names = ("weight", "bias", "running_mean", "running_var", "eps")
-    return batch_norm, {name: getattr(module, name) for name in names}
+    return call_with_attributes(batch_norm)(module)
 
 
 def _shapes(a: Arguments) -> Shapes:

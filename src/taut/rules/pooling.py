@@ -1,6 +1,7 @@
-"""Pooling and resizing: how many windows read one entry, and with what weight."""
+"""Pooling: how many windows read one entry, and with what weight."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,119 +12,67 @@ from taut import functional
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg import bound_adaptive_pooling, bound_pooling
 from taut.rules.constants import Constants
-from taut.rules.convolution import check_numbers
-from taut.rules.forms import in_each_norm, linear_image, linear_rounding
+from taut.rules.forms import (
+    call_with_attributes,
+    in_each_norm,
+    known_shapes,
+    register_linear,
+    register_selection,
+)
 from taut.rules.record import Call, Rounding, register
-from taut.rules.schema import Arguments, FileSchema, Shapes
+from taut.rules.schema import FileSchema, Sizes
 
 __all__ = ["pooling_schema"]
 
 aten = torch.ops.aten
+_PROOF = "overlap of windows"
 
 
-def _spatial(call: Call, dims: int) -> tuple[int, ...] | None:
-    """The spatial size, behind the channels."""
-    shape = call.first.shape
-    if shape is not None and len(shape) != dims + 1:
+def _dims(call: Call) -> int:
+    """The number of spatial dimensions, behind batch and channels."""
+    output = call["output_size"]
+    name = getattr(call.target, "_opname", call.target.__name__)
+    dims = int(name[-2]) if name.endswith("d") else len(output)
+    if call.first.shape is not None and len(call.first.shape) != dims + 1:
         raise NoRuleError("pooling without a batch or channels would mix samples. Keep both.")
-    return None if shape is None else shape[1:]
+    return dims
 
 
-def _window(call: Call, dims: int) -> dict[str, Any]:
-    def each(held: Any) -> Any:
-        return held if held is None or isinstance(held, int) or len(held) == dims else held[0]
-
-    names = ("kernel_size", "stride", "padding", "dilation")
-    found = {name: each(call[name]) for name in names if call[name] not in (None, [], ())}
-    return found | {
-        "dims": dims,
-        "ceil_mode": bool(call["ceil_mode"]),
-        "input_size": _spatial(call, dims),
-    }
+def _each(given: Any, dims: int) -> tuple[int, ...]:
+    amounts = list(given) if isinstance(given, (list, tuple)) else [given]
+    return tuple(amounts * dims if len(amounts) == 1 else amounts)
 
 
-def _average(dims: int) -> Any:
+def _windows(kind: str) -> Callable[[Call], Constants]:
     def constants(call: Call) -> Constants:
-        more = {
-            "count_include_pad": call["count_include_pad"] is not False,
-            "divisor_override": call["divisor_override"],
+        dims = _dims(call)
+        names = ("kernel_size", "stride", "padding", "dilation")
+        window: dict[str, Any] = {
+            name: _each(call[name], dims) for name in names if call[name] not in (None, [], ())
         }
-        window = _window(call, dims)
-        return in_each_norm(call, lambda p: bound_pooling("average", p, **window, **more).value)
+        if kind == "average":
+            window["count_include_pad"] = call["count_include_pad"] is not False
+            window["divisor_override"] = call["divisor_override"]
+        window |= {"dims": dims, "ceil_mode": bool(call["ceil_mode"])}
+        size = None if call.first.shape is None else call.first.shape[1:]
+        return in_each_norm(call, lambda p: bound_pooling(kind, p, input_size=size, **window).value)
 
     return constants
 
 
-def _largest(dims: int) -> Any:
-    def constants(call: Call) -> Constants:
-        window = _window(call, dims)
-        return in_each_norm(call, lambda p: bound_pooling("max", p, **window).value)
-
-    return constants
-
-
-def _cells(dims: int) -> Any:
+def _cells(call: Call) -> int:
     """The entries of a window, and what else rounds."""
-
-    def count(call: Call) -> int:
-        size = call["kernel_size"]
-        sizes = list(size) if isinstance(size, (list, tuple)) else [size]
-        return math.prod(sizes * dims if len(sizes) == 1 else sizes) + 3
-
-    return count
+    return math.prod(_each(call["kernel_size"], _dims(call))) + 3
 
 
-for _dims, _mean, _max in (
-    (1, aten.avg_pool1d.default, aten.max_pool1d.default),
-    (2, aten.avg_pool2d.default, aten.max_pool2d.default),
-    (3, aten.avg_pool3d.default, aten.max_pool3d.default),
-):
-    register(
-        _mean,
-        proof="overlap of windows",
-        constants=_average(_dims),
-        rounding=linear_rounding(_cells(_dims), _average(_dims), None),
-        image=linear_image(None),
-    )
-    register(
-        _max, proof="overlap of windows", constants=_largest(_dims), exact=True, image="monotone"
-    )
-
-
-def _adaptive(kind: str, dims: int) -> Any:
+def _adaptive(kind: str) -> Callable[[Call], Constants]:
     def constants(call: Call) -> Constants:
-        size = _spatial(call, dims)
-        if size is None:
-            raise NoRuleError("adaptive pooling needs a known size. Give `input_shape`.")
-        wanted = call["output_size"]
-        wanted = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
-        wanted = wanted * dims if len(wanted) == 1 else wanted
-        output = tuple(n if m is None else m for m, n in zip(wanted, size, strict=True))
+        dims, size = _dims(call), known_shapes(call)[0][1:]
+        wanted = zip(_each(call["output_size"], dims), size, strict=True)
+        output = tuple(n if m is None else m for m, n in wanted)
         return in_each_norm(call, lambda p: bound_adaptive_pooling(kind, p, output, size).value)
 
     return constants
-
-
-for _dims, _mean, _max in (
-    (1, aten.adaptive_avg_pool1d.default, aten.adaptive_max_pool1d.default),
-    (2, aten.adaptive_avg_pool2d.default, aten.adaptive_max_pool2d.default),
-    (3, aten.adaptive_avg_pool3d.default, aten.adaptive_max_pool3d.default),
-):
-    _rule = _adaptive("average", _dims)
-    register(
-        _mean,
-        proof="overlap of windows",
-        constants=_rule,
-        rounding=linear_rounding(lambda call: math.prod(call.first.shape or ()) + 3, _rule, None),
-        image=linear_image(None),
-    )
-    register(
-        _max,
-        proof="overlap of windows",
-        constants=_adaptive("max", _dims),
-        exact=True,
-        image="monotone",
-    )
 
 
 def adaptive_average(input: Tensor, output_size: list[int | None]) -> Tensor:
@@ -138,149 +87,87 @@ def adaptive_maximum(input: Tensor, output_size: list[int | None]) -> Tensor:
     return pool[len(output_size) - 1](input, output_size)  # type: ignore[arg-type]
 
 
-def _adaptive_average(call: Call) -> Constants:
-    return _adaptive("average", len(call["output_size"]))(call)
-
-
-register(
+register_linear(
+    aten.avg_pool1d.default,
+    aten.avg_pool2d.default,
+    aten.avg_pool3d.default,
+    proof=_PROOF,
+    constants=_windows("average"),
+    terms=_cells,
+)
+register_selection(
+    aten.max_pool1d.default,
+    aten.max_pool2d.default,
+    aten.max_pool3d.default,
+    proof=_PROOF,
+    constants=_windows("max"),
+)
+register_linear(
+    aten.adaptive_avg_pool1d.default,
+    aten.adaptive_avg_pool2d.default,
+    aten.adaptive_avg_pool3d.default,
     adaptive_average,
-    proof="overlap of windows",
-    constants=_adaptive_average,
-    rounding=linear_rounding(
-        lambda call: math.prod(call.first.shape or ()) + 3, _adaptive_average, None
-    ),
-    image=linear_image(None),
+    proof=_PROOF,
+    constants=_adaptive("average"),
+    terms=lambda call: math.prod(call.first.shape or ()) + 3,
 )
-register(
+register_selection(
+    aten.adaptive_max_pool1d.default,
+    aten.adaptive_max_pool2d.default,
+    aten.adaptive_max_pool3d.default,
     adaptive_maximum,
-    proof="overlap of windows",
-    constants=lambda call: _adaptive("max", len(call["output_size"]))(call),
-    exact=True,
-    image="monotone",
+    proof=_PROOF,
+    constants=_adaptive("max"),
 )
-
-
-def _length(call: Call) -> Constants:
-    window = _window(call, 2)
-    return in_each_norm(call, lambda p: bound_pooling("lp", p, **window).value)
-
-
 register(
     functional.l2_pool2d,
-    proof="overlap of windows",
-    constants=_length,
-    rounding=Rounding(_cells(2), lambda call, x: call.run(x), _length, squares=True),
+    proof=_PROOF,
+    constants=_windows("lp"),
+    rounding=Rounding(_cells, lambda call, x: call.run(x), _windows("lp"), squares=True),
 )
 
 
-def _plain_max(function: Any) -> Any:
-    def call(module: Any) -> Any:
-        if module.return_indices:
-            raise NoRuleError("max pooling that returns indices is not followed.")
-        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-        return function, {name: _as_list(getattr(module, name)) for name in names}
-
-    return call
-
-
-def _as_list(held: Any) -> Any:
-    return held if isinstance(held, bool) else list(held) if isinstance(held, tuple) else [held]
-
-
-def _plain_average(function: Any, dims: int) -> Any:
-    def call(module: Any) -> Any:
-        names = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")
-        found = {name: _as_list(getattr(module, name)) for name in names}
-        if dims > 1:
-            found["divisor_override"] = module.divisor_override
-        return function, found
-
-    return call
+def _call_of(module: nn.Module) -> tuple[Any, dict[str, Any]]:
+    if getattr(module, "return_indices", False):
+        raise NoRuleError("max pooling that returns indices is not followed.")
+    name = type(module).__name__  # such as AvgPool2d
+    dims = int(name[-2])
+    if name.startswith("Adaptive"):
+        function = adaptive_average if "Avg" in name else adaptive_maximum
+        return function, {"output_size": list(_each(module.output_size, dims))}
+    pools = aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d
+    if "Max" in name:
+        pools = aten.max_pool1d, aten.max_pool2d, aten.max_pool3d
+    return call_with_attributes(pools[dims - 1].default)(module)
 
 
-def _plain_adaptive(function: Any, dims: int) -> Any:
-    def call(module: Any) -> Any:
-        if getattr(module, "return_indices", False):
-            raise NoRuleError("max pooling that returns indices is not followed.")
-        size = module.output_size
-        size = size if isinstance(size, tuple) else (size,) * dims
-        return function, {"output_size": list(size)}
-
-    return call
-
-
-for _dims in (1, 2, 3):
-    register(
-        getattr(nn, f"MaxPool{_dims}d"), call=_plain_max(getattr(aten, f"max_pool{_dims}d").default)
-    )
-    register(
-        getattr(nn, f"AvgPool{_dims}d"),
-        call=_plain_average(getattr(aten, f"avg_pool{_dims}d").default, _dims),
-    )
-    for _name in ("avg", "max"):
-        register(
-            getattr(nn, f"Adaptive{_name.title()}Pool{_dims}d"),
-            call=_plain_adaptive(adaptive_average if _name == "avg" else adaptive_maximum, _dims),
-        )
-
-
-def pooling_schema(module: type[nn.Module], **more: type) -> FileSchema:
+def pooling_schema(module: type[nn.Module], **more: Any) -> FileSchema:
     """How a file names pooling over windows of two dimensions."""
-    lists = ("kernel_size", "stride", *(name for name, kind in more.items() if kind is list))
-
-    def shapes(a: Arguments) -> Shapes:
-        for name in lists:
-            check_numbers(module, name, a[name], 2, 0 if name == "padding" else 1)
-        return {}
-
-    def pair(name: str) -> Any:
-        def read(m: Any) -> list[int]:
-            held = getattr(m, name)
-            return [held, held] if isinstance(held, int) else list(held)
-
-        return read
-
-    return FileSchema(
-        module,
-        {"kernel_size": list, "stride": list, "ceil_mode": bool, **more},
-        shapes=shapes,
-        read={"ceil_mode": _usual_ceil_mode, **{name: pair(name) for name in lists}},
-        make=lambda **a: module(**{n: tuple(v) if n in lists else v for n, v in a.items()}),
-    )
+    arguments = {"kernel_size": Sizes(2), "stride": Sizes(2), "ceil_mode": bool, **more}
+    return FileSchema(module, arguments, read={"ceil_mode": _usual_ceil_mode})
 
 
 def _usual_ceil_mode(module: Any) -> bool:
     for unusual in ("divisor_override", "return_indices"):
-        held = getattr(module, unusual, None)
-        if held:
+        given = getattr(module, unusual, None)
+        if given:
             raise ArgumentError(
-                f"save: `{unusual}` of {type(module).__name__} must be left out; got {held}. "
+                f"save: `{unusual}` of {type(module).__name__} must be left out; got {given}. "
                 "A file cannot say it."
             )
     return module.ceil_mode
 
 
-register(nn.AvgPool2d, file=pooling_schema(nn.AvgPool2d, padding=list, count_include_pad=bool))
-register(nn.MaxPool2d, file=pooling_schema(nn.MaxPool2d, padding=list, dilation=list))
-
-
-def _adaptive_schema(kind: type[nn.Module]) -> FileSchema:
-    def read(module: Any) -> list[int]:
-        size = module.output_size
-        return list(size) if isinstance(size, tuple) else [size] * 2
-
-    def shapes(a: Arguments) -> Shapes:
-        check_numbers(kind, "output_size", a["output_size"], 2, 1)
-        return {}
-
-    return FileSchema(
-        kind,
-        {"output_size": list},
-        shapes=shapes,
-        read={"output_size": read},
-        make=lambda output_size: kind(tuple(output_size)),
-    )
-
-
-for _kind in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d):
-    register(_kind, file=_adaptive_schema(_kind))
+register(
+    nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d,
+    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
+    nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d,
+    call=_call_of,
+)  # fmt: skip
+for _schema in (
+    pooling_schema(nn.AvgPool2d, padding=Sizes(2, 0), count_include_pad=bool),
+    pooling_schema(nn.MaxPool2d, padding=Sizes(2, 0), dilation=Sizes(2)),
+    FileSchema(nn.AdaptiveAvgPool2d, {"output_size": Sizes(2)}),
+    FileSchema(nn.AdaptiveMaxPool2d, {"output_size": Sizes(2)}),
+):
+    register(_schema.module, file=_schema)

@@ -7,7 +7,7 @@ these records, so a new layer is described once and works everywhere.
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from taut.errors import ArgumentError, NoRuleError
 from taut.rules.constants import Constants, Value
@@ -24,12 +25,13 @@ __all__ = [
     "Call",
     "Record",
     "Rounding",
-    "argument_names",
+    "bind_arguments",
     "find_record",
     "find_schema",
     "register",
     "registered_functions",
     "registered_modules",
+    "signature_of",
 ]
 
 Bounds = tuple[Tensor, Tensor]
@@ -63,7 +65,7 @@ class Call:
     @property
     def values(self) -> list[Value]:
         """The arguments that follow the input, in order."""
-        return list(_values_in(self.arguments.values()))
+        return [leaf for leaf in tree_leaves(self.arguments) if isinstance(leaf, Value)]
 
     @property
     def x(self) -> Value:
@@ -88,16 +90,11 @@ class Call:
     def with_values(self, values: list[Any]) -> "Call":
         """The same call with other objects in place of the arguments that follow the input."""
         left = iter(values)
-        return replace(self, arguments={n: _put(a, left) for n, a in self.arguments.items()})
+        return replace(self, arguments=tree_map_only(Value, lambda _: next(left), self.arguments))
 
     def run(self, *tensors: Tensor) -> Any:
         """What the operation gives for `tensors` in place of the arguments that follow the input."""
         arguments = self.with_values(list(tensors)).arguments
-        if isinstance(self.target, torch._ops.OpOverload):
-            names = argument_names(self.target)
-            positional = [arguments[name] for name in names.positional if name in arguments]
-            named = {name: arguments[name] for name in names.named if name in arguments}
-            return self.target(*positional, **named)
         if isinstance(self.target, nn.Module):
             return self.target(*arguments.values())
         return self.target(**arguments)
@@ -105,36 +102,17 @@ class Call:
     def absolute(self, offset: str | None = None, keep_offset: bool = True) -> "Call":
         """The call with magnitudes of stored numbers; without its offset if that is not kept."""
 
-        def magnitude(name: str, held: Any) -> Any:
-            if name == offset and not keep_offset:
-                return None if held is None else 0 * held
-            if isinstance(held, (list, tuple)):
-                return type(held)(magnitude(name, part) for part in held)
-            if isinstance(held, Tensor):
-                return held if held.dtype == torch.bool else held.detach().abs()
-            return abs(held) if name in ("other", "alpha") and not _follows(held) else held
+        def magnitude(name: str, leaf: Any) -> Any:
+            if isinstance(leaf, Tensor) and leaf.dtype != torch.bool:
+                return leaf.detach().abs() if keep_offset or name != offset else 0 * leaf
+            scalar = name in ("self", "other", "alpha") and isinstance(leaf, (int, float))
+            return abs(leaf) if scalar else leaf
 
-        return replace(self, arguments={n: magnitude(n, a) for n, a in self.arguments.items()})
-
-
-def _values_in(held: Any) -> Iterator[Value]:
-    for part in held:
-        if isinstance(part, Value):
-            yield part
-        elif isinstance(part, (list, tuple)):
-            yield from _values_in(part)
-
-
-def _follows(held: Any) -> bool:
-    return isinstance(held, Value)
-
-
-def _put(held: Any, left: Iterator[Any]) -> Any:
-    if isinstance(held, Value):
-        return next(left)
-    if isinstance(held, (list, tuple)):
-        return type(held)(_put(part, left) for part in held)
-    return held
+        changed = {
+            name: tree_map(lambda leaf, name=name: magnitude(name, leaf), argument)
+            for name, argument in self.arguments.items()
+        }
+        return replace(self, arguments=changed)
 
 
 @dataclass(frozen=True)
@@ -276,29 +254,23 @@ def registered_functions() -> dict[Any, Record]:
     return dict(_FUNCTIONS)
 
 
-@dataclass(frozen=True)
-class _Names:
-    positional: tuple[str, ...]
-    named: tuple[str, ...]
-    defaults: dict[str, Any]
+def bind_arguments(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, in the order of the signature, defaults included."""
+    names, defaults = signature_of(target)
+    given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+    return {name: given[name] for name in names if name in given}
 
 
 @cache
-def argument_names(target: Any) -> _Names:
-    """The arguments of a function by name, with the defaults of those that have one."""
+def signature_of(target: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of a function's arguments, and the defaults of those that have one."""
     if isinstance(target, torch._ops.OpOverload):
         arguments = target._schema.arguments
-        return _Names(
-            tuple(a.name for a in arguments if not a.kwarg_only),
-            tuple(a.name for a in arguments if a.kwarg_only),
-            {a.name: a.default_value for a in arguments if a.has_default_value()},
-        )
-    parameters = inspect.signature(target).parameters.values()
-    return _Names(
-        tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY),
-        tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
-        {p.name: p.default for p in parameters if p.default is not p.empty},
-    )
+        defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
+        return tuple(a.name for a in arguments), defaults
+    parameters = inspect.signature(target).parameters
+    defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
+    return tuple(parameters), defaults
 
 
 register(nn.Sequential, structure=True)

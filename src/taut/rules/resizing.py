@@ -10,7 +10,7 @@ from taut.errors import NoRuleError
 from taut.linalg import bound_operator_norm
 from taut.norms import Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import in_each_norm
+from taut.rules.forms import in_each_norm, known_shapes, register_selection
 from taut.rules.record import Call, Rounding, register
 
 __all__: list[str] = []
@@ -18,39 +18,34 @@ __all__: list[str] = []
 aten = torch.ops.aten
 
 
-def _output_size(call: Call, size: tuple[int, ...]) -> list[int]:
-    assert call.shape is not None
+def _sizes(call: Call) -> list[tuple[int, int]]:
+    """The size of each spatial dimension before and after."""
+    before, after = known_shapes(call)
     factors = call["scale_factors"] or [s for s in (call["scales_h"], call["scales_w"]) if s]
-    wanted = list(call.shape[1:])
-    for n, m, factor in zip(size, wanted, factors, strict=False):
-        if n * factor != m:
-            raise NoRuleError(
-                "resizing by a factor that does not give whole sizes is not followed."
-            )
-    return wanted
+    sizes = list(zip(before[1:], after[1:], strict=True))
+    if any(n * factor != m for (n, m), factor in zip(sizes, factors, strict=False)):
+        raise NoRuleError("resizing by a factor that does not give whole sizes is not followed.")
+    return sizes
 
 
 def _nearest(call: Call) -> Constants:
-    size = call.first.shape
-    if size is None or call.shape is None:
-        raise NoRuleError("resizing needs a known size. Give `input_shape`.")
-    output = _output_size(call, size[1:])
-    if any(m % n for n, m in zip(size[1:], output, strict=True)):
-        raise NoRuleError("nearest resizing by a factor that is not whole is not followed.")
-    for n, m in zip(size[1:], output, strict=True):
+    sizes = _sizes(call)
+    for n, m in sizes:
+        if m % n:
+            raise NoRuleError("nearest resizing by a factor that is not whole is not followed.")
         # The kernels round n / m, so that some factors, such as 41, copy entries unevenly.
         line = torch.arange(n, dtype=torch.float32).view(1, 1, n)
         if not torch.equal(F.interpolate(line, m), line.repeat_interleave(m // n, 2)):
             raise NoRuleError(
                 f"nearest resizing from {n} to {m} copies entries unevenly in float32."
             )
-    return call.first.constants.repeated(math.prod(output) // math.prod(size[1:]))
+    return call.first.constants.repeated(math.prod(m // n for n, m in sizes))
 
 
-register(
+register_selection(
     aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec,
     aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default,
-    proof="how often entries are copied", constants=_nearest, exact=True, image="monotone",
+    proof="how often entries are copied", constants=_nearest,
 )  # fmt: skip
 
 
@@ -72,15 +67,11 @@ def _interpolation(n: int, m: int, align_corners: bool) -> Tensor:
 
 
 def _linear_resizing(call: Call) -> Constants:
-    size = call.first.shape
-    if size is None or call.shape is None:
-        raise NoRuleError("resizing needs a known size. Give `input_shape`.")
-    output = _output_size(call, size[1:])
-    corners = bool(call["align_corners"])
+    sizes, corners = _sizes(call), bool(call["align_corners"])
 
     def bound(norm: Norm) -> float:
         value = 1.0
-        for n, m in zip(size[1:], output, strict=True):
+        for n, m in sizes:
             # Shares are rounded by a few units of the number of places.
             slack = 1 + 2.0**-40 * (n + m)
             value *= bound_operator_norm(_interpolation(n, m, corners), norm).value * slack
@@ -95,10 +86,8 @@ def _largest_of_channel(call: Call, x: Tensor) -> Tensor:
     return largest.view(*largest.shape, *(1,) * (len(shape) - 1)).expand(len(x), *shape)
 
 
-def _growth_of_largest(call: Call) -> Constants:
-    """The largest entry of a channel, in every place of the result."""
-    places = math.prod((call.shape or (1,))[1:])
-    return call.first.constants.repeated(places)
+def _largest_in_all_places(call: Call) -> Constants:
+    return call.first.constants.repeated(math.prod((call.shape or (1,))[1:]))
 
 
 register(
@@ -110,7 +99,7 @@ register(
     rounding=Rounding(
         lambda call: 8 * max(*(call.shape or (1,)), *(call.first.shape or (1,))) + 64,
         _largest_of_channel,
-        _growth_of_largest,
+        _largest_in_all_places,
     ),
     image="monotone",
 )  # fmt: skip

@@ -1,15 +1,32 @@
 """How a file names a layer: its constructor's arguments, and the shapes of its tensors."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from torch import nn
 
-__all__ = ["Arguments", "FileSchema", "Shapes"]
+from taut.errors import ArgumentError, check_count
+
+__all__ = ["Arguments", "FileSchema", "Shapes", "Sizes"]
 
 Arguments = dict[str, Any]
 Shapes = dict[str, tuple[int, ...]]
+_LARGEST = 2**31
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The type of an argument that is a tuple of whole numbers; files hold it as a list.
+
+    Attributes:
+        count: how many there are, or None for any number. A module may hold one for all of them.
+        least: the least value of each.
+    """
+
+    count: int | None
+    least: int = 1
 
 
 @dataclass(frozen=True)
@@ -18,7 +35,7 @@ class FileSchema:
 
     Attributes:
         module: the exact type.
-        arguments: what its constructor is given: name -> type.
+        arguments: what its constructor is given: name -> type, or `Sizes`.
         sizes: those arguments that tensors must agree with, each with the least value it can have.
         shapes: the tensors it must hold, from its arguments.
         read: how to find an argument that is not an attribute of the same name.
@@ -52,3 +69,62 @@ class FileSchema:
             {"bias": lambda m: m.bias is not None, "p": lambda m: str(m.input_norm)},
             limits=limits or {},
         )
+
+    def arguments_of(self, module: nn.Module) -> Arguments:
+        """The arguments that make a layer like `module`, as a file holds them; not yet checked."""
+        found: Arguments = {}
+        for name, kind in self.arguments.items():
+            value: Any = self.read[name](module) if name in self.read else getattr(module, name)
+            if isinstance(kind, Sizes):
+                found[name] = [value] * (kind.count or 1) if type(value) is int else list(value)
+            else:
+                found[name] = float(value) if kind is float else value
+        return found
+
+    def build(self, arguments: Arguments) -> nn.Module:
+        """The smallest layer with these arguments; its sizes are set apart from them."""
+        given = {
+            name: tuple(value) if isinstance(self.arguments[name], Sizes) else value
+            for name, value in arguments.items()
+        }
+        return (self.make or self.module)(**{**given, **self.sizes})
+
+    def check(self, arguments: Arguments) -> None:
+        """Raises `ArgumentError` unless every argument is there, of its type and of a usual size."""
+        if arguments.keys() != self.arguments.keys():
+            raise ArgumentError(
+                f"the arguments must be {sorted(self.arguments)}; got {shorten(sorted(arguments))}."
+            )
+        for name, value in arguments.items():
+            self._check_argument(name, value)
+        for name, least in self.sizes.items():
+            if arguments[name] < least:
+                raise ArgumentError(f"`{name}` must be at least {least}; got {arguments[name]}.")
+
+    def _check_argument(self, name: str, value: Any) -> None:
+        wanted: Any = self.arguments[name]
+        kinds = (list,) if isinstance(wanted, Sizes) else get_args(wanted) or (wanted,)
+        usual = type(value) in kinds
+        if type(value) in (bool, int, float):
+            usual &= math.isfinite(value) if float in kinds else abs(value) < _LARGEST
+        if not usual or (name in self.limits and value > self.limits[name]):
+            names = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+            raise ArgumentError(f"`{name}` must be a usual {names}; got {name}={shorten(value)}.")
+        if isinstance(wanted, Sizes):
+            check_sizes(self.module.__name__, name, value, wanted)
+
+
+def check_sizes(subject: str, name: str, values: list[Any], wanted: Sizes) -> None:
+    """Raises unless a list holds as many whole numbers of a usual size as wanted."""
+    if wanted.count not in (None, len(values)):
+        raise ArgumentError(f"`{name}` must hold {wanted.count} numbers; got {len(values)}.")
+    for value in values:
+        check_count(subject, name, value, wanted.least)
+        if value >= _LARGEST:
+            raise ArgumentError(f"`{name}` must be a usual number; got {value}.")
+
+
+def shorten(value: object) -> str:
+    """What came, cut to a line."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:120]}..."

@@ -5,15 +5,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from taut.errors import NoRuleError
 from taut.linalg import bound_padding
 from taut.norms import Norm
 from taut.rules.constants import Constants, Value
-from taut.rules.convolution import check_numbers
-from taut.rules.forms import batch_free_dims, in_each_norm, refuse_batch_dim
+from taut.rules.forms import (
+    along_dim,
+    batch_free_dims,
+    call_with_attributes,
+    in_each_norm,
+    known_shapes,
+    refuse_batch_dim,
+    register_selection,
+    same_constants,
+)
 from taut.rules.record import Call, register
-from taut.rules.schema import Arguments, FileSchema, Shapes
+from taut.rules.schema import FileSchema, Sizes
 
 __all__ = ["EXACT_ON_STORED", "identity"]
 
@@ -23,10 +32,6 @@ aten = torch.ops.aten
 def identity(input: Tensor) -> Tensor:
     """Its argument: what dropout is in evaluation."""
     return input
-
-
-def _same(call: Call) -> Constants:
-    return call.first.constants
 
 
 def _shape_known(call: Call) -> Constants:
@@ -40,27 +45,14 @@ def _keeps_batch_first(call: Call) -> Constants:
     x = call.first
     if x.shape is None:
         raise NoRuleError("whether samples stay apart is not known. Give `input_shape`.")
-    ndim = len(x.shape) + 1
     if call["dims"] is not None:
-        moved = call["dims"][0] % ndim != 0
-    elif "dim0" in call.arguments:
-        moved = 0 in (call["dim0"] % ndim, call["dim1"] % ndim)
+        moved = call["dims"][1:]
     else:
-        source, destination = call["source"], call["destination"]
-        places = [*_listed(source), *_listed(destination)]
-        moved = any(place % ndim == 0 for place in places)
-    if moved:
+        names = ("dim0", "dim1", "source", "destination")
+        moved = tree_leaves([call[name] for name in names if call[name] is not None])
+    if 0 in [place % (len(x.shape) + 1) for place in moved]:
         raise NoRuleError("moving the batch away from the front mixes the samples of a batch.")
     return x.constants
-
-
-def _listed(held: Any) -> list[int]:
-    return list(held) if isinstance(held, (list, tuple)) else [held]
-
-
-def _along_dim(call: Call) -> Constants:
-    batch_free_dims(call, call["dim"])
-    return call.first.constants
 
 
 def _flatten(call: Call) -> Constants:
@@ -90,7 +82,7 @@ def _slice(call: Call) -> Constants:
         if not whole:
             raise NoRuleError("only slices that keep the batch are followed: use x[:, ...].")
         return x.constants
-    return _along_dim(call)
+    return along_dim(call)
 
 
 def _evaluating(call: Call) -> Constants:
@@ -99,8 +91,13 @@ def _evaluating(call: Call) -> Constants:
     return call.first.constants
 
 
+def _shifted(call: Call) -> Constants:
+    batch_free_dims(call, call["dims"])
+    return call.first.constants
+
+
 for _rule, _operations in {
-    _same: (
+    same_constants: (
         identity, aten.clone.default, aten.contiguous.default, aten.alias.default,
         aten.detach.default, aten.lift_fresh_copy.default,
         aten.pixel_shuffle.default, aten.pixel_unshuffle.default, aten.channel_shuffle.default,
@@ -112,32 +109,20 @@ for _rule, _operations in {
     _flatten: (aten.flatten.using_ints,),
     _unsqueeze: (aten.unsqueeze.default,),
     _slice: (aten.slice.Tensor,),
-    _along_dim: (
+    along_dim: (
         aten.unflatten.int, aten.squeeze.dim, aten.squeeze.dims, aten.select.int,
         aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_with_sizes.default,
         aten.unbind.int, aten.narrow.default,
     ),
     _evaluating: (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default),
+    _shifted: (aten.roll.default, aten.flip.default),
 }.items():  # fmt: skip
-    register(*_operations, proof="permutation", constants=_rule, exact=True, image="monotone")
-
-
-def _shifted(call: Call) -> Constants:
-    batch_free_dims(call, call["dims"])
-    return call.first.constants
-
-
-register(
-    aten.roll.default, aten.flip.default,
-    proof="permutation", constants=_shifted, exact=True, image="monotone",
-)  # fmt: skip
+    register_selection(*_operations, proof="permutation", constants=_rule)
 
 
 def _copies(call: Call) -> Constants:
-    x = call.first
-    if x.shape is None or call.shape is None:
-        raise NoRuleError("how often entries are copied is not known. Give `input_shape`.")
-    return x.constants.repeated(math.prod(call.shape) // max(1, math.prod(x.shape)))
+    before, after = known_shapes(call)
+    return call.first.constants.repeated(math.prod(after) // max(1, math.prod(before)))
 
 
 def _repeats(call: Call) -> Constants:
@@ -149,69 +134,30 @@ def _repeats(call: Call) -> Constants:
     return _copies(call)
 
 
-register(
-    aten.expand.default,
-    proof="how often entries are copied", constants=_copies, exact=True, image="monotone",
-)  # fmt: skip
-register(
-    aten.repeat.default, aten.tile.default,
-    proof="how often entries are copied", constants=_repeats, exact=True, image="monotone",
-)  # fmt: skip
-
-
 def _interleaved(call: Call) -> Constants:
     batch_free_dims(call, call["dim"])
     return _copies(call)
 
 
-register(
-    aten.repeat_interleave.self_int,
-    proof="how often entries are copied", constants=_interleaved, exact=True, image="monotone",
-)  # fmt: skip
+def _indexed(call: Call) -> Constants:
+    """Of entries at stored places; the number of times that each is read is counted."""
+    before, _ = known_shapes(call)
+    indices = call["indices"]
+    if indices is None:
+        batch_free_dims(call, call["dim"])
+        indices = [None, call["index"]]
+    stored = [index for index in indices if index is not None]
+    if indices[0] is not None or any(index.dtype == torch.bool for index in stored):
+        raise NoRuleError("only whole numbers may choose entries, and the batch must stay whole.")
+    numbers = torch.arange(math.prod(before), dtype=torch.float64, device=stored[0].device)
+    reads = call.run(numbers.view(1, *before)).long().flatten().bincount()
+    return call.first.constants.repeated(int(reads.max()) if reads.numel() else 0)
 
 
-def _join(call: Call) -> Constants:
-    values = call.values
-    dim = call["dim"] or 0
-    reference = Value(values[0].constants, call.shape)
-    refuse_batch_dim(dim, reference)
-    return Constants.joined([value.constants for value in values])
-
-
-register(
-    aten.cat.default, aten.stack.default,
-    proof="side by side", constants=_join, exact=True, image="monotone",
-)  # fmt: skip
-
-
-def _part_replaced(call: Call) -> Constants:
-    """What work in place on a slice leaves: every entry is one of the tensor or of the slice."""
-    refuse_batch_dim(call["dim"], Value(call.values[0].constants, call.shape))
+def _joined(call: Call) -> Constants:
+    """Of tensors side by side; work in place on a slice, too, leaves entries of both."""
+    refuse_batch_dim(call["dim"] or 0, Value(call.values[0].constants, call.shape))
     return Constants.joined([value.constants for value in call.values])
-
-
-register(
-    aten.slice_scatter.default, aten.select_scatter.default,
-    proof="side by side", constants=_part_replaced, exact=True, image="monotone",
-)  # fmt: skip
-
-
-def _still(call: Call) -> Constants:
-    return call.first.constants.scaled(0.0)
-
-
-register(
-    aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
-    aten.new_zeros.default, aten.new_ones.default, aten.new_full.default,
-    proof="constant", constants=_still, exact=True, image="monotone",
-)  # fmt: skip
-
-_MODES = {
-    "constant": "constant",
-    "reflect": "reflect",
-    "replicate": "replicate",
-    "circular": "circular",
-}
 
 
 def _pad(call: Call) -> Constants:
@@ -223,15 +169,29 @@ def _pad(call: Call) -> Constants:
 
     def bound(norm: Norm) -> float:
         size = None if x.shape is None else x.shape[len(x.shape) - dims :]
-        return bound_padding(amounts, _MODES[mode], norm, size).value
+        return bound_padding(amounts, mode, norm, size).value
 
     return in_each_norm(call, bound)
 
 
-register(
-    aten.pad.default, aten.constant_pad_nd.default,
-    proof="how often entries are copied", constants=_pad, exact=True, image="monotone",
-)  # fmt: skip
+_COPIED = "how often entries are copied"
+for _proof, _rule, _operations in (
+    (_COPIED, _copies, (aten.expand.default,)),
+    (_COPIED, _repeats, (aten.repeat.default, aten.tile.default)),
+    (_COPIED, _interleaved, (aten.repeat_interleave.self_int,)),
+    (_COPIED, _indexed, (aten.index.Tensor, aten.index_select.default)),
+    (_COPIED, _pad, (aten.pad.default, aten.constant_pad_nd.default)),
+    ("side by side", _joined, (
+        aten.cat.default, aten.stack.default,
+        aten.slice_scatter.default, aten.select_scatter.default,
+    )),
+    ("constant", lambda call: call.first.constants.scaled(0.0), (
+        aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
+        aten.new_zeros.default, aten.new_ones.default, aten.new_full.default,
+    )),
+):  # fmt: skip
+    register_selection(*_operations, proof=_proof, constants=_rule)
+
 _PADDING = {
     "reflect": (nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d),
     "replicate": (nn.ReplicationPad1d, nn.ReplicationPad2d, nn.ReplicationPad3d),
@@ -251,62 +211,31 @@ def _call_of_padding(mode: str) -> Any:
     return call
 
 
-def list_schema(
-    kind: type[nn.Module], name: str, count: int | None, least: int, **more: Any
-) -> FileSchema:
-    """How a file names a layer that is given one list of whole numbers, and nothing stored."""
-
-    def shapes(a: Arguments) -> Shapes:
-        check_numbers(kind, name, a[name], len(a[name]) if count is None else count, least)
-        return {}
-
-    return FileSchema(
-        kind,
-        {name: list, **more},
-        shapes=shapes,
-        read={name: lambda m: list(getattr(m, name))},
-        make=lambda **a: kind(**{**a, name: tuple(a[name])}),
-    )
-
-
 for _mode, _kinds in _PADDING.items():
     for _kind in _kinds:
         register(_kind, call=_call_of_padding(_mode))
         if "Constant" not in _kind.__name__:
-            register(_kind, file=list_schema(_kind, "padding", 2 * int(_kind.__name__[-2]), 0))
+            _sides = Sizes(2 * int(_kind.__name__[-2]), 0)
+            register(_kind, file=FileSchema(_kind, {"padding": _sides}))
 
 for _kind in (
     nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout,
     nn.FeatureAlphaDropout,
 ):  # fmt: skip
-    register(
-        _kind,
-        call=lambda m: (identity, {}),
-        file=FileSchema(_kind, {} if _kind is nn.Identity else {"p": float}),
-    )
-register(
-    nn.Flatten,
-    call=lambda m: (aten.flatten.using_ints, {"start_dim": m.start_dim, "end_dim": m.end_dim}),
-    file=FileSchema(nn.Flatten, {"start_dim": int, "end_dim": int}),
-)
+    _arguments = {} if _kind is nn.Identity else {"p": float}
+    register(_kind, call=lambda m: (identity, {}), file=FileSchema(_kind, _arguments))
 register(
     nn.Unflatten,
     call=lambda m: (aten.unflatten.int, {"dim": m.dim, "sizes": list(m.unflattened_size)}),
-    file=list_schema(nn.Unflatten, "unflattened_size", None, 1, dim=int),
+    file=FileSchema(nn.Unflatten, {"unflattened_size": Sizes(None), "dim": int}),
 )
-for _kind, _target, _name, _argument in (
-    (nn.PixelShuffle, aten.pixel_shuffle.default, "upscale_factor", "upscale_factor"),
-    (nn.PixelUnshuffle, aten.pixel_unshuffle.default, "downscale_factor", "downscale_factor"),
-    (nn.ChannelShuffle, aten.channel_shuffle.default, "groups", "groups"),
+for _kind, _target, _arguments in (
+    (nn.Flatten, aten.flatten.using_ints, {"start_dim": int, "end_dim": int}),
+    (nn.PixelShuffle, aten.pixel_shuffle.default, {"upscale_factor": int}),
+    (nn.PixelUnshuffle, aten.pixel_unshuffle.default, {"downscale_factor": int}),
+    (nn.ChannelShuffle, aten.channel_shuffle.default, {"groups": int}),
 ):
-    register(
-        _kind,
-        call=lambda m, target=_target, name=_name, argument=_argument: (
-            target,
-            {argument: getattr(m, name)},
-        ),
-        file=FileSchema(_kind, {_name: int}),
-    )
+    register(_kind, call=call_with_attributes(_target), file=FileSchema(_kind, _arguments))
 
 # What may be done to a stored tensor on its way to an operation, since it changes no number.
 EXACT_ON_STORED = {

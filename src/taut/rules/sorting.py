@@ -1,7 +1,6 @@
 """Sorting and choosing: a permutation of the entries, or some of them, at every point."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +10,13 @@ from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
 from taut.norms import L2
 from taut.rules.constants import Constants
-from taut.rules.forms import ELEMENTARY, batch_free_dims, refuse_batch_dim
+from taut.rules.forms import (
+    ELEMENTARY,
+    along_dim,
+    batch_free_dims,
+    refuse_batch_dim,
+    register_selection,
+)
 from taut.rules.record import Call, Rounding, register
 
 __all__: list[str] = []
@@ -19,13 +24,7 @@ __all__: list[str] = []
 aten = torch.ops.aten
 
 
-def _along_dim(call: Call) -> Constants:
-    """A map that rearranges or drops entries along `dim`, which must not be the batch."""
-    batch_free_dims(call, call["dim"])
-    return call.first.constants
-
-
-register(
+register_selection(
     functional.max_min,
     functional.group_sort,
     functional.full_sort,
@@ -36,9 +35,7 @@ register(
     aten.max.dim,
     aten.min.dim,
     proof="permutation",
-    constants=_along_dim,
-    exact=True,
-    image="monotone",
+    constants=along_dim,
 )
 
 
@@ -75,7 +72,7 @@ register(
 
 def _softmax(call: Call) -> Constants:
     # diag(p) - pp' has rows of l1 norm 2 p (1 - p) <= 1/2 and is symmetric.
-    return _along_dim(call).scaled(0.5)
+    return along_dim(call).scaled(0.5)
 
 
 def _classes(call: Call) -> int:
@@ -93,64 +90,54 @@ def _log_softmax(call: Call) -> Constants:
     return call.first.constants.through(lambda p, q: gains[p.name] if p == q else math.inf)
 
 
-def _bounded(call: Call) -> Constants:
-    return call.first.constants.scaled(0.0)
+def _largest_in_all_places(call: Call) -> Constants:
+    return call.first.constants.repeated(_classes(call)) if call.shape else call.first.constants
 
 
-def _register_softmax() -> None:
-    # Each probability is off by its share of a sum of n, and by t exp(-t) < 1 for the rounded
-    # difference t to the largest entry.
-    register(
-        aten.softmax.int,
-        aten._softmax.default,
-        proof="Jacobian norm 1/2",
-        constants=_softmax,
-        rounding=Rounding(
-            lambda call: _classes(call) + 32,
-            lambda call, x: torch.ones_like(x),
-            _bounded,
-            ELEMENTARY,
-        ),
-    )
-    largest: Any = lambda call, x: x.abs().amax(call["dim"], keepdim=True) + 8  # noqa: E731
-
-    def growth(call: Call) -> Constants:
-        # The largest of each group stands in the place of all its members.
-        return call.first.constants.repeated(_classes(call)) if call.shape else call.first.constants
-
-    register(
-        aten.log_softmax.int,
-        aten._log_softmax.default,
-        proof="oblique projection",
-        constants=_log_softmax,
-        rounding=Rounding(
-            lambda call: _classes(call) + 32,
-            lambda call, x: largest(call, x).expand_as(x),
-            growth,
-            ELEMENTARY,
-        ),
-    )
-    register(
-        aten.logsumexp.default,
-        proof="convex combination",
-        constants=_along_dim,
-        rounding=Rounding(
-            lambda call: math.prod(call.first.shape or ()) + 32,
-            lambda call, x: x.abs().amax(call["dim"], keepdim=bool(call["keepdim"])) + 8,
-            _along_dim,
-            ELEMENTARY,
-        ),
-        image="monotone",
-    )
-
-
-_register_softmax()
+# Each probability is off by its share of a sum of n, and by t exp(-t) < 1 for the rounded
+# difference t to the largest entry.
+register(
+    aten.softmax.int,
+    aten._softmax.default,
+    proof="Jacobian norm 1/2",
+    constants=_softmax,
+    rounding=Rounding(
+        lambda call: _classes(call) + 32,
+        lambda call, x: torch.ones_like(x),
+        lambda call: call.first.constants.scaled(0.0),
+        ELEMENTARY,
+    ),
+)
+register(
+    aten.log_softmax.int,
+    aten._log_softmax.default,
+    proof="oblique projection",
+    constants=_log_softmax,
+    rounding=Rounding(
+        lambda call: _classes(call) + 32,
+        lambda call, x: (x.abs().amax(call["dim"], keepdim=True) + 8).expand_as(x),
+        _largest_in_all_places,
+        ELEMENTARY,
+    ),
+)
+register(
+    aten.logsumexp.default,
+    proof="convex combination",
+    constants=along_dim,
+    rounding=Rounding(
+        lambda call: math.prod(call.first.shape or ()) + 32,
+        lambda call, x: x.abs().amax(call["dim"], keepdim=bool(call["keepdim"])) + 8,
+        along_dim,
+        ELEMENTARY,
+    ),
+    image="monotone",
+)
 
 
 def _vector_norm(call: Call) -> Constants:
     if call["ord"] not in (2, 2.0):
         raise NoRuleError(f"of vector norms only the Euclidean is followed; got {call['ord']}.")
-    constants = _along_dim(call)
+    constants = along_dim(call)
     # One entry of the result may move by the length of a whole vector, not of an entry.
     return Constants(constants.values[0], constants.values[1], constants.values[1])
 

@@ -1,7 +1,6 @@
 """Sums, differences, products with fixed numbers, reductions: what residual networks add."""
 
 import math
-import operator
 from numbers import Real
 from typing import Any
 
@@ -10,8 +9,9 @@ from torch import Tensor
 
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
+from taut.norms import L2
 from taut.rules.constants import Constants, Value
-from taut.rules.forms import batch_free_dims, linear_image, linear_rounding
+from taut.rules.forms import batch_free_dims, known_shapes, register_linear, register_selection
 from taut.rules.record import Bounds, Call, Rounding, register
 
 __all__: list[str] = []
@@ -88,10 +88,9 @@ def _magnitude_of_sum(call: Call, *tensors: Tensor) -> Tensor:
 def _image_of_sum(sign: int) -> Any:
     def image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
         alpha = sign * (1 if call["alpha"] is None else call["alpha"])
-        a, b = _operands(call)
         ends = iter(zip(lower, upper, strict=True))
         (a_low, a_high), (b_low, b_high) = (
-            next(ends) if isinstance(part, Value) else (part, part) for part in (a, b)
+            next(ends) if isinstance(part, Value) else (part, part) for part in _operands(call)
         )
         if alpha < 0:
             b_low, b_high = b_high, b_low
@@ -100,15 +99,12 @@ def _image_of_sum(sign: int) -> Any:
     return image
 
 
-_SUM = Rounding(lambda call: 4, _magnitude_of_sum, lambda call: _add(call))
-register(
-    aten.add.Tensor, aten.add.Scalar, operator.add,
-    proof="sum", constants=_add, rounding=_SUM, image=_image_of_sum(1),
-)  # fmt: skip
-register(
-    aten.sub.Tensor, aten.sub.Scalar, operator.sub,
-    proof="sum", constants=_add, rounding=_SUM, image=_image_of_sum(-1),
-)  # fmt: skip
+_SUM = Rounding(lambda call: 4, _magnitude_of_sum, _add)
+for _sign, _targets in (
+    (1, (aten.add.Tensor, aten.add.Scalar)),
+    (-1, (aten.sub.Tensor, aten.sub.Scalar)),
+):
+    register(*_targets, proof="sum", constants=_add, rounding=_SUM, image=_image_of_sum(_sign))
 
 
 def _reverse_difference(call: Call) -> Constants:
@@ -125,20 +121,11 @@ register(
     rounding=_SUM,
     image=lambda call, lower, upper: (call.run(upper[0]), call.run(lower[0])),
 )  # fmt: skip
-for _target, _rule in (
-    (aten.mul.Tensor, _multiply),
-    (aten.mul.Scalar, _multiply),
-    (operator.mul, _multiply),
-    (aten.div.Tensor, _divide),
-    (aten.div.Scalar, _divide),
-):
-    register(
-        _target,
-        proof="factor",
-        constants=_rule,
-        rounding=linear_rounding(lambda call: 4, _rule, None),
-        image=linear_image(None),
-    )
+for _rule, _targets in {
+    _multiply: (aten.mul.Tensor, aten.mul.Scalar),
+    _divide: (aten.div.Tensor, aten.div.Scalar),
+}.items():
+    register_linear(*_targets, proof="factor", constants=_rule, terms=lambda call: 4)
 register(
     aten.neg.default,
     proof="factor",
@@ -150,11 +137,9 @@ register(
 
 def _count(call: Call) -> int:
     """How many entries are added up in each entry of the result."""
-    x = call.first
     batch_free_dims(call, call["dim"])
-    if x.shape is None or call.shape is None:
-        raise NoRuleError("how many entries are summed is not known. Give `input_shape`.")
-    return max(1, math.prod(x.shape) // max(1, math.prod(call.shape)))
+    before, after = known_shapes(call)
+    return max(1, math.prod(before) // max(1, math.prod(after)))
 
 
 def _sum(call: Call) -> Constants:
@@ -166,20 +151,54 @@ def _mean(call: Call) -> Constants:
 
 
 for _target, _rule in ((aten.sum.dim_IntList, _sum), (aten.mean.dim, _mean)):
-    register(
-        _target,
-        proof="sum",
-        constants=_rule,
-        rounding=linear_rounding(lambda call: _count(call) + 3, _rule, None),
-        image=linear_image(None),
+    register_linear(_target, proof="sum", constants=_rule, terms=lambda call: _count(call) + 3)
+
+
+def _running_sum(call: Call) -> Constants:
+    r"""Of the triangular matrix of ones, whose inverse has differences of neighbours as rows.
+
+    The singular values of that inverse are $2 \sin\frac{(2k - 1)\pi}{4n + 2}$, $k = 1 \dots n$.
+    """
+    n = _length(call)
+    steep = (1 + 2.0**-48) / (2 * math.sin(math.pi / (4 * n + 2)))
+    return call.first.constants.through(
+        lambda p, q: math.inf if p != q else steep if p == L2 else float(n)
     )
+
+
+def _length(call: Call) -> int:
+    (place,) = batch_free_dims(call, call["dim"])
+    return max(1, known_shapes(call)[0][place])
+
+
+register_linear(
+    aten.cumsum.default,
+    proof="running sum",
+    constants=_running_sum,
+    terms=lambda call: _length(call) + 3,
+)
+
+
+def _chosen(call: Call) -> Constants:
+    """Of entries from one tensor or another, as a stored mask says."""
+    if isinstance(call["mask" if call["condition"] is None else "condition"], Value):
+        raise NoRuleError("a choice that depends on the input may jump. Use maximum or clamp.")
+    if any(isinstance(x, float) and not math.isfinite(x) for x in call.arguments.values()):
+        raise NoRuleError("what stands in the place of masked entries must be finite.")
+    return _larger(call)
 
 
 def _larger(call: Call) -> Constants:
     return Constants.joined([_spread(x, call) for x in call.values])
 
 
-register(
-    aten.maximum.default, aten.minimum.default,
-    proof="choice", constants=_larger, exact=True, image="monotone",
-)  # fmt: skip
+register_selection(aten.maximum.default, aten.minimum.default, proof="choice", constants=_larger)
+register_selection(
+    aten.where.self,
+    aten.where.ScalarOther,
+    aten.where.ScalarSelf,
+    aten.masked_fill.Scalar,
+    aten.masked_fill.Tensor,
+    proof="choice",
+    constants=_chosen,
+)

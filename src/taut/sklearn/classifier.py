@@ -6,19 +6,18 @@ from typing import Any, Self
 import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
-from taut.audit import bound_lipschitz
 from taut.certificates import Certificates, certify
 from taut.errors import ArgumentError, check_choice, check_positive
 from taut.losses import LOSSES, OffsetCrossEntropy, loss_for_radius
 from taut.names import ActivationName, LossName, NormName
 from taut.nn import Scale
 from taut.norms import as_norm
-from taut.sklearn.inputs import RandomState, fit_rows_and_targets, predict_rows, seed_of
-from taut.sklearn.network import check_size, fit_units, make_network, train_network
+from taut.sklearn.base import LipschitzEstimator, RandomState, predict_rows, seed_of
 
 __all__ = ["LipschitzClassifier"]
 
@@ -27,7 +26,7 @@ _SUBJECT = "LipschitzClassifier"
 _MOST_ROWS = 1000
 
 
-class LipschitzClassifier(ClassifierMixin, BaseEstimator):
+class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     r"""A network of proven Lipschitz constant, with a certified radius for every prediction.
 
     Trained on the margins $f_t - f_i$ of the true class, so that they exceed
@@ -79,7 +78,7 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         True
     """
 
-    norm: NormName
+    lipschitz: float
     loss: LossName
 
     def __init__(
@@ -99,27 +98,30 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
         random_state: RandomState = 0,
         verbose: bool = False,
     ) -> None:
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.norm = norm
-        self.lipschitz = lipschitz
+        super().__init__(
+            hidden_sizes,
+            activation=activation,
+            norm=norm,
+            lipschitz=lipschitz,
+            epochs=epochs,
+            batch_size=batch_size,
+            lr=lr,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.radius = radius
         self.loss = loss
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on rows `X` `(n, features)`, finite, with labels `y` `(n,)` of any kind."""
-        rows, labels = fit_rows_and_targets(self, X, y, numeric=False)
+        pair: Any = validate_data(self, X, y, dtype=np.float64)
+        rows, labels = pair
         check_classification_targets(labels)
         check_positive(_SUBJECT, "lipschitz", self.lipschitz)
         check_choice(_SUBJECT, "loss", self.loss, LOSSES)
-        self.classes_, places = np.unique(labels, return_inverse=True)
+        self.classes_, indices = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ArgumentError(
                 subject=_SUBJECT,
@@ -128,38 +130,38 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
                 got=f"one class, {self.classes_[:1].tolist()[0]!r}",
             )
         seed = seed_of(self.random_state)
-        sizes = (rows.shape[1], self.hidden_sizes, len(self.classes_))
-        net = make_network(_SUBJECT, *sizes, self.activation, self.norm, seed)
-        units = fit_units(rows, self.norm, _SUBJECT)
+        net = self._new_network(rows.shape[1], len(self.classes_), seed)
+        units = self._fit_units(rows)
         # Outputs have this size, and they are trained in float32.
-        check_size(_SUBJECT, "lipschitz * X", self.lipschitz * units.length, 30)
-        index = torch.from_numpy(places)
+        self._check_size("lipschitz * X", self.lipschitz * units.length, 30)
+        index = torch.from_numpy(indices)
         self.radius_ = self._choose_radius(rows, index)
         asked = {"lipschitz": self.lipschitz, "norm": self.norm}
         loss = loss_for_radius(self.radius_, **asked, kind=self.loss)
         training = nn.Sequential(net, Scale(self.lipschitz * units.length))
-        self.loss_curve_ = train_network(self, training, units(rows), index, loss, seed)
-        self.network_ = units.restore(net, self.lipschitz)
-        self.lipschitz_ = bound_lipschitz(self.network_, self.norm, (rows.shape[1],))
+        self._train(training, units(rows), index, loss, seed)
+        self._prove(net, units, self.lipschitz)
         # For rows that are separated without error it would be infinite.
         entropy = loss_for_radius(self.radius_, **asked, kind="cross_entropy")
         assert isinstance(entropy, OffsetCrossEntropy)
-        self.temperature_ = _best_temperature(self._outputs(rows), index, entropy.temperature)
+        with torch.no_grad():
+            outputs = self.network_(torch.tensor(rows))
+        self.temperature_ = _best_temperature(outputs, index, entropy.temperature)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The outputs, `(n, classes)`; for two classes the margin of the second, `(n,)`."""
-        outputs = self._outputs(predict_rows(self, X)).numpy()
+        outputs = self._outputs(X).numpy()
         return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of the largest output, `(n,)`."""
-        outputs = self._outputs(predict_rows(self, X))
+        outputs = self._outputs(X)
         return self.classes_[outputs.argmax(1).numpy()]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The softmax of `temperature_` times the outputs, `(n, classes)`: an estimate, not proven."""
-        outputs = self._outputs(predict_rows(self, X))
+        outputs = self._outputs(X)
         return (self.temperature_ * outputs).softmax(1).numpy()
 
     def certify(self, X: Any, y: Any = None) -> Certificates:
@@ -174,13 +176,13 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
             `predict` says.
         """
         rows = torch.tensor(predict_rows(self, X))
-        labels = None if y is None else self._places(y)
+        labels = None if y is None else self._indices(y)
         return certify(self.network_, rows, self.norm, labels=labels, arithmetic="float64")
 
-    def _places(self, y: Any) -> Tensor:
+    def _indices(self, y: Any) -> Tensor:
         labels = np.asarray(y)
-        places = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
-        unknown = labels[self.classes_[places] != labels]
+        indices = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
+        unknown = labels[self.classes_[indices] != labels]
         if len(unknown):
             raise ArgumentError(
                 subject=_SUBJECT,
@@ -188,22 +190,18 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
                 rule="must hold the classes of `fit`",
                 got=f"{unknown.tolist()[0]!r}, which is none of {self.classes_.tolist()}",
             )
-        return torch.from_numpy(places)
-
-    @torch.no_grad()
-    def _outputs(self, rows: np.ndarray) -> Tensor:
-        return self.network_(torch.tensor(rows))
+        return torch.from_numpy(indices)
 
     def _choose_radius(self, rows: np.ndarray, labels: Tensor) -> float:
         if self.radius is not None:
             check_positive(_SUBJECT, "radius", self.radius)
             return float(self.radius)
         some = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:_MOST_ROWS]
-        points, kinds = torch.tensor(rows)[some], labels[some]
+        points, classes = torch.tensor(rows)[some], labels[some]
         # Not by |x|^2 + |y|^2 - 2xy, which far from the origin cancels to noise.
         exact = "donot_use_mm_for_euclid_dist"
         apart = torch.cdist(points, points, p=as_norm(self.norm).p, compute_mode=exact)
-        nearest = apart.masked_fill(kinds[:, None] == kinds, math.inf).amin(1)
+        nearest = apart.masked_fill(classes[:, None] == classes, math.inf).amin(1)
         # Where most rows lie on rows of another class, those that do not decide.
         known = nearest[nearest.isfinite() & (nearest > 0)]
         return known.median().item() / 4 if len(known) else 1.0
@@ -212,8 +210,8 @@ class LipschitzClassifier(ClassifierMixin, BaseEstimator):
 def _best_temperature(outputs: Tensor, labels: Tensor, sharpest: float) -> float:
     """The factor up to `sharpest` under which the labels are most likely; the problem is convex."""
 
-    def surprise(share: float) -> float:
+    def negative_log_likelihood(share: float) -> float:
         return nn.functional.cross_entropy(share * sharpest * outputs, labels).item()
 
-    found: Any = minimize_scalar(surprise, bounds=(0.0, 1.0), method="bounded")
+    found: Any = minimize_scalar(negative_log_likelihood, bounds=(0.0, 1.0), method="bounded")
     return sharpest * float(found.x)

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.preprocessing import RobustScaler, StandardScaler
+from sklearn.utils.validation import validate_data
 
 from taut.audit import bound_lipschitz
 from taut.data import Table
 from taut.errors import ArgumentError, DataError, check_choice, check_count
-from taut.sklearn.inputs import RandomState, fit_rows, predict_rows, seed_of
+from taut.sklearn.base import RandomState, predict_rows, seed_of
 from taut.transport import (
     ConeCritic,
     CriticName,
@@ -130,7 +131,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
                 rule="must lie strictly between 0 and 1",
                 got=f"false_alarm_rate={self.false_alarm_rate!r}",
             )
-        points = fit_rows(self, X, min_rows=2)
+        points: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self.seed_ = seed_of(self.random_state)
         self.reference_ = points.copy()  # what the caller does to X later is no drift
         generator = torch.Generator().manual_seed(self.seed_)

@@ -40,9 +40,8 @@ __all__ = [
 if TYPE_CHECKING:
     from taut.training.architectures import ARCHITECTURES, build_network
     from taut.training.augmentation import augment
-    from taut.training.config import TrainConfig
-    from taut.training.config_file import from_toml, to_toml
-    from taut.training.configuration import Configuration, FieldType, field_docs, field_types
+    from taut.training.config import TrainConfig, from_toml, to_toml
+    from taut.training.config_fields import Configuration, FieldType, field_docs, field_types
     from taut.training.defaults import resolve
     from taut.training.evaluation import Evaluation, evaluate
     from taut.training.examples import Examples, InputSpec, Prepared, load_data, prepare
@@ -51,15 +50,14 @@ if TYPE_CHECKING:
     from taut.training.loop import train
     from taut.training.progress import Progress
     from taut.training.recipes import little_data_recipe, wide_residual_recipe
-    from taut.training.run import TrainedRun, load_run
     from taut.training.run_folder import RunFolder
+    from taut.training.trained_run import TrainedRun, load_run
 else:
     _MODULES = {
         "architectures": "ARCHITECTURES build_network",
         "augmentation": "augment",
-        "config": "TrainConfig",
-        "config_file": "from_toml to_toml",
-        "configuration": "Configuration FieldType field_docs field_types",
+        "config": "TrainConfig from_toml to_toml",
+        "config_fields": "Configuration FieldType field_docs field_types",
         "defaults": "resolve",
         "evaluation": "Evaluation evaluate",
         "examples": "Examples InputSpec Prepared load_data prepare",
@@ -68,7 +66,7 @@ else:
         "loop": "train",
         "progress": "Progress",
         "recipes": "little_data_recipe wide_residual_recipe",
-        "run": "TrainedRun load_run",
+        "trained_run": "TrainedRun load_run",
         "run_folder": "RunFolder",
     }
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)

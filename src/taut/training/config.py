@@ -1,6 +1,9 @@
-"""`TrainConfig`: everything a training run depends on, as one frozen value."""
+"""`TrainConfig`: everything a training run depends on, as one frozen value and as a TOML file."""
 
-from dataclasses import dataclass
+import difflib
+import json
+import tomllib
+from dataclasses import dataclass, fields
 
 from taut.errors import ArgumentError, DtypeError
 from taut.names import (
@@ -14,11 +17,9 @@ from taut.names import (
     OptimizerName,
     ScheduleName,
 )
-from taut.training.configuration import Configuration, setting
+from taut.training.config_fields import AnyConfig, Configuration, setting
 
-__all__ = ["TrainConfig"]
-
-_SUBJECT = "TrainConfig"
+__all__ = ["TrainConfig", "from_toml", "to_toml"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,7 @@ class TrainConfig(Configuration):
     def __post_init__(self) -> None:
         if self.dtype in ("float16", "half"):
             raise DtypeError(
-                subject=_SUBJECT,
+                subject="TrainConfig",
                 argument="dtype",
                 rule="must keep weights in 32 or 64 bits, or their constraint and every certificate "
                 "would break",
@@ -144,14 +145,14 @@ class TrainConfig(Configuration):
         super().__post_init__()
         if self.adversarial_radius and self.norm == "l1":
             raise ArgumentError(
-                subject=_SUBJECT,
+                subject="TrainConfig",
                 argument="adversarial_radius",
                 rule="must be 0 in L1, which PGD does not support",
                 got=f"adversarial_radius={self.adversarial_radius}, norm='l1'",
             )
         if self.schedule == "step" and not self.milestones:
             raise ArgumentError(
-                subject=_SUBJECT,
+                subject="TrainConfig",
                 argument="milestones",
                 rule="must list the epochs at which a step schedule decays",
                 got="none",
@@ -159,9 +160,61 @@ class TrainConfig(Configuration):
             )
         if self.patience and not self.validation:
             raise ArgumentError(
-                subject=_SUBJECT,
+                subject="TrainConfig",
                 argument="patience",
                 rule="needs validation rows",
                 got=f"patience={self.patience}, validation={self.validation}",
                 remedy="Use validation=0.1.",
             )
+
+
+def to_toml(config: Configuration) -> str:
+    """The fields that are set, one per line; `from_toml` gives the same configuration back.
+
+    Example:
+        >>> text = to_toml(TrainConfig(data="mnist", hidden=(64, 64)))
+        >>> text.splitlines()[0], "hidden = [64, 64]" in text
+        ('data = "mnist"', True)
+        >>> from_toml(text) == TrainConfig(data="mnist", hidden=(64, 64))
+        True
+    """
+    return "".join(f"{name} = {_value(value)}\n" for name, value in config.to_dict().items())
+
+
+def from_toml(text: str, kind: type[AnyConfig] = TrainConfig) -> AnyConfig:
+    """The configuration in a TOML text; fields that it leaves out have their defaults.
+
+    Args:
+        text: content of the file.
+        kind: class of the configuration.
+
+    Raises:
+        ArgumentError: the text is no TOML, or has an unknown key.
+    """
+    subject = "from_toml"
+    try:
+        held = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentError(
+            subject=subject, rule="the text must be TOML", got=str(error)
+        ) from error
+    known = [f.name for f in fields(kind)]
+    for name in held:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0)[0]
+            raise ArgumentError(
+                subject=subject,
+                rule=f"every key must be a field of {kind.__name__}",
+                got=repr(name),
+                remedy=f"The nearest is {near!r}.",
+            )
+    return kind(**held)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        # Basic strings of TOML have the escapes of JSON, but no raw delete character.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return repr(value)

@@ -6,7 +6,7 @@ from math import prod
 from taut.data import LabelledData
 from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, loss_for_radius
 from taut.norms import L2, LINF, Norm, as_norm
-from taut.training.architectures.spatial import check_image
+from taut.training.architectures import check_image
 from taut.training.augmentation import check_augmentation
 from taut.training.config import TrainConfig
 
@@ -17,8 +17,7 @@ _CHANNELS = {"conv": (16, 64), "lenet": (10, 20), "wrn": (64, 128, 256)}
 _HIDDEN: dict[str, tuple[int, ...]] = {"lenet": (50,), "wrn": ()}
 _RADII = {"l1": 1.0, "l2": 0.5, "linf": 0.1}
 # On MNIST in L2 at radius 1.58, four epochs, certified: 0.001 -> 56 %, 0.003 -> 61 %.
-_RATE_OF_ADAM = 3e-3
-_RATES = {"aggmo": 0.01, "sgd": 0.05}
+_RATES = {"adam": 3e-3, "aggmo": 0.01, "sgd": 0.05}
 # AggMo on an eighth of MNIST, L-inf 0.1, K = 1000, 256 x 3, ten epochs, certified: cross-entropy
 # 0.3 -> 30 %, 0.1 -> 67 %; hinge 3.3/K -> 14 %, 1/K -> 59 %, 0.3/K -> 52 %. That was with rows
 # that started dense; now that they start at corners, all of MNIST bears 1/K, and a hinge for a
@@ -29,20 +28,13 @@ _RATES_OF_ROWS = {"aggmo": 0.1, "sgd": 0.3}
 def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     r"""The configuration with every open field derived.
 
-    - constraint: orthonormal for L2, rows or columns in the l1 ball for L-inf and L1;
-    - lipschitz: 1, and for L-inf the paper's 1000, spread evenly over the layers;
-    - loss: cross-entropy behind an offset;
-    - margin and temperature: as `taut.losses.loss_for_radius` derives them from the radius; a given
-      margin keeps the product of the two;
-    - optimizer: Adam for L2; AggMo for L-inf and L1, whose rows have bounded sums that the equal
-      steps of Adam would soon exhaust;
-    - lr: 0.003 for Adam; for the others a rate for a loss without a unit. A hinge has the unit of
-      the constant, so its rate is divided by it;
-    - hidden: three layers of 1024 for images of 784 pixels or more, of 256 for smaller ones, two of
-      128 for tables, and one layer less behind convolutions;
-    - channels: 16 and 64, and what `lenet` and `wrn` are known for;
-    - batch size: a power of 2 near a hundredth of the rows, within 32 and 512;
-    - epochs: 40, more where there are few rows: enough for 2,500 steps.
+    `TrainConfig` states the default of each field. The reasons, where they are not obvious:
+
+    - margin and temperature are those that `taut.losses.loss_for_radius` derives from the radius; a
+      given margin keeps the product of the two;
+    - the optimizer for L-inf and L1 is AggMo: rows have bounded sums there, which the equal steps of
+      Adam would soon exhaust;
+    - a hinge has the unit of the constant, so its learning rate is divided by it.
 
     Example:
         >>> from taut.data import load_labelled
@@ -59,7 +51,9 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     check_augmentation(config.augment, tuple(shape))
     if config.arch in _CHANNELS:
         check_image(config.arch, shape)
+    constraint = "none" if config.arch == "wrn" else _CONSTRAINTS[norm.name]
     radius = config.radius or _RADII[norm.name]
+    # For L-inf the paper's constant, spread evenly over the layers.
     lipschitz = config.lipschitz or (1000.0 if norm == LINF else 1.0)
     loss = config.loss or "cross_entropy"
     batch_size = config.batch_size or min(512, max(32, 2 ** round(rows / 100).bit_length() // 2))
@@ -83,8 +77,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         temperature=temperature,
         channels=config.channels or _CHANNELS.get(config.arch, ()),
         hidden=hidden if config.hidden is None else config.hidden,
-        constraint=config.constraint
-        or ("none" if config.arch == "wrn" else _CONSTRAINTS[norm.name]),
+        constraint=config.constraint or constraint,
         optimizer=optimizer,
         lr=config.lr or _rate(optimizer, norm, loss, lipschitz),
         batch_size=batch_size,
@@ -93,9 +86,8 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
 
 
 def _rate(optimizer: str, norm: Norm, loss: str, lipschitz: float) -> float:
-    if optimizer == "adam":
-        return _RATE_OF_ADAM
-    if norm == L2:
-        return _RATES[optimizer] / (1.0 if loss == "cross_entropy" else lipschitz)
+    unit = 1.0 if optimizer == "adam" or loss == "cross_entropy" else lipschitz
+    if optimizer == "adam" or norm == L2:
+        return _RATES[optimizer] / unit
     # Measured above: a hinge bears ten times the rate of the cross-entropy, in units of K.
     return _RATES_OF_ROWS[optimizer] * (1.0 if loss == "cross_entropy" else 10 / lipschitz)

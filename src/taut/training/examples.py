@@ -11,16 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from taut.data import (
-    OFFICIAL_SETS,
-    LabelledData,
-    LabelledSet,
-    column_label,
-    load_labelled,
-)
+from taut.data import OFFICIAL_SETS, LabelledData, LabelledSet, column_label, load_labelled
 from taut.errors import ArgumentError, DataError, TautWarning
 from taut.training.config import TrainConfig
-from taut.training.config_file import AnyConfig
+from taut.training.config_fields import AnyConfig
 
 __all__ = [
     "Examples",
@@ -163,9 +157,7 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     fit, held_out = data.train, None
     if config.validation:
         fit, held_out = data.train.split(config.validation, config.seed)
-    known = _spec(fit) if spec is None else spec
-    if spec is None and known.shift:
-        _tell_constant(data.name, fit)
+    known = _spec(data.name, fit) if spec is None else spec
 
     def ready(rows: LabelledSet) -> Examples:
         return Examples(known.apply(rows.inputs), torch.as_tensor(rows.labels))
@@ -179,13 +171,27 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     )
 
 
-def _spec(rows: LabelledSet) -> InputSpec:
+def _spec(name: str, rows: LabelledSet) -> InputSpec:
     shift: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
     if rows.image_shape is None and rows.low is None:
         wide = rows.inputs.astype(np.float64)
         # The mean of equal numbers is rounded too, and would be away from them by a "deviation".
-        changes = _changes(wide)
+        changes = np.ptp(wide, 0) > 2**-48 * abs(wide).max(0)
+        same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
+        if not changes.any():
+            raise DataError(
+                f"train: {name}: a column must change for a network to learn from it; none does, of "
+                f"{len(same)}. Give other columns or more rows."
+            )
+        if same:
+            some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")
+            warnings.warn(
+                f"train: {name}: column {some} is constant in the training rows, so the network is "
+                "untested where it changes. Drop it from the table if it carries no information.",
+                TautWarning,
+                stacklevel=3,
+            )
         shift = tuple(np.where(changes, wide.mean(0), wide[0]).tolist())
         spread = tuple(np.where(changes, wide.std(0), 1.0).tolist())
     return InputSpec(
@@ -197,29 +203,6 @@ def _spec(rows: LabelledSet) -> InputSpec:
         shift=shift,
         spread=spread,
     )
-
-
-def _changes(wide: np.ndarray) -> np.ndarray:
-    """Which columns change by more than rounding."""
-    return np.ptp(wide, 0) > 2**-48 * abs(wide).max(0)
-
-
-def _tell_constant(name: str, rows: LabelledSet) -> None:
-    changes = _changes(rows.inputs.astype(np.float64))
-    same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
-    if not changes.any():
-        raise DataError(
-            f"train: {name}: a column must change for a network to learn from it; none does, of "
-            f"{len(same)}. Give other columns or more rows."
-        )
-    if same:
-        some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")
-        warnings.warn(
-            f"train: {name}: column {some} is constant in the training rows, so the network is "
-            "untested where it changes. Drop it from the table if it carries no information.",
-            TautWarning,
-            stacklevel=3,
-        )
 
 
 def fingerprint_of(data: LabelledData) -> str:

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from taut.errors import check_count, check_positive
 from taut.training.config import TrainConfig
-from taut.training.schedule import learning_rate
-from taut.training.seeding import batches
-from taut.training.training_state import TrainingState
+from taut.training.schedule import batches, learning_rate
+from taut.training.state import TrainingState
 
 __all__ = ["fit"]
 

@@ -4,20 +4,27 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from taut import parallel
 from taut.audit import bound_lipschitz
 from taut.data import LabelledData
 from taut.errors import ArgumentError, DamagedFileError
+from taut.export import save
+from taut.training.architectures import build_network
+from taut.training.augmentation import augment
 from taut.training.config import TrainConfig
 from taut.training.defaults import resolve
 from taut.training.environment import Environment
 from taut.training.evaluation import evaluate
-from taut.training.examples import load_data, prepare, with_absolute_paths
-from taut.training.finalise import finalise
-from taut.training.progress import Progress, Reporter
-from taut.training.run import TrainedRun, load_run
-from taut.training.run_folder import RunFolder
-from taut.training.session import Session, barrier
+from taut.training.examples import Prepared, load_data, prepare, with_absolute_paths
+from taut.training.objective import Objective, parseval_step
+from taut.training.progress import Log, Progress
+from taut.training.run_folder import RunFolder, write_json
+from taut.training.schedule import batches, generator_at, learning_rate
+from taut.training.state import Session, TrainingState, barrier
+from taut.training.trained_run import TrainedRun, load_run
 
 __all__ = ["train"]
 
@@ -76,27 +83,27 @@ def train(
             barrier()
             if run is not None:
                 if tensorboard:
-                    Reporter(folder, list(run.history), None, tensorboard).close()
+                    Log(folder, list(run.history), tensorboard).close()
                 return run
 
-        session = Session(config, prepared, folder, environment)
-        history = session.state.position.history
-        reporter = Reporter(folder, history, on_progress, tensorboard)
-        while session.state.position.epoch < session.epochs and not _out_of_patience(session):
+        session = _ClassifierSession(config, prepared, folder, environment)
+        log = Log(folder, session.position.history, tensorboard)
+        report = on_progress if on_progress and parallel.is_first() else lambda progress: None
+        while not session.over():
             for rows in session.remaining_batches():
                 session.step(rows)
-                reporter.report(_progress(session))
-                if session.state.position.step % config.checkpoint_every == 0:
+                report(session.progress())
+                if session.position.step % config.checkpoint_every == 0:
                     session.keep_checkpoint()
-            row = _end_epoch(session)
-            now = _progress(session, row)
+            row = session.end_epoch()
             session.keep_checkpoint()
-            reporter.report(now, row)
-        reporter.close()
-        return finalise(session, data)
+            log.add(row)
+            report(session.progress(row))
+        log.close()
+        return session.finalise(data)
 
 
-def _finished(folder: RunFolder) -> TrainedRun | None:
+def _finished(folder: RunFolder[TrainConfig]) -> TrainedRun | None:
     """The run if it is finished; None if not, or if its end must be repeated from the checkpoint."""
     if not folder.finished:
         return None
@@ -108,46 +115,124 @@ def _finished(folder: RunFolder) -> TrainedRun | None:
         return None
 
 
-def _end_epoch(session: Session) -> dict[str, Any]:
-    """Evaluates, keeps the best weights and starts the next epoch; returns the epoch's row."""
-    state, position, config = session.state, session.state.position, session.config
-    row: dict[str, Any] = {
-        "epoch": position.epoch + 1,
-        "loss": position.loss / position.seen,
-        "accuracy": position.correct / position.seen,
-        "clean": None,
-        "certified": None,
-        "lr": session.learning_rate(-1),
-    }
-    if session.data.validation is None:
-        bound = bound_lipschitz(state.model, config.norm, session.data.spec.shape)
-    else:
+class _ClassifierSession(Session[TrainConfig]):
+    """A classifier in training; for the arguments see `Session`."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        data: Prepared,
+        folder: RunFolder[TrainConfig] | None,
+        environment: Environment,
+    ) -> None:
+        assert config.epochs is not None and config.batch_size is not None
+        network = build_network(config, data.spec.shape, len(data.spec.classes))
+        states = {"": TrainingState(config, network.to(environment.device))}
+        super().__init__(config, data, folder, environment, states)
+        self.epochs, self.batch_size = config.epochs, config.batch_size
+        self.rows = data.train.to(environment.device, environment.dtype)
+        self.steps = -(-len(data.train) // self.batch_size)
+        self.objective = Objective(config, data.spec)
+
+    def over(self) -> bool:
+        """Whether the last epoch is over, or patience is exhausted."""
+        position = self.position
+        out_of_patience = 0 < self.config.patience <= position.epoch - position.best_epoch
+        return position.epoch >= self.epochs or out_of_patience
+
+    def remaining_batches(self) -> tuple[Tensor, ...]:
+        """The rows of each remaining step of the epoch."""
+        order = batches(len(self.rows), self.batch_size, self.config.seed, self.position.epoch)
+        return order[self.position.step :]
+
+    def step(self, rows: Tensor) -> None:
+        """Takes one step on these rows, of which each process computes its share."""
+        config, state, position = self.config, self.states[""], self.position
+        here = (position.epoch, position.step, parallel.rank())
+        self.environment.seed(here)
+        mine = parallel.share(rows).to(self.environment.device)
+        x, labels = self.rows.inputs[mine], self.rows.labels[mine]
+        x = augment(x, config.augment, generator_at(config.seed, *here, 0))
+        with state.step(self.learning_rate()):
+            loss, logits = self.objective(state.model, x, labels, here)
+            (loss * parallel.share_weight(len(rows))).backward()
+            parallel.average_gradients(state.model.parameters())
+        if config.parseval_beta:
+            parseval_step(state.model, config.parseval_beta)
+        correct = (logits.argmax(1) == labels).sum()
+        sums = torch.stack([loss.detach().double() * len(mine), correct.double()])
+        position.count(len(rows), *parallel.gather(sums.cpu()[None]).sum(0).tolist())
+
+    def learning_rate(self, ahead: int = 0) -> float:
+        """The learning rate of the next step, or of a later one."""
+        step = self.position.epoch * self.steps + self.position.step + ahead
+        return learning_rate(self.config, step, self.steps)
+
+    def end_epoch(self) -> dict[str, Any]:
+        """Evaluates, keeps the best weights and starts the next epoch; returns the epoch's row."""
+        state, position, config = self.states[""], self.position, self.config
+        row: dict[str, Any] = {
+            "epoch": position.epoch + 1,
+            "loss": position.loss / position.seen,
+            "accuracy": position.correct / position.seen,
+            "clean": None,
+            "certified": None,
+            "lr": self.learning_rate(-1),
+        }
+        if self.data.validation is None:
+            bound = bound_lipschitz(state.model, config.norm, self.data.spec.shape)
+        else:
+            assert config.radius is not None
+            held_out = self.data.validation.to(self.environment.device, self.environment.dtype)
+            found = evaluate(state.model, held_out, config.norm)
+            bound = found.lipschitz
+            row["clean"], row["certified"] = found.clean, found.certified(config.radius)
+            if (score := (row["certified"], row["clean"])) > position.best_score:
+                position.best_score, position.best_epoch = score, row["epoch"]
+                state.remember_best()
+        row["lipschitz"] = bound.value
+        row["seconds"] = self.count_seconds()
+        position.end_epoch(row)
+        return row
+
+    def progress(self, ended: dict[str, Any] | None = None) -> Progress:
+        """The progress after a step, or at the end of an epoch, of which this is the row."""
+        if ended is not None:
+            numbers = ended["epoch"], self.steps, ended["loss"], ended["accuracy"], ended["lr"]
+        else:
+            now = self.position
+            means = now.loss / now.seen, now.correct / now.seen
+            numbers = now.epoch + 1, now.step, *means, self.learning_rate(-1)
+        epoch, step, loss, accuracy, lr = numbers
+        row = self.position.history[-1] if self.position.history else None
+        return Progress(epoch, self.epochs, step, self.steps, loss, accuracy, lr, row)
+
+    def finalise(self, source: LabelledData) -> TrainedRun:
+        """Evaluates the best weights on the test rows, and writes the network and the result."""
+        state, position, config, folder = self.states[""], self.position, self.config, self.folder
         assert config.radius is not None
-        held_out = session.data.validation.to(session.environment.device, session.environment.dtype)
-        found = evaluate(state.model, held_out, config.norm)
-        bound = found.lipschitz
-        row["clean"], row["certified"] = found.clean, found.certified(config.radius)
-        if (score := (row["certified"], row["clean"])) > position.best_score:
-            position.best_score, position.best_epoch = score, row["epoch"]
-            state.remember_best()
-    row["lipschitz"] = bound.value
-    row["seconds"] = session.count_seconds()
-    position.end_epoch(row)
-    return row
-
-
-def _out_of_patience(session: Session) -> bool:
-    position = session.state.position
-    return 0 < session.config.patience <= position.epoch - position.best_epoch
-
-
-def _progress(session: Session, row: dict[str, Any] | None = None) -> Progress:
-    position = session.state.position
-    if row is not None:
-        numbers = row["epoch"], session.steps, row["loss"], row["accuracy"], row["lr"]
-    else:
-        row = position.history[-1] if position.history else None
-        means = position.loss / position.seen, position.correct / position.seen
-        numbers = position.epoch + 1, position.step, *means, session.learning_rate(-1)
-    epoch, step, loss, accuracy, lr = numbers
-    return Progress(epoch, session.epochs, step, session.steps, loss, accuracy, lr, row)
+        if state.best:
+            state.model.load_state_dict(state.best)
+        model = state.model.eval().cpu()
+        test = self.data.test.to(torch.device("cpu"), self.environment.dtype)
+        found = evaluate(model, test, config.norm)
+        result = {
+            "clean": found.clean,
+            "certified": found.certified(config.radius),
+            "radius": config.radius,
+            "norm": config.norm,
+            "lipschitz": found.lipschitz.value,
+            "median_radius": found.radii.median().item(),
+            "test_rows": len(test),
+            "epochs": position.epoch,
+            "best_epoch": position.best_epoch or position.epoch,
+            "processes": parallel.world_size(),
+            **self.summary(model),
+        }
+        if folder is not None and parallel.is_first():
+            save(model, folder.model_file, norm=config.norm, input_shape=self.data.spec.shape)
+            write_json(folder.result_file, result)
+        barrier()
+        path = None if folder is None else folder.path
+        history = tuple(position.history)
+        return TrainedRun(config, model, history, result, self.data.spec, path, source)

@@ -1,16 +1,16 @@
-"""The training objective: the loss, on adversarial inputs if requested, and penalties."""
+"""The training objective, and Parseval's retraction of unconstrained layers."""
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from taut.attacks import adversarial_batch
 from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy
 from taut.regularizers import spectral_jacobian
 from taut.training.config import TrainConfig
 from taut.training.examples import InputSpec
-from taut.training.seeding import seed_at
+from taut.training.schedule import generator_at
 
-__all__ = ["Objective", "make_loss"]
+__all__ = ["Objective", "make_loss", "parseval_step"]
 
 
 def make_loss(config: TrainConfig) -> nn.Module:
@@ -32,14 +32,15 @@ def make_loss(config: TrainConfig) -> nn.Module:
 class Objective:
     """The function of a batch that training minimises.
 
+    The loss, on adversarial inputs if requested, and the Jacobian penalty.
+
     Args:
-        config: resolved.
+        config: resolved configuration.
         spec: range of the inputs, which attacks respect.
     """
 
     def __init__(self, config: TrainConfig, spec: InputSpec) -> None:
-        self.config = config
-        self.spec = spec
+        self.config, self.spec = config, spec
         self.loss = make_loss(config)
 
     def __call__(
@@ -48,33 +49,58 @@ class Objective:
         """The value for one batch, and the outputs `(n, classes)` of the network there.
 
         Args:
-            model: in training mode.
+            model: network in training mode.
             x: `(n, *shape)`.
             labels: `(n,)`.
             position: position in the run, which seeds all randomness.
         """
-        generator = torch.Generator().manual_seed(seed_at(self.config.seed, *position))
-        if self.config.adversarial_radius:
-            x = self._attacked(model, x, labels, generator)
-        with torch.autocast(x.device.type, torch.bfloat16, self.config.dtype == "bfloat16"):
+        config = self.config
+        generator = generator_at(config.seed, *position)
+        if config.adversarial_radius:
+            x = adversarial_batch(
+                model,
+                x,
+                labels,
+                radius=config.adversarial_radius,
+                norm=config.norm,
+                num_steps=config.adversarial_steps,
+                low=self.spec.low,
+                high=self.spec.high,
+                generator=generator,
+            )
+        with torch.autocast(x.device.type, torch.bfloat16, config.dtype == "bfloat16"):
             logits = model(x)
             value = self.loss(logits, labels)
-        if self.config.jacobian_weight:
+        if config.jacobian_weight:
             penalty = spectral_jacobian(model, x, generator=generator)
-            value = value + self.config.jacobian_weight * penalty
+            value = value + config.jacobian_weight * penalty
         return value, logits
 
-    def _attacked(
-        self, model: nn.Module, x: Tensor, labels: Tensor, generator: Generator
-    ) -> Tensor:
-        return adversarial_batch(
-            model,
-            x,
-            labels,
-            radius=self.config.adversarial_radius,
-            norm=self.config.norm,
-            num_steps=self.config.adversarial_steps,
-            low=self.spec.low,
-            high=self.spec.high,
-            generator=generator,
-        )
+
+@torch.no_grad()
+def parseval_step(model: nn.Module, beta: float) -> None:
+    r"""Moves every plain dense and convolutional weight by one step of $\beta$, in place.
+
+    $$W \leftarrow (1 + \beta) W - \beta W W^\top W$$
+
+    with kernels as matrices `(out, in * taps)`: the descent on $\|W W^\top - I\|^2$ of Parseval
+    networks. It proves nothing: kernels that are orthonormal as matrices may have larger norms as
+    convolutions, and the step only approaches orthonormality. The proven layers are those of
+    `taut.nn`.
+
+    Args:
+        model: network; layers of `taut.nn` in it are left alone.
+        beta: step size, in (0, 0.5].
+
+    Example:
+        >>> layer = nn.Linear(4, 2)
+        >>> for _ in range(200):
+        ...     parseval_step(layer, 0.1)
+        >>> torch.allclose(layer.weight @ layer.weight.mT, torch.eye(2), atol=1e-5)
+        True
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            matrix = module.weight.flatten(1)
+            step = (1 + beta) * matrix - beta * (matrix @ matrix.mT) @ matrix
+            module.weight.copy_(step.view_as(module.weight))

@@ -19,17 +19,17 @@ def wide_residual_recipe(
     data: str = "cifar10",
     seed: int = 0,
 ) -> TrainConfig:
-    """WRN-28-4 on CIFAR-10: crops, mirrors, 200 epochs of SGD with three falls of the rate.
+    """WRN-28-4 on CIFAR-10: crops, mirroring, 200 epochs of SGD, a learning rate with three steps.
 
-    The optimisation is the one that wide residual networks were published with, less Nesterov's
+    The optimisation is that of the publication of wide residual networks, without Nesterov's
     momentum; the paper says of its own only that it was the best for ReLU.
 
     Args:
-        variant: `"standard"`; `"parseval"`, with Parseval's retraction and averaged ways; or
+        variant: `"standard"`; `"parseval"`, with Parseval's retraction and averaged shortcuts; or
             `"jacobian"`, with the spectral norm of the input Jacobian in the loss.
-        activation: as `taut.nn.mlp` takes it, over channels.
-        data: as `TrainConfig` takes it.
-        seed: of the run.
+        activation: activation over channels, as `TrainConfig` takes it.
+        data: data set, as `TrainConfig` takes it.
+        seed: random seed.
 
     Example:
         >>> wide_residual_recipe("parseval").parseval_beta
@@ -68,10 +68,10 @@ def little_data_recipe(
     """The LeNet-like network that the paper trains on a few hundred digits; it held nothing out.
 
     Args:
-        constraint: `"bjorck"`, `"spectral"` or `"none"`.
-        activation: as `taut.nn.mlp` takes it, over channels.
-        data: as `TrainConfig` takes it; give a file of few rows.
-        seed: of the run.
+        constraint: constraint of the weights: `"bjorck"`, `"spectral"` or `"none"`.
+        activation: activation over channels, as `TrainConfig` takes it.
+        data: data set of few rows, as `TrainConfig` takes it.
+        seed: random seed.
 
     Example:
         >>> little_data_recipe().epochs

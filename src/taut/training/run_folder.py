@@ -19,8 +19,8 @@ from torch import Tensor
 
 from taut.errors import ArgumentError, DamagedFileError
 from taut.export import write_atomically
-from taut.training.config import TrainConfig
-from taut.training.config_file import AnyConfig, from_toml, to_toml
+from taut.training.config import TrainConfig, from_toml, to_toml
+from taut.training.config_fields import AnyConfig
 from taut.training.examples import InputSpec, with_absolute_paths
 
 __all__ = ["RunFolder"]

@@ -5,14 +5,21 @@
 
 from taut.nn import ConeCritic
 from taut.transport.cone_fit import ConeFit, fit_cones
-from taut.transport.confidence import Method, bound_mean
 from taut.transport.coupling import coupling_upper_bound
-from taut.transport.critic_network import network_critic, rescale_network
-from taut.transport.critics import CriticFit, Sampler, dual_value, fit_critic
+from taut.transport.critics import (
+    CriticFit,
+    Sampler,
+    dual_value,
+    fit_critic,
+    network_critic,
+    rescale_network,
+)
+from taut.transport.distance_bounds import bound_population_upper
 from taut.transport.estimator import wasserstein
 from taut.transport.exact import Transport, exact_transport
+from taut.transport.feature_scaling import FeatureScaling, Scaling
 from taut.transport.funnel_benchmark import funnels
-from taut.transport.mean_difference import bound_difference
+from taut.transport.mean_bounds import Method, bound_difference, bound_mean
 from taut.transport.permutation import permutation_p_value
 from taut.transport.problems import (
     Problem,
@@ -25,9 +32,7 @@ from taut.transport.problems import (
 )
 from taut.transport.result import WassersteinResult
 from taut.transport.saved_critic import SavedCritic, load_critic
-from taut.transport.scaling import FeatureScaling, Scaling
 from taut.transport.selection import CriticName
-from taut.transport.upper_bound import bound_population_upper
 
 __all__ = [
     "ConeCritic",

@@ -1,7 +1,6 @@
 """Fitting a minimum of cones: from data points, with a falling temperature."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,12 +9,23 @@ from torch import Generator, Tensor
 from torch.optim import Adam
 
 from taut.bounds import Estimate
-from taut.errors import ArgumentError, NonFiniteError, check_choice, check_count, check_positive
+from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.nn import ConeCritic
-from taut.transport.critics import CriticFit, Sampler, ascend, dual_value
+from taut.transport.critics import (
+    CriticFit,
+    OnStep,
+    Sampler,
+    Samples,
+    check_finite,
+    fresh_value,
+    resampler,
+    train_step,
+)
 from taut.transport.problems import Problem
 
 __all__ = ["ConeFit", "fit_cones"]
+
+_SUBJECT = "fit_cones"
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ def fit_cones(
     cold: float = 0.01,
     patience: int | None = None,
     num_fresh: int = 16384,
-    on_step: Callable[[int, float], None] | None = None,
+    on_step: OnStep | None = None,
 ) -> ConeFit:
     r"""Fits a `ConeCritic` to maximise $\mathbb{E}_P f - \mathbb{E}_Q f$.
 
@@ -83,46 +93,35 @@ def fit_cones(
         >>> 0.9 < fit.estimate.value < 1.001
         True
     """
-    check_count("fit_cones", "num_centres", num_centres)
-    check_count("fit_cones", "num_steps", num_steps)
-    check_count("fit_cones", "batch_size", batch_size)
-    check_count("fit_cones", "num_fresh", num_fresh)
-    check_choice("fit_cones", "tips", tips, ("p", "q", "best"))
-    for argument, value in (("lr", lr), ("hot", hot), ("cold", cold)):
-        check_positive("fit_cones", argument, value)
-    if patience is not None:
-        check_count("fit_cones", "patience", patience)
+    counts = {"num_centres": num_centres, "num_steps": num_steps, "batch_size": batch_size}
+    counts |= {"num_fresh": num_fresh} | ({} if patience is None else {"patience": patience})
+    for argument, count in counts.items():
+        check_count(_SUBJECT, argument, count)
+    for argument, value in {"lr": lr, "hot": hot, "cold": cold}.items():
+        check_positive(_SUBJECT, argument, value)
+    check_choice(_SUBJECT, "tips", tips, ("p", "q", "best"))
 
     if isinstance(source, tuple):
         x, y = source
-        data = _split(x, y, num_centres, generator)
+        fresh, validation, train = _split(x, y, generator)
+        sample, start = resampler(*train), (train[0][:num_centres], train[1][:num_centres])
     else:
         sample = source.sample if isinstance(source, Problem) else source
         validation = sample(max(1, num_fresh // 4), generator)
-        fresh = sample(num_fresh, generator)
-        data = _Data(sample, sample(num_centres, generator), validation, fresh)
-    ascent = _Ascent(data, batch_size, lr, hot, cold, generator)
+        fresh, start = sample(num_fresh, generator), sample(num_centres, generator)
+    ascent = _Ascent(sample, start, validation, batch_size, lr, hot, cold, generator)
     critic = ascent.start(ascent.better_side(max(1, num_steps // 8)) if tips == "best" else tips)
     history = ascent.run(critic, num_steps, patience, on_step)
-    count = " and ".join(str(n) for n in dict.fromkeys(map(len, data.fresh)))
-    estimate = Estimate(_value(critic, data.fresh), method=f"cones on {count} fresh samples a side")
-    return ConeFit(history, estimate, critic)
+    count = " and ".join(str(n) for n in dict.fromkeys(map(len, fresh)))
+    method = f"cones on {count} fresh samples a side"
+    return ConeFit(history, Estimate(fresh_value(_SUBJECT, critic, fresh), method=method), critic)
 
 
-@dataclass(frozen=True)
-class _Data:
-    """What a fit may use: batches, initial centres, and two separate sets of samples."""
-
-    sample: Sampler
-    start: tuple[Tensor, Tensor]
-    validation: tuple[Tensor, Tensor]
-    fresh: tuple[Tensor, Tensor]
-
-
-def _split(x: Tensor, y: Tensor, num_centres: int, generator: Generator) -> _Data:
+def _split(x: Tensor, y: Tensor, generator: Generator) -> list[Samples]:
+    """A random tenth of both for the estimate, another for choices, and the rest for training."""
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or min(len(x), len(y)) < 10:
         raise ArgumentError(
-            subject="fit_cones",
+            subject=_SUBJECT,
             argument="source",
             rule="must be two arrays of at least 10 points of one dimension, (n, dim) and (m, dim)",
             got=f"shapes {tuple(x.shape)} and {tuple(y.shape)}",
@@ -132,24 +131,16 @@ def _split(x: Tensor, y: Tensor, num_centres: int, generator: Generator) -> _Dat
         order = torch.randperm(len(side), generator=generator, device=generator.device)
         tenth = len(side) // 10
         parts.append(side[order.to(side.device)].tensor_split([tenth, 2 * tenth]))
-    (fresh_x, held_x, x), (fresh_y, held_y, y) = parts
-
-    def resample(n: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        draws = [
-            torch.randint(len(side), (n,), generator=generator, device=generator.device)
-            for side in (x, y)
-        ]
-        return x[draws[0].to(x.device)], y[draws[1].to(y.device)]
-
-    start = x[:num_centres], y[:num_centres]
-    return _Data(resample, start, (held_x, held_y), (fresh_x, fresh_y))
+    return list(zip(*parts, strict=True))
 
 
 @dataclass(frozen=True)
 class _Ascent:
-    """Gradient ascent on the dual value, in units of the data."""
+    """Gradient ascent on the dual value from data points, in units of the data."""
 
-    data: _Data
+    sample: Sampler
+    points: Samples
+    validation: Samples
     batch_size: int
     lr: float
     hot: float
@@ -162,30 +153,30 @@ class _Ascent:
         In few dimensions many centres leave small cells. In many, every point is far from every
         other, and what tells the centres apart is how unequal those distances are.
         """
-        other = self.data.start[0 if critic.sign > 0 else 1][:256].double()
+        other = self.points[0 if critic.sign > 0 else 1][:256].double()
         distances = torch.cdist(other, critic.centres.detach().double())
         spread = distances.std(correction=0) or distances.mean()
         cell = distances.amin(-1).mean() or spread
-        return _finite(torch.minimum(spread, cell)) or 1.0
+        return check_finite(_SUBJECT, torch.minimum(spread, cell), "at the start") or 1.0
 
     def better_side(self, num_steps: int) -> Literal["p", "q"]:
-        worth = {}
+        values = []
         for side in ("p", "q"):
             critic = self.start(side)
             self.run(critic, num_steps)
-            worth[side] = _value(critic, self.data.validation)
-        return "p" if worth["p"] >= worth["q"] else "q"
+            values.append(fresh_value(_SUBJECT, critic, self.validation))
+        return "p" if values[0] >= values[1] else "q"
 
     def start(self, side: Literal["p", "q"]) -> ConeCritic:
-        points = self.data.start[0 if side == "p" else 1]
-        return ConeCritic.from_points(points, sign=-1 if side == "p" else 1)
+        at, sign = (0, -1) if side == "p" else (1, 1)
+        return ConeCritic.from_points(self.points[at], sign=sign)
 
     def run(
         self,
         critic: ConeCritic,
         num_steps: int,
         patience: int | None = None,
-        on_step: Callable[[int, float], None] | None = None,
+        on_step: OnStep | None = None,
     ) -> tuple[float, ...]:
         scale = self.scale(critic)
         rate = self.lr * scale / math.sqrt(critic.centres.shape[-1])
@@ -197,14 +188,12 @@ class _Ascent:
             done = (step - 1) / num_steps
             critic.temperature = scale * self.hot * (self.cold / self.hot) ** done
             optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * done)) / 2
-            optimizer.zero_grad()
-            dual = ascend(critic, *self.data.sample(self.batch_size, self.generator))
-            optimizer.step()
-            history.append(_finite(dual))
+            dual = train_step(critic, optimizer, self.sample(self.batch_size, self.generator))
+            history.append(check_finite(_SUBJECT, dual, f"at step {step}"))
             if on_step is not None:
                 on_step(step, history[-1])
             if patience is not None and step % max(1, num_steps // 20) == 0:
-                value = _value(critic, self.data.validation)
+                value = fresh_value(_SUBJECT, critic, self.validation)
                 waited += 1
                 if value > best:
                     best, waited = value, 0
@@ -215,24 +204,3 @@ class _Ascent:
             critic.load_state_dict(kept)
         critic.eval()
         return tuple(history)
-
-
-def _value(critic: ConeCritic, sides: tuple[Tensor, Tensor]) -> float:
-    was_training = critic.training
-    critic.eval()
-    with torch.no_grad():
-        value = _finite(dual_value(critic, *sides))
-    critic.train(was_training)
-    return value
-
-
-def _finite(number: Tensor) -> float:
-    value = number.item()
-    if not math.isfinite(value):
-        raise NonFiniteError(
-            subject="fit_cones",
-            rule="distances and the dual value must stay finite",
-            got=str(value),
-            remedy="Lower the learning rate, or look for non-finite samples.",
-        )
-    return value

@@ -9,8 +9,8 @@ from torch import Generator, Tensor
 from taut.bounds import Bound
 from taut.errors import check_choice, check_count
 from taut.norms import L2
-from taut.transport.plans import Plan, distances, plan_cost, reach_of, repaired_cost, solve
-from taut.transport.points import check_memory, check_point_pair, check_weights
+from taut.transport.arguments import check_memory, check_point_pair, check_weights
+from taut.transport.exact import Plan, distances, plan_cost, solve
 
 __all__ = ["coupling_upper_bound"]
 
@@ -42,18 +42,15 @@ def coupling_upper_bound(
     Both come within a few per cent of the truth in low dimension; only `exact_transport` reaches it.
 
     Args:
-        x: `(n, ...)`.
-        y: `(m, ...)`.
-        x_weights: `(n,)`, non-negative; divided by their sum. None gives all points the same.
+        x: `(n, ...)`, with `x_weights` as in `exact_transport`.
+        y: `(m, ...)`, with `y_weights`.
+        x_weights: `(n,)`.
         y_weights: `(m,)`.
-        generator: the source of the random directions, on the CPU; "sinkhorn" draws nothing.
+        generator: source of the random directions, on the CPU; "sinkhorn" draws nothing.
         method: "blocks" or "sinkhorn".
-        block_size: points of each set in one exact problem.
+        block_size: number of points of each set in one exact problem.
         num_sweeps: number of times that the pairs are regrouped.
-        max_bytes: the largest matrix of distances allowed for "sinkhorn".
-
-    Returns:
-        A proven upper `Bound`.
+        max_bytes: size limit of the matrix of distances for "sinkhorn".
 
     Example:
         >>> seeded = torch.Generator().manual_seed(0)
@@ -70,11 +67,12 @@ def coupling_upper_bound(
     b = check_weights(subject, "y_weights", y_weights, len(y))
     if method == "sinkhorn":
         check_memory(subject, len(x), len(y), max_bytes)
-        return Bound(_sinkhorn_cost(x, y, a, b), L2, method="a rounded Sinkhorn coupling")
-    plan = _block_plan(x, y, a, b, block_size)
-    for _ in range(num_sweeps):
-        plan = _sweep(x, y, *plan, block_size, generator)
-    return Bound(plan_cost(x, y, a, b, *plan), L2, method="a coupling of blocks")
+        plan, name = _sinkhorn_plan(x, y, a, b), "a rounded Sinkhorn coupling"
+    else:
+        plan, name = _block_plan(x, y, a, b, block_size), "a coupling of blocks"
+        for _ in range(num_sweeps):
+            plan = _sweep(x, y, plan, block_size, generator)
+    return Bound(plan_cost(x, y, a, b, plan), L2, method=name)
 
 
 def _block_plan(x: Tensor, y: Tensor, a: Tensor, b: Tensor, size: int) -> Plan:
@@ -115,22 +113,14 @@ def _halve(height: Tensor, index: Tensor, mass: Tensor) -> tuple[tuple[Tensor, T
     return (index[low > 0], low[low > 0]), (index[high > 0], high[high > 0])
 
 
-def _sweep(
-    x: Tensor,
-    y: Tensor,
-    rows: Tensor,
-    columns: Tensor,
-    mass: Tensor,
-    size: int,
-    generator: Generator,
-) -> Plan:
+def _sweep(x: Tensor, y: Tensor, plan: Plan, size: int, generator: Generator) -> Plan:
     """A plan of the same marginals and no larger cost, from exact transport inside new groups."""
+    rows, columns, mass = plan
     parts = []
     for group in _random_groups((x[rows] + y[columns]) / 2, size, generator):
         i, local_i = rows[group].unique(return_inverse=True)
         j, local_j = columns[group].unique(return_inverse=True)
-        p = torch.zeros(len(i), dtype=torch.float64).index_add_(0, local_i, mass[group])
-        q = torch.zeros(len(j), dtype=torch.float64).index_add_(0, local_j, mass[group])
+        p, q = (torch.bincount(at, mass[group]) for at in (local_i, local_j))
         new_rows, new_columns, new_mass, *_ = solve(distances(x[i], y[j]), p, q)
         parts.append((i[new_rows], j[new_columns], new_mass))
     return _concatenate(parts)
@@ -157,7 +147,7 @@ def _concatenate(parts: list[Plan]) -> Plan:
     return rows, columns, mass
 
 
-def _sinkhorn_cost(x: Tensor, y: Tensor, a: Tensor, b: Tensor, num_steps: int = 20) -> float:
+def _sinkhorn_plan(x: Tensor, y: Tensor, a: Tensor, b: Tensor, num_steps: int = 20) -> Plan:
     distance = distances(x, y)
     log_a, log_b = a.log(), b.log()
     f, g = torch.zeros_like(a), torch.zeros_like(b)
@@ -176,7 +166,5 @@ def _sinkhorn_cost(x: Tensor, y: Tensor, a: Tensor, b: Tensor, num_steps: int = 
     left, right = (a - plan.sum(1)).clamp(min=0), (b - plan.sum(0)).clamp(min=0)
     if left.sum() > 0 and right.sum() > 0:
         plan += left[:, None] * (right / right.sum())
-    cost = float((plan * distance).sum())
-    return repaired_cost(
-        cost, plan.numel(), plan.sum(1), plan.sum(0), a, b, reach_of(x, y), x.shape[1]
-    )
+    rows, columns = plan.nonzero(as_tuple=True)
+    return rows, columns, plan[rows, columns]

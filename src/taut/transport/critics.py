@@ -1,4 +1,4 @@
-"""Fitting a critic that is 1-Lipschitz by construction: nothing to clip, nothing to penalise."""
+"""Critics that are 1-Lipschitz by construction, and their training: no clipping, no penalty."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +12,29 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from taut import parallel
 from taut.bounds import Estimate
 from taut.errors import ArgumentError, NonFiniteError, check_count, check_positive
+from taut.nn import ConstrainedLinear, Scale, mlp
 from taut.transport.problems import Problem
 
-__all__ = ["CriticFit", "Sampler", "ascend", "dual_value", "fit_critic"]
+__all__ = [
+    "CriticFit",
+    "OnStep",
+    "Sampler",
+    "Samples",
+    "check_finite",
+    "dual_value",
+    "fit_critic",
+    "fresh_value",
+    "network_critic",
+    "resampler",
+    "rescale_network",
+    "score_points",
+    "train_step",
+]
 
-Sampler = Callable[[int, Generator], tuple[Tensor, Tensor]]
+Samples = tuple[Tensor, Tensor]
+Sampler = Callable[[int, Generator], Samples]
+OnStep = Callable[[int, float], None]
+_CHUNK_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -33,7 +51,7 @@ class CriticFit:
 
 
 def dual_value(critic: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
-    r"""The Kantorovich dual objective, $\frac1n \sum_i f(x_i) - \frac1m \sum_j f(y_j)$.
+    r"""The Kantorovich dual objective, $\frac1n \sum_i f(x_i) - \frac1m \sum_j f(y_j)$, a scalar.
 
     For a 1-Lipschitz critic its expectation is at most $W_1(P, Q)$, and equal for the best one.
 
@@ -41,9 +59,6 @@ def dual_value(critic: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tens
         critic: `(n, ...) -> (n, 1)` or `(n,)`.
         x: samples of P, `(n, ...)`.
         y: samples of Q, `(m, ...)`.
-
-    Returns:
-        A scalar.
 
     Example:
         >>> dual_value(torch.abs, torch.tensor([[-1.0], [1.0]]), torch.zeros(3, 1))
@@ -72,13 +87,13 @@ def fit_critic(
     optimizer: Optimizer | None = None,
     lr: float = 3e-3,
     num_fresh: int = 4096,
-    on_step: Callable[[int, float], None] | None = None,
+    on_step: OnStep | None = None,
 ) -> CriticFit:
     r"""Trains `net` in place to maximise $\mathbb{E}_P f - \mathbb{E}_Q f$.
 
     The value bounds $W_1$ only if `net` is 1-Lipschitz, whatever its weights, as those of
-    `taut.nn.mlp` are. Under `torchrun` (see
-    `taut.parallel`) all processes draw the same batches and share them out.
+    `taut.nn.mlp` are. Under `torchrun` (see `taut.parallel`) all processes draw the same batches and
+    share them out.
 
     Args:
         net: `(n, dim) -> (n, 1)`.
@@ -99,60 +114,133 @@ def fit_critic(
     Raises:
         NonFiniteError: the dual value became NaN or infinite.
     """
-    check_count("fit_critic", "num_steps", num_steps)
-    check_count("fit_critic", "batch_size", batch_size)
-    check_count("fit_critic", "num_fresh", num_fresh)
+    counts = {"num_steps": num_steps, "batch_size": batch_size, "num_fresh": num_fresh}
+    for argument, count in counts.items():
+        check_count("fit_critic", argument, count)
     check_positive("fit_critic", "lr", lr)
     sample = source.sample if isinstance(source, Problem) else source
     schedule = None
     if optimizer is None:
         optimizer = Adam(net.parameters(), lr=lr)
         schedule = CosineAnnealingLR(optimizer, T_max=num_steps)
-
     history = []
     for step in range(1, num_steps + 1):
-        optimizer.zero_grad()
-        dual = ascend(net, *sample(batch_size, generator))
-        optimizer.step()
+        dual = train_step(net, optimizer, sample(batch_size, generator))
         if schedule is not None:
             schedule.step()
-        history.append(_finite(dual, step))
+        history.append(check_finite("fit_critic", dual, f"at step {step}"))
         if on_step is not None:
             on_step(step, history[-1])
+    value = fresh_value("fit_critic", net, sample(num_fresh, generator))
+    return CriticFit(tuple(history), Estimate(value, method=f"critic on {num_fresh} fresh pairs"))
 
-    return CriticFit(tuple(history), _estimate(net, sample, num_fresh, generator))
 
+def train_step(net: nn.Module, optimizer: Optimizer, samples: Samples) -> Tensor:
+    """One step of ascent; returns the dual value of the batch before it.
 
-def ascend(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Leaves in `net` the gradient of minus its dual value on a batch, and returns that value.
-
-    Several processes each compute a share of the batch, and all are left with the same gradient.
+    Several processes each compute a share of the batch, and all take the same step.
     """
-    mine_x, mine_y = parallel.share(x), parallel.share(y)
+    x, y = samples
+    optimizer.zero_grad()
     # Both sides have as many rows, so one weight serves both.
-    dual = dual_value(net, mine_x, mine_y) * parallel.share_weight(len(x))
+    dual = dual_value(net, parallel.share(x), parallel.share(y)) * parallel.share_weight(len(x))
     (-dual).backward()
     parallel.average_gradients(net.parameters())
+    optimizer.step()
     return parallel.gather(dual.detach().reshape(1)).mean()
 
 
-def _estimate(net: nn.Module, sample: Sampler, n: int, generator: Generator) -> Estimate:
+@torch.no_grad()
+def fresh_value(subject: str, net: nn.Module, samples: Samples) -> float:
+    """The dual value in evaluation mode, on samples that took part in no step."""
     was_training = net.training
-    net.eval()
-    with torch.no_grad():
-        dual = dual_value(net, *sample(n, generator))
+    dual = dual_value(net.eval(), *samples)
     net.train(was_training)
-    return Estimate(_finite(dual, None), method=f"critic on {n} fresh pairs")
+    return check_finite(subject, dual, "on fresh samples")
 
 
-def _finite(dual: Tensor, step: int | None) -> float:
-    value = dual.item()
+def check_finite(subject: str, number: Tensor, when: str) -> float:
+    """The number, unless training has diverged."""
+    value = number.item()
     if not math.isfinite(value):
-        when = "on the fresh samples" if step is None else f"at step {step}"
         raise NonFiniteError(
-            subject="fit_critic",
-            rule="the dual value must stay finite",
+            subject=subject,
+            rule="distances and the dual value must stay finite",
             got=f"{value} {when}",
             remedy="Lower the learning rate, or look for non-finite samples.",
         )
     return value
+
+
+def resampler(x: Tensor, y: Tensor) -> Sampler:
+    """A sampler of the rows of `x` and of `y`, with replacement."""
+
+    def sample(n: int, generator: Generator) -> Samples:
+        device = generator.device
+        i, j = (torch.randint(len(z), (n,), generator=generator, device=device) for z in (x, y))
+        return x[i.to(x.device)], y[j.to(y.device)]
+
+    return sample
+
+
+@torch.no_grad()
+def score_points(critic: nn.Module, points: Tensor) -> Tensor:
+    """The critic at `(n, dim)` points, `(n,)`, in memory that does not grow with their number."""
+    return torch.cat([critic(part).flatten() for part in points.split(_CHUNK_ROWS)])
+
+
+def network_critic(
+    dim: int, width: int, generator: Generator, *, centre: Tensor | None = None, length: float = 1.0
+) -> nn.Sequential:
+    """A 1-Lipschitz network of two hidden layers for data around `centre`, of typical size `length`.
+
+    Args:
+        dim: number of features.
+        width: units of each hidden layer, a multiple of 8.
+        generator: source of the initial weights.
+        centre: `(dim,)`, subtracted from the inputs; None for the origin.
+        length: what inputs are divided by, and outputs multiplied by.
+
+    Example:
+        >>> net = network_critic(3, 16, torch.Generator().manual_seed(0), length=10.0)
+        >>> net(torch.zeros(5, 3)).shape
+        torch.Size([5, 1])
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+        net = mlp([dim, width, width, 1], activation="groupsort8")
+    return rescale_network(net, centre, length)
+
+
+@torch.no_grad()
+def rescale_network(
+    network: nn.Sequential,
+    centre: Tensor | None,
+    length: float,
+    lipschitz: float = 1.0,
+    offset: float = 0.0,
+) -> nn.Sequential:
+    r"""$f(x) = b + K s\, g\big((x - c)/s\big)$, of constant $K$ wherever $g$ has constant 1.
+
+    Data far from the origin or of odd size train badly, so $g$ is trained on $u = (x - c)/s$ with
+    one centre and one length for all features: shift and scale cancel, which no scaling of single
+    features would. The shift goes into the first bias and $b$ into the last, so $f$ is a plain
+    sequence of constrained layers, which `taut.certify` can prove.
+
+    Args:
+        network: $g$, a sequence that begins and ends with constrained linear layers with biases;
+            its layers, biases changed, become those of the result.
+        centre: $c$, or None for zero.
+        length: $s > 0$.
+        lipschitz: $K > 0$.
+        offset: $b$.
+    """
+    first, last = network[0], network[-1]
+    assert isinstance(first, ConstrainedLinear) and isinstance(last, ConstrainedLinear)
+    assert first.bias is not None and last.bias is not None
+    if centre is not None:
+        weight = first.effective_weight() if first.training else first.evaluation_weight()
+        first.bias.sub_(weight @ (centre / length))
+    if offset:
+        last.bias.add_(offset / (lipschitz * length))
+    return nn.Sequential(Scale(1 / length), *network, Scale(lipschitz * length))

@@ -1,8 +1,10 @@
 """What may be passed as a data set: rows in memory, or a stream that can be read again."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,8 +60,7 @@ class BatchStream:
         """The same stream with the selected columns, in the given order."""
         selected = select_positions(self.source, self.columns, self.dim, columns)
         before = list(range(self.dim)) if self._selected is None else self._selected
-        other = object.__new__(BatchStream)
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         other._selected = [before[i] for i in selected]
         other.columns = tuple(self.columns[i] for i in selected) if self.columns else ()
         other.dim = len(selected)
@@ -106,11 +107,12 @@ def iterate_batches(data: Dataset) -> Iterator[Tensor]:
     """All rows, `(n, dim)` at a time, in the dtype they have."""
     if isinstance(data, Table):
         rows = max(1, _BATCH_CELLS // data.dim)
-        for start in range(0, len(data), rows):
-            yield torch.from_numpy(data.values[start : start + rows])
-        return
-    for batch in data:
-        yield torch.from_numpy(batch.values if isinstance(batch, Table) else batch)
+        batches = (data.values[start : start + rows] for start in range(0, len(data), rows))
+    else:
+        batches = (batch.values if isinstance(batch, Table) else batch for batch in data)
+    for batch in batches:
+        # Sums of a row are rounded in an order that depends on the memory layout.
+        yield torch.from_numpy(np.ascontiguousarray(batch))
 
 
 def load_rows(data: Dataset, subject: str) -> Tensor:
@@ -120,7 +122,7 @@ def load_rows(data: Dataset, subject: str) -> Tensor:
         ArgumentError: a stream of more than 2**26 numbers.
     """
     if isinstance(data, Table):
-        return torch.from_numpy(data.values).double()
+        return torch.from_numpy(np.ascontiguousarray(data.values)).double()
     parts, cells = [], 0
     for batch in iterate_batches(data):
         parts.append(batch.double())

@@ -2,15 +2,14 @@ r"""`taut.wasserstein`: how far apart two data sets are, with a guarantee."""
 
 from typing import Any
 
-from torch import Generator
-
 from taut.data import check_pair
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
+from taut.transport.arguments import check_seed, confidence_of_each
 from taut.transport.comparison import Comparison
-from taut.transport.confidence import METHODS, Method, check_seed, confidence_of_each
 from taut.transport.dataset import open_dataset
+from taut.transport.feature_scaling import SCALINGS, Scaling
+from taut.transport.mean_bounds import METHODS, Method
 from taut.transport.result import WassersteinResult
-from taut.transport.scaling import SCALINGS, Scaling
 from taut.transport.selection import CRITICS, CriticName, OnProgress
 
 __all__ = ["wasserstein"]
@@ -92,9 +91,9 @@ def wasserstein(
     """
     check_choice(_SUBJECT, "scaling", scaling, SCALINGS)
     check_choice(_SUBJECT, "method", method, METHODS)
-    for name, count in (("num_steps", num_steps), ("patience", patience)):
+    counts = {"num_steps": num_steps, "patience": patience, "num_permutations": num_permutations}
+    for name, count in counts.items():
         check_count(_SUBJECT, name, count)
-    check_count(_SUBJECT, "num_permutations", num_permutations)
     if diameter is not None:
         check_positive(_SUBJECT, "diameter", diameter)
     check_seed(_SUBJECT, seed)
@@ -108,15 +107,12 @@ def wasserstein(
     comparison = Comparison(
         x=pair.first,
         y=pair.second,
-        columns=pair.first.columns or pair.second.columns,
-        image_shape=pair.first.image_shape or pair.second.image_shape,
         notes=list(pair.notes),
         scaling=scaling,
         critics=tuple(critics),
         num_steps=num_steps,
         patience=patience,
         seed=int(seed),
-        generator=Generator().manual_seed(int(seed)),
         on_progress=on_progress,
     )
     if finite:

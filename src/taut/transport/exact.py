@@ -7,25 +7,26 @@ trusts a solver. Plans are charged for their repair, potentials are replaced by 
 """
 
 import math
+import warnings
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from taut.bounds import Bound, Interval
-from taut.errors import ArgumentError, NotConvergedError
-from taut.linalg import gamma, round_down
+from taut.errors import ArgumentError, NonFiniteError, NotConvergedError, require
+from taut.linalg import gamma, round_down, round_up, unit_roundoff
 from taut.norms import L2
-from taut.transport.plans import (
-    UNDERFLOW,
-    distances,
-    lower_envelope,
-    plan_cost,
-    reach_of,
-    solve,
-)
-from taut.transport.points import check_memory, check_point_pair, check_points, check_weights
+from taut.transport.arguments import check_memory, check_point_pair, check_points, check_weights
 
-__all__ = ["Transport", "exact_transport"]
+__all__ = ["Plan", "Transport", "distances", "exact_transport", "plan_cost", "solve"]
+
+_U = unit_roundoff()
+_UNDERFLOW = 2.0**-511  # the root of what a square may lose
+_CHUNK_ENTRIES = 2**22
+
+# Rows, columns and masses of a coupling.
+Plan = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,15 @@ class Transport:
 
         A minimum of 1-Lipschitz functions is 1-Lipschitz, whatever the offsets.
         """
-        return _critic(check_points("Transport.critic", "points", points), self)
+        points = check_points("Transport.critic", "points", points)
+        if points.shape[1] != self.anchors.shape[1]:
+            raise ArgumentError(
+                subject="Transport.critic",
+                argument="points",
+                rule="must have the dimension of the sets",
+                got=f"{points.shape[1]} coordinates instead of {self.anchors.shape[1]}",
+            )
+        return _lower_envelope(points, self.anchors, self.offsets)
 
 
 def exact_transport(
@@ -95,15 +104,11 @@ def exact_transport(
         y: `(m, ...)`.
         x_weights: `(n,)`, non-negative; divided by their sum. None gives all points the same.
         y_weights: `(m,)`.
-        max_bytes: the largest matrix of distances allowed, `8 n m` bytes. The solver needs a few
-            times as much, and some 15 s for n = m = 4000.
+        max_bytes: size limit of the matrix of distances, `8 n m` bytes. The solver (POT) needs a
+            few times as much, and some 15 s for n = m = 4000.
 
     Returns:
         A `Transport`. Tensors are float64 on the CPU.
-
-    Raises:
-        MissingExtraError: POT is not installed.
-        ArgumentError: the sets do not fit each other, or not into memory.
 
     Example:
         >>> exact_transport(torch.tensor([0.0, 1.0]), torch.tensor([3.0, 4.0])).cost
@@ -117,37 +122,22 @@ def exact_transport(
 
     # A point without mass says nothing about the offsets, so the solver does not see it.
     here, there = a.nonzero().flatten(), b.nonzero().flatten()
-    distance = distances(x[here], y[there])
-    rows, columns, mass, offsets, solved = solve(distance, a[here], b[there])
+    anchors = y[there]
+    rows, columns, mass, offsets, solved = solve(distances(x[here], anchors), a[here], b[there])
     if not solved:
         raise NotConvergedError(
             f"{subject}: the network simplex must end at an optimum; it did not, for "
             f"{len(x)} x {len(y)} points. Look for weights or distances of wildly different size."
         )
     rows, columns = here[rows], there[columns]
-    upper = plan_cost(x, y, a, b, rows, columns, mass)
-
-    anchors, v = y[there], offsets
-    at_x = (distance - v).amin(-1)
-    x_potential = at_x if len(here) == len(x) else lower_envelope(x, anchors, v)
-    y_potential = lower_envelope(y, anchors, v)
-    lower = _dual_value(x, y, a, b, x_potential, y_potential, v)
+    upper = plan_cost(x, y, a, b, (rows, columns, mass))
+    x_potential, y_potential = (_lower_envelope(z, anchors, offsets) for z in (x, y))
+    lower = _dual_value(x, y, a, b, x_potential, y_potential, offsets)
     interval = Interval(
         Bound(max(0.0, lower), L2, "lower", "a 1-Lipschitz potential"),
         Bound(upper, L2, "upper", "a repaired coupling"),
     )
-    return Transport(interval, rows, columns, mass, x_potential, y_potential, anchors, v)
-
-
-def _critic(points: Tensor, transport: Transport) -> Tensor:
-    if points.shape[1] != transport.anchors.shape[1]:
-        raise ArgumentError(
-            subject="Transport.critic",
-            argument="points",
-            rule="must have the dimension of the sets",
-            got=f"{points.shape[1]} coordinates instead of {transport.anchors.shape[1]}",
-        )
-    return lower_envelope(points, transport.anchors, transport.offsets)
+    return Transport(interval, rows, columns, mass, x_potential, y_potential, anchors, offsets)
 
 
 def _dual_value(
@@ -155,8 +145,76 @@ def _dual_value(
 ) -> float:
     """The dual objective, below that of the exact critic with these offsets."""
     d = x.shape[1]
-    spread = 2 * reach_of(x, y) + float(v.abs().max())
-    each = gamma(d + 8) * spread + math.sqrt(d) * UNDERFLOW
+    spread = 2 * _reach(x, y) + float(v.abs().max())
+    each = gamma(d + 8) * spread + math.sqrt(d) * _UNDERFLOW
     size = float(a @ at_x.abs() + b @ at_y.abs())
     error = 2 * each + 2 * gamma(len(x) + len(y) + 16) * size
     return round_down(float(a @ at_x - b @ at_y) - error)
+
+
+def distances(x: Tensor, y: Tensor) -> Tensor:
+    r"""Euclidean distances, each off by at most $\gamma_{d+4}$ of itself.
+
+    Never by $\|x\|^2 + \|y\|^2 - 2 x \cdot y$, where near points cancel.
+    """
+    distance = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    if distance.numel() and not math.isfinite(float(distance.max())):
+        raise NonFiniteError(
+            subject="exact_transport",
+            rule="the distances must be finite",
+            got="infinity, from squares past the largest float64",
+            remedy="Divide the points by a constant, and multiply the result by it.",
+        )
+    return distance
+
+
+def _lower_envelope(points: Tensor, anchors: Tensor, offsets: Tensor) -> Tensor:
+    r"""$\min_j (\|z - y_j\| - v_j)$ at each point, in memory that does not grow with their number."""
+    chunk = max(1, _CHUNK_ENTRIES // len(anchors))
+    return torch.cat([(distances(p, anchors) - offsets).amin(-1) for p in points.split(chunk)])
+
+
+def _reach(x: Tensor, y: Tensor) -> float:
+    """No point of x is further than this from a point of y."""
+    centre = x.mean(0)
+    radii = (float(torch.linalg.vector_norm(z - centre, dim=-1).max()) for z in (x, y))
+    return sum(radii) * (1 + 2 * gamma(x.shape[1] + 8)) + math.sqrt(x.shape[1]) * _UNDERFLOW
+
+
+def plan_cost(x: Tensor, y: Tensor, a: Tensor, b: Tensor, plan: Plan) -> float:
+    """The cost of a plan after its repair to marginals `a` and `b`, by `exact_transport`'s theorem."""
+    rows, columns, mass = plan
+    terms, d = len(mass), x.shape[1]
+    step = max(1, _CHUNK_ENTRIES // d)
+    cost = 0.0
+    for i, j, weight in zip(rows.split(step), columns.split(step), mass.split(step), strict=True):
+        cost += float(weight @ torch.linalg.vector_norm(x[i] - y[j], dim=-1))
+    r = torch.zeros_like(a).index_add_(0, rows, mass)
+    c = torch.zeros_like(b).index_add_(0, columns, mass)
+    # Marginals are sums of at most `terms` positive numbers; weights are three roundings off.
+    rounding = gamma(terms + len(a) + len(b) + 16)
+    missing = float((a - r).clamp(min=0).sum() + (c - b).clamp(min=0).sum())
+    missing += rounding * (2 + float(r.sum() + c.sum()))
+    summed = cost * (1 + 2 * gamma(terms + d + 16)) + math.sqrt(d) * _UNDERFLOW
+    return round_up((summed + missing * _reach(x, y)) * (1 + 8 * _U))
+
+
+def solve(distance: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, bool]:
+    """Triplets of an optimal plan of the total mass of `a`, potentials of the columns, success."""
+    emd = require("ot.lp", "ot", "exact_transport").emd
+    # The solver's tolerances are made for masses and distances of size 1.
+    scale, total = float(distance.max()) or 1.0, float(a.sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the code returned says the same
+        plan, log = emd(
+            (a / total).numpy(),
+            (b / float(b.sum())).numpy(),
+            (distance / scale).numpy(),
+            numItermax=100_000_000,
+            log=True,
+            check_marginals=False,
+        )
+    plan = torch.from_numpy(plan)
+    rows, columns = plan.nonzero(as_tuple=True)
+    mass = plan[rows, columns].clamp(min=0) * total
+    return rows, columns, mass, torch.from_numpy(log["v"]) * scale, log["result_code"] == 1

@@ -1,4 +1,4 @@
-r"""The funnels: P made from Q by moving mass down a minimum of cones, in any dimension.
+r"""The funnels: P is made from Q by moving mass down a minimum of cones, in any dimension.
 
 A known 1-Lipschitz function comes first and the pair of distributions after it, so the distance is
 known where no solver could find it: the benchmark of Korotin, Kolesov and Burnaev (2022, "Kantorovich
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from taut.errors import ArgumentError, check_count
-from taut.transport.problems import Problem
+from taut.errors import check_count
+from taut.transport.problems import Problem, check_last_dimension
 
 __all__ = ["funnels"]
 
@@ -39,10 +39,10 @@ def funnels(dim: int, num_funnels: int, seed: int, *, num_pairs: int = 2**17) ->
     $W_1(P, Q) = \mathbb{E}\|y - x\|$.
 
     Args:
-        dim: the dimension $d$.
-        num_funnels: how many apexes. One that lies inside a deeper funnel owns no points.
-        seed: fixes the funnels and the pairs behind `distance`; no global state is used.
-        num_pairs: the optimal pairs whose mean length is `distance`.
+        dim: dimension $d$.
+        num_funnels: number of apexes. One that lies inside a deeper funnel owns no points.
+        seed: random seed of the funnels and of the pairs behind `distance`.
+        num_pairs: number of optimal pairs whose mean length is `distance`.
 
     Returns:
         A problem whose `distance` is a mean over optimal pairs, exact but for `standard_error`,
@@ -58,7 +58,7 @@ def funnels(dim: int, num_funnels: int, seed: int, *, num_pairs: int = 2**17) ->
     check_count("funnels", "dim", dim)
     check_count("funnels", "num_funnels", num_funnels)
     check_count("funnels", "num_pairs", num_pairs, least=2)
-    # Hashed, lest a sampler with the same small seed draw the apexes themselves.
+    # Hashed, so that a sampler with the same small seed does not draw the apexes themselves.
     digest = hashlib.sha256(f"funnels {seed}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
     apexes = _uniform(num_funnels, dim, generator)
@@ -90,18 +90,11 @@ class Funnels:
     depths: Tensor
 
     def potential(self, points: Tensor) -> Tensor:
-        """The best critic $-u$, `(..., dim) -> (...)`, worked out in float64."""
+        """The best critic $-u$, `(..., dim) -> (...)`, computed in float64."""
         dim = self.apexes.shape[-1]
-        if points.shape[-1:] != (dim,):
-            raise ArgumentError(
-                subject="Problem.potential",
-                argument="points",
-                rule=f"must have last dimension {dim}",
-                got=f"shape {tuple(points.shape)}",
-            )
+        check_last_dimension(points, dim)
         flat = points.detach().reshape(-1, dim).double()
-        parts = [self._nearest(part)[1] for part in flat.split(self._rows)]
-        height = torch.cat(parts) if parts else flat.new_zeros(0)
+        height = torch.cat([self._nearest(part)[1] for part in flat.split(self._rows)])
         return -height.reshape(points.shape[:-1]).to(points.dtype)
 
     def draw_q(self, n: int, generator: Generator) -> Tensor:
@@ -109,7 +102,7 @@ class Funnels:
         return _uniform(n, self.apexes.shape[-1], generator).to(torch.get_default_dtype())
 
     def draw_p(self, n: int, generator: Generator) -> Tensor:
-        """What the funnels make of Q, `(n, dim)`."""
+        """Q moved down the funnels, `(n, dim)`."""
         return self.draw_paired(n, generator)[0]
 
     def draw_paired(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -152,7 +145,7 @@ class Funnels:
         non-negative, so squaring adds no false root.)
 
         Args:
-            owner: the number of each apex, `(n,)`; none of them inside a deeper funnel.
+            owner: index of each apex, `(n,)`; none of them inside a deeper funnel.
             direction: unit vectors $w$, `(n, dim)`.
         """
         apexes, depths = self.apexes.to(direction.device), self.depths.to(direction.device)

@@ -1,13 +1,12 @@
 r"""A p-value for the difference of two samples of scores."""
 
-import math
-
 import torch
 from torch import Generator, Tensor
 
 from taut.errors import check_count
 from taut.linalg import gamma
-from taut.transport.confidence import check_sample, shuffle
+from taut.transport.arguments import check_sample
+from taut.transport.mean_bounds import shuffle
 
 __all__ = ["permutation_p_value"]
 
@@ -37,10 +36,7 @@ def permutation_p_value(
         x_scores: `(n,)`.
         y_scores: `(m,)`.
         num_permutations: `B`; the smallest p that can come out is `1 / (B + 1)`.
-        generator: the source of the shuffles, on the CPU.
-
-    Returns:
-        A number in `(0, 1]`.
+        generator: source of the shuffles, on the CPU.
 
     Example:
         >>> seeded = torch.Generator().manual_seed(0)
@@ -49,26 +45,23 @@ def permutation_p_value(
     """
     subject = "permutation_p_value"
     check_count(subject, "num_permutations", num_permutations)
-    x = check_sample(subject, "x_scores", x_scores, -math.inf, math.inf)
-    y = check_sample(subject, "y_scores", y_scores, -math.inf, math.inf)
+    x = check_sample(subject, "x_scores", x_scores)
+    y = check_sample(subject, "y_scores", y_scores)
     size = _block_size(len(x), len(y))
     x, y = (_block_means(side, size, generator) for side in (x, y))
     scores = torch.cat([x, y])
-    # With sizes and total given, the difference of means grows with the sum of one group:
-    # the smaller one is cheaper to draw, and of y the sign is turned.
-    if len(x) > len(y):
-        scores, group = -scores, y.numel()
-        observed = float(-y.sum())
-    else:
-        group = x.numel()
-        observed = float(x.sum())
+    # With sizes and total given, the difference of means grows with the sum of x, and with that
+    # of -y: the smaller group is cheaper to draw.
+    smaller = x if len(x) <= len(y) else -y
+    scores = scores if len(x) <= len(y) else -scores
+    observed = float(smaller.sum())
     tie = 2 * gamma(len(scores)) * float(scores.abs().sum())
     at_least = 0
     chunk = max(1, _CHUNK_ENTRIES // len(scores))
     for done in range(0, num_permutations, chunk):
         count = min(chunk, num_permutations - done)
         keys = torch.rand(count, len(scores), generator=generator, dtype=torch.float64)
-        chosen = keys.topk(group, sorted=False).indices
+        chosen = keys.topk(len(smaller), sorted=False).indices
         at_least += int((scores[chosen].sum(-1) >= observed - tie).sum())
     return (1 + at_least) / (1 + num_permutations)
 

@@ -19,6 +19,7 @@ from taut.errors import ArgumentError, check_count, check_positive
 __all__ = [
     "Problem",
     "absolute_value",
+    "check_last_dimension",
     "cone",
     "laplaces",
     "shells",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 PointSampler = Callable[[int, Generator], Tensor]
+PairSampler = Callable[[int, Generator], tuple[Tensor, Tensor]]
+Centres = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -34,16 +37,16 @@ class Problem:
     r"""Two distributions P and Q, the distance between them, and the critic that shows it.
 
     Attributes:
-        name: a short name, fit for a table.
-        dim: the dimension of the space.
+        name: short name.
+        dim: dimension of the space.
         distance: $W_1(P, Q)$ for the Euclidean cost, exactly but for `standard_error`.
         potential: a 1-Lipschitz function `(..., dim) -> (...)` with
             $\mathbb{E}_P f - \mathbb{E}_Q f = W_1(P, Q)$.
         draw_p: `(n, generator) -> (n, dim)`, samples from P.
         draw_q: `(n, generator) -> (n, dim)`, samples from Q.
         draw_paired: `(n, generator) -> (x, y)`, pairs of an optimal coupling: `x` has law P, `y`
-            law Q, and the mean of $\|x - y\|$ is the distance. None where none is at hand.
-        standard_error: that of `distance` where it is itself a mean over samples, else 0.
+            law Q, and the mean of $\|x - y\|$ is the distance. None where it is not implemented.
+        standard_error: standard error of `distance` where it is a mean over samples, else 0.
     """
 
     name: str
@@ -52,9 +55,7 @@ class Problem:
     potential: Callable[[Tensor], Tensor] = field(repr=False)
     draw_p: PointSampler = field(repr=False)
     draw_q: PointSampler = field(repr=False)
-    draw_paired: Callable[[int, Generator], tuple[Tensor, Tensor]] | None = field(
-        default=None, repr=False
-    )
+    draw_paired: PairSampler | None = field(default=None, repr=False)
     standard_error: float = field(default=0.0, repr=False)
 
     def sample(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -81,8 +82,7 @@ def absolute_value() -> Problem:
 def cone(dim: int) -> Problem:
     r"""P uniform on the unit sphere of $\mathbb{R}^d$, Q at its centre: $\|x\|$ and distance 1.
 
-    Args:
-        dim: the dimension $d \ge 1$. The paper takes 128, 256 and 512.
+    The paper takes the dimensions 128, 256 and 512.
     """
     check_count("cone", "dim", dim)
     return _around(((0.0,) * dim,), name=f"cone in {dim} dimensions", inward=True)
@@ -102,10 +102,6 @@ def shifted_gaussians(dim: int, shift: float) -> Problem:
 
     A translation is optimal, and the best critic is linear: $f(z) = \pm\sum_i z_i / \sqrt d$.
 
-    Args:
-        dim: the dimension $d \ge 1$.
-        shift: how far, and which way.
-
     Example:
         >>> shifted_gaussians(dim=3, shift=-0.5).distance
         0.5
@@ -113,10 +109,7 @@ def shifted_gaussians(dim: int, shift: float) -> Problem:
     check_count("shifted_gaussians", "dim", dim)
     if not math.isfinite(shift):
         raise ArgumentError(
-            subject="shifted_gaussians",
-            argument="shift",
-            rule="must be finite",
-            got=f"shift={shift}",
+            subject="shifted_gaussians", argument="shift", rule="must be finite", got=shift
         )
     return Problem(
         f"gaussians {shift:g} apart in {dim} dimensions",
@@ -132,11 +125,6 @@ def shifted_gaussians(dim: int, shift: float) -> Problem:
 def shells(dim: int, p_radius: float = 2.0, q_radius: float = 1.0) -> Problem:
     r"""P and Q uniform on concentric spheres: distance $|r_P - r_Q|$ by the critic $\pm\|x\|$.
 
-    Args:
-        dim: the dimension $d \ge 1$.
-        p_radius: the radius of P's sphere.
-        q_radius: that of Q's.
-
     Example:
         >>> shells(dim=3, p_radius=0.5, q_radius=2.0).distance
         1.5
@@ -151,11 +139,8 @@ def shells(dim: int, p_radius: float = 2.0, q_radius: float = 1.0) -> Problem:
 def laplaces(p_scale: float = 2.0, q_scale: float = 1.0) -> Problem:
     r"""Two Laplace distributions on the line: distance $|s_P - s_Q|$ by the critic $\pm|x|$.
 
-    Heavier tails than a normal distribution, and distribution functions that cross.
-
-    Args:
-        p_scale: the mean of $|x|$ under P.
-        q_scale: that under Q.
+    The scales $s$ are the means of $|x|$. Heavier tails than a normal distribution, and distribution
+    functions that cross.
     """
     check_positive("laplaces", "p_scale", p_scale)
     check_positive("laplaces", "q_scale", q_scale)
@@ -206,48 +191,37 @@ def _diagonal(weight: float, points: Tensor) -> Tensor:
     return weight * points.sum(-1)
 
 
-def _around(centres: tuple[tuple[float, ...], ...], *, name: str, inward: bool) -> Problem:
+def _around(centres: Centres, *, name: str, inward: bool) -> Problem:
     """Mass travels between centres at least 2 apart and the unit spheres around them.
 
     Spheres around such centres touch at most, so a point of a sphere has no centre nearer than its
     own: every unit of mass moves by exactly 1, and the distance to the nearest centre is optimal.
     """
-    dim = len(centres[0])
-    if len(centres) > 1 and torch.pdist(torch.tensor(centres)).min() < 2:
-        raise ArgumentError(
-            subject="Problem",
-            argument="centres",
-            rule="must be at least 2 apart",
-            got=f"centres={centres}",
-        )
-    at, about = partial(_draw_centres, centres), partial(_draw_spheres, centres)
-    potential = (
-        partial(_height, centres, 0.0, 1.0) if inward else partial(_height, centres, 1.0, -1.0)
-    )
-    draw_p, draw_q = (about, at) if inward else (at, about)
-    return Problem(name, dim, 1.0, potential, draw_p, draw_q)
+    draw = partial(_draw_spheres, centres), partial(_draw_centres, centres)
+    draw_p, draw_q = draw if inward else reversed(draw)
+    potential = partial(_height, centres, *((0.0, 1.0) if inward else (1.0, -1.0)))
+    return Problem(name, len(centres[0]), 1.0, potential, draw_p, draw_q)
 
 
-def _draw_centres(centres: tuple[tuple[float, ...], ...], n: int, generator: Generator) -> Tensor:
+def _draw_centres(centres: Centres, n: int, generator: Generator) -> Tensor:
     chosen = torch.randint(len(centres), (n,), generator=generator, device=generator.device)
     return torch.tensor(centres, device=generator.device)[chosen]
 
 
-def _draw_spheres(centres: tuple[tuple[float, ...], ...], n: int, generator: Generator) -> Tensor:
+def _draw_spheres(centres: Centres, n: int, generator: Generator) -> Tensor:
     normal = torch.randn(n, len(centres[0]), generator=generator, device=generator.device)
     return _draw_centres(centres, n, generator) + normalize(normal, dim=-1)
 
 
-def _height(
-    centres: tuple[tuple[float, ...], ...], base: float, slope: float, points: Tensor
-) -> Tensor:
+def check_last_dimension(points: Tensor, dim: int) -> None:
+    """Raises unless the points are of the problem's dimension."""
+    if points.shape[-1:] != (dim,):
+        rule, got = f"must have last dimension {dim}", f"shape {tuple(points.shape)}"
+        raise ArgumentError(subject="Problem.potential", argument="points", rule=rule, got=got)
+
+
+def _height(centres: Centres, base: float, slope: float, points: Tensor) -> Tensor:
     """`base + slope * (distance to the nearest centre)`, `(..., dim) -> (...)`."""
-    if points.shape[-1:] != (len(centres[0]),):
-        raise ArgumentError(
-            subject="Problem.potential",
-            argument="points",
-            rule=f"must have last dimension {len(centres[0])}",
-            got=f"shape {tuple(points.shape)}",
-        )
+    check_last_dimension(points, len(centres[0]))
     gaps = points.unsqueeze(-2) - points.new_tensor(centres)
     return base + slope * torch.linalg.vector_norm(gaps, dim=-1).amin(-1)

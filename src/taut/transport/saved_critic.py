@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,16 +15,17 @@ from taut.data import list_some
 from taut.errors import DamagedFileError, DataError, check_choice
 from taut.export import open_file, save
 from taut.norms import L2
-from taut.transport.confidence import METHODS, Method, check_seed, confidence_of_each
+from taut.transport.arguments import check_seed, confidence_of_each
+from taut.transport.critics import score_points
 from taut.transport.dataset import Dataset, iterate_batches, open_dataset
-from taut.transport.lower_bound import Scores, bound_population_lower
-from taut.transport.scaling import SCALINGS, FeatureScaling
+from taut.transport.distance_bounds import Scores, bound_population_lower
+from taut.transport.feature_scaling import SCALINGS, FeatureScaling
+from taut.transport.mean_bounds import METHODS, Method
 
 __all__ = ["SavedCritic", "load_critic"]
 
 _SUBJECT = "SavedCritic.lower_bounds"
-_MOST_SCORES = 100_000
-_CHUNK_ROWS = 8192
+_TENSORS = ("shift", "scale", "x_scores", "y_scores", "x_errors", "y_errors")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +75,11 @@ class SavedCritic:
         Returns:
             `(n,)`, float64.
         """
-        batches = iterate_batches(self.match(open_dataset(data, "data", min_rows=1)))
-        return torch.cat([score_points(self.critic, self.scaling(batch)) for batch in batches])
+        return torch.cat([score_points(self.critic, at) for at in self._scaled_batches(data)])
+
+    def _scaled_batches(self, data: Any) -> Iterator[Tensor]:
+        for batch in iterate_batches(self.match(open_dataset(data, "data", min_rows=1))):
+            yield self.scaling(batch)
 
     def match(self, data: Dataset) -> Dataset:
         """The same sample with the columns of the critic in its order.
@@ -96,12 +101,7 @@ class SavedCritic:
         return data
 
     def lower_bounds(
-        self,
-        data: Any,
-        confidence: float = 0.95,
-        method: Method = "betting",
-        *,
-        seed: int = 0,
+        self, data: Any, confidence: float = 0.95, method: Method = "betting", *, seed: int = 0
     ) -> tuple[Bound, Bound]:
         r"""Lower bounds of $W_1$ from the population of `data` to x, and to y.
 
@@ -119,20 +119,14 @@ class SavedCritic:
         return self.evaluate(data, confidence, method, seed=seed)[1:]
 
     def evaluate(
-        self,
-        data: Any,
-        confidence: float = 0.95,
-        method: Method = "betting",
-        *,
-        seed: int = 0,
+        self, data: Any, confidence: float = 0.95, method: Method = "betting", *, seed: int = 0
     ) -> tuple[Tensor, Bound, Bound]:
         """The scores of `score` and the bounds of `lower_bounds`, from one pass over the rows."""
         each = confidence_of_each(_SUBJECT, confidence)
         check_choice(_SUBJECT, "method", method, METHODS)
         check_seed(_SUBJECT, seed)
         evaluate = BoundedEvaluation(self.critic, self.dim)
-        batches = iterate_batches(self.match(open_dataset(data, "data", min_rows=1)))
-        parts = [evaluate(self.scaling(batch)) for batch in batches]
+        parts = [evaluate(batch) for batch in self._scaled_batches(data)]
         new = Scores(*(torch.cat(part) for part in zip(*parts, strict=True)))
         values = [self._bound(new, i, each, method, int(seed)) for i in (0, 1)]
         text = f"{self.kind} critic, {method}, either direction"
@@ -143,73 +137,40 @@ class SavedCritic:
         """The better of two directions, each at the confidence `each`."""
         old = Scores(self.scores[side], self.errors[side])
         if self.finite:
-            # A finite set stands for itself: a distribution whose every draw has the mean score.
+            # The mean score of a finite set is known: every draw has it, up to its error.
             low, high = self.means[side]
             middle = (low + high) / 2
             error = math.nextafter(max(high - middle, middle - low), math.inf)
             like = torch.ones_like(new.values)
             old = Scores(middle * like, error * like)
         generator = Generator().manual_seed(seed)
-        found = [
-            bound_population_lower(
-                *pair,
-                self.limits,
-                self.lipschitz.value,
-                confidence=each,
-                method=method,
-                generator=generator,
-            ).value
-            for pair in ((old, new), (new, old))
-        ]
-        return max(found)
+        fixed = self.limits, self.lipschitz.value, each, method, generator
+        bounds = (bound_population_lower(*pair, *fixed) for pair in ((old, new), (new, old)))
+        return max(bound.value for bound in bounds)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one file in the format of `taut.save`; `load_critic` reads it.
 
         `taut.load` reads the network alone.
         """
-        metadata = {
-            "critic": {
-                "kind": self.kind,
-                "scaling": self.scaling.method,
-                "columns": None if self.columns is None else list(self.columns),
-                "image_shape": None if self.image_shape is None else list(self.image_shape),
-                "limits": [float(limit) for limit in self.limits],
-                "means": [[float(end) for end in mean] for mean in self.means],
-                "finite": self.finite,
-            }
+        stated = {
+            "kind": self.kind,
+            "scaling": self.scaling.method,
+            "columns": None if self.columns is None else list(self.columns),
+            "image_shape": None if self.image_shape is None else list(self.image_shape),
+            "limits": [float(limit) for limit in self.limits],
+            "means": [[float(end) for end in mean] for mean in self.means],
+            "finite": self.finite,
         }
-        extra_tensors = {
-            "shift": self.scaling.shift,
-            "scale": self.scaling.scale,
-            "x_scores": self.scores[0],
-            "y_scores": self.scores[1],
-            "x_errors": self.errors[0],
-            "y_errors": self.errors[1],
-        }
+        held = (self.scaling.shift, self.scaling.scale, *self.scores, *self.errors)
         save(
             self.critic,
             path,
             norm="l2",
             input_shape=[self.dim],
-            metadata=metadata,
-            extra_tensors=extra_tensors,
+            metadata={"critic": stated},
+            extra_tensors=dict(zip(_TENSORS, held, strict=True)),
         )
-
-
-@torch.no_grad()
-def score_points(critic: nn.Module, points: Tensor) -> Tensor:
-    """The critic at `(n, dim)` scaled points: `(n,)`, in float64."""
-    return torch.cat([critic(part).flatten() for part in points.split(_CHUNK_ROWS)])
-
-
-def subsample(scores: Scores, generator: Generator) -> Scores:
-    """At most 100,000 of the scores, drawn uniformly."""
-    count = len(scores.values)
-    if count <= _MOST_SCORES:
-        return scores
-    some = torch.randperm(count, generator=generator)[:_MOST_SCORES]
-    return Scores(scores.values[some], scores.errors[some])
 
 
 def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
@@ -233,28 +194,28 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
     found = open_file(path)
     try:
         stated = found.metadata["critic"]
-        shift, scale = found.extra_tensors["shift"], found.extra_tensors["scale"]
-        scores = found.extra_tensors["x_scores"], found.extra_tensors["y_scores"]
+        held = [found.extra_tensors[name] for name in _TENSORS]
+        shift, scale, *both = held
+        scores, errors = (both[0], both[1]), (both[2], both[3])
+        dim, columns, shape = len(shift), stated["columns"], stated["image_shape"]
         low, high = map(_number, stated["limits"])
-        errors = found.extra_tensors["x_errors"], found.extra_tensors["y_errors"]
         means = [(_number(least), _number(most)) for least, most in stated["means"]]
-        _check(len(means) == 2 and all(a <= b for a, b in means), "its means are no intervals")
-        columns, shape = stated["columns"], stated["image_shape"]
-        dim = len(shift)
-        _check(found.input_shape == (dim,), "its network does not take its columns")
-        _check(shift.shape == scale.shape == (dim,), "its scaling has no entry for every column")
-        _check(bool((scale > 0).all()), "its scaling divides by zero or less")
-        _check(low <= high, "its limits are in the wrong order")
-        _check(all(s.ndim == 1 and len(s) > 0 for s in scores), "its scores are no lists")
         fits = all(e.shape == s.shape for e, s in zip(errors, scores, strict=True))
-        _check(fits and all(bool((e >= 0).all()) for e in errors), "its errors fit no scores")
-        held = (shift, scale, *scores, *errors)
-        same = {tensor.dtype for tensor in held} == {torch.float64}
-        _check(same, "its numbers are not in float64")
-        _check(columns is None or _all(columns, str, dim), "its columns are not names")
-        _check(shape is None or _all(shape, int), "its image shape is none")
-        _check(type(stated["finite"]) is bool, "it does not say whether its sets are finite")
-        _check(stated["scaling"] in SCALINGS, "its scaling is unknown")
+        for holds, otherwise in (
+            (len(means) == 2 and all(a <= b for a, b in means), "its means are no intervals"),
+            (found.input_shape == (dim,), "its network does not take its columns"),
+            (shift.shape == scale.shape == (dim,), "its scaling has no entry for every column"),
+            (bool((scale > 0).all()), "its scaling divides by zero or less"),
+            (low <= high, "its limits are in the wrong order"),
+            (all(s.ndim == 1 and len(s) > 0 for s in scores), "its scores are no lists"),
+            (fits and all(bool((e >= 0).all()) for e in errors), "its errors fit no scores"),
+            ({tensor.dtype for tensor in held} == {torch.float64}, "its numbers are not float64"),
+            (columns is None or _all(columns, str, dim), "its columns are not names"),
+            (shape is None or _all(shape, int), "its image shape is none"),
+            (type(stated["finite"]) is bool, "it does not say whether its sets are finite"),
+            (stated["scaling"] in SCALINGS, "its scaling is unknown"),
+        ):
+            _check(holds, otherwise)
         return SavedCritic(
             critic=found.model,
             kind=str(stated["kind"])[:80],

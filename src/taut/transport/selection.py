@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Generator, Tensor, nn
@@ -12,8 +12,7 @@ from taut import parallel
 from taut.errors import DataError
 from taut.nn import ConeCritic, Scale
 from taut.transport.cone_fit import fit_cones
-from taut.transport.critic_network import network_critic
-from taut.transport.critics import fit_critic
+from taut.transport.critics import Samples, fit_critic, network_critic, resampler, score_points
 
 __all__ = ["CRITICS", "CriticName", "OnProgress", "SelectedCritic", "select_critic"]
 
@@ -21,6 +20,11 @@ CriticName = Literal["cones", "network"]
 CRITICS: tuple[CriticName, ...] = get_args(CriticName)
 OnProgress = Callable[[str, int, int], None]
 
+_CANDIDATES: dict[str, CriticName] = {
+    "cones up": "cones",
+    "cones down": "cones",
+    "network": "network",
+}
 _BATCH = 256
 _SHORTEST = 100
 _PROGRESS = 1e-2
@@ -29,7 +33,6 @@ _SMALL = 250
 # A kind this far behind the best does not get another round.
 _HOPELESS = 0.7
 _LARGEST = 500  # as a power of two: squares of more overflow float64
-Samples = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,8 @@ def select_critic(
     candidates = [name for name in _CANDIDATES if _CANDIDATES[name] in critics]
     waited = 0
     for number, steps in enumerate(_rounds(num_steps)):
-        fits = {}
-        for name in candidates:
-            critic, history = _fit(name, train, steps, generator, on_progress)
-            fits[name] = SelectedCritic(
-                _CANDIDATES[name], critic.double().eval(), history, _value(critic, validation)
-            )
+        fits = {name: _fit(name, train, steps, generator, on_progress) for name in candidates}
+        fits = {name: replace(fit, value=_value(fit, validation)) for name, fit in fits.items()}
         leader = max(fits.values(), key=lambda fit: fit.value)
         waited += 1
         if best is None or leader.value > best.value + _PROGRESS * abs(best.value):
@@ -96,24 +95,15 @@ def select_critic(
             best = leader
         # The first round says which kinds are worth another, the second says which one is.
         behind = (1 - _HOPELESS) * abs(leader.value) if number == 0 else 0.0
-        ahead = {}
-        for name, fit in sorted(fits.items(), key=lambda item: item[1].value):
-            if fit.value >= leader.value - behind:
-                ahead[fit.kind] = name
+        ascending = sorted(fits.items(), key=lambda item: item[1].value)
+        ahead = {fit.kind: name for name, fit in ascending if fit.value >= leader.value - behind}
         candidates = list(ahead.values())
         if waited >= patience:
             break
     assert best is not None
     _enlarge(best.critic, unit)
     history = tuple(unit * value for value in best.history)
-    return SelectedCritic(best.kind, best.critic, history, unit * best.value)
-
-
-_CANDIDATES: dict[str, CriticName] = {
-    "cones up": "cones",
-    "cones down": "cones",
-    "network": "network",
-}
+    return replace(best, history=history, value=unit * best.value)
 
 
 def _rounds(num_steps: int) -> list[int]:
@@ -131,56 +121,38 @@ def _rounds(num_steps: int) -> list[int]:
 
 def _fit(
     name: str, train: Samples, num_steps: int, generator: Generator, on_progress: OnProgress | None
-) -> tuple[nn.Module, tuple[float, ...]]:
+) -> SelectedCritic:
+    """The candidate `name` after training, not yet evaluated."""
     kind = _CANDIDATES[name]
 
     def on_step(step: int, _: float) -> None:
         if on_progress is not None:
             on_progress(kind, step, num_steps)
 
+    options: dict[str, Any] = {"num_steps": num_steps, "batch_size": _BATCH, "num_fresh": 1}
+    options |= {"generator": generator, "on_step": on_step}
     if kind == "network":
         points = torch.cat(train)
         centre = points.mean(0)
         length = (points - centre).norm(dim=1).mean().clamp_min(torch.finfo(points.dtype).tiny)
-        net = network_critic(
-            points.shape[1],
-            128 if num_steps <= _SMALL else 256,
-            generator,
-            centre=centre,
-            length=length.item(),
+        width = 128 if num_steps <= _SMALL else 256
+        critic: nn.Module = network_critic(
+            points.shape[1], width, generator, centre=centre, length=length.item()
         )
-        fit = fit_critic(
-            net,
-            _resampler(*train),
-            num_steps=num_steps,
-            batch_size=_BATCH,
-            generator=generator,
-            num_fresh=1,
-            on_step=on_step,
-        )
-        return net.eval(), fit.history
-    cones = fit_cones(
-        _resampler(*train),
-        num_steps=num_steps,
+        fit = fit_critic(critic, resampler(*train), **options)
+    else:
         # Many cones learn slowly: as many as there are steps to place them.
-        num_centres=min(1024, max(64, num_steps), *map(len, train)),
-        batch_size=_BATCH,
-        tips="p" if name == "cones up" else "q",
-        generator=generator,
-        num_fresh=1,
-        on_step=on_step,
-    )
-    return cones.critic, cones.history
+        num_centres = min(1024, max(64, num_steps), *map(len, train))
+        tips = "p" if name == "cones up" else "q"
+        fit = fit_cones(resampler(*train), num_centres=num_centres, tips=tips, **options)
+        critic = fit.critic
+    return SelectedCritic(kind, critic.double().eval(), fit.history, -math.inf)
 
 
-@torch.no_grad()
-def _value(critic: nn.Module, samples: Samples) -> float:
+def _value(fit: SelectedCritic, samples: Samples) -> float:
     """The dual value on `samples`; that of the first process counts for all."""
-    means = [
-        torch.cat([critic(part).flatten() for part in side.double().split(8192)]).mean()
-        for side in samples
-    ]
-    value = parallel.gather((means[0] - means[1]).reshape(1))[0].item()
+    x, y = (score_points(fit.critic, side.double()).mean() for side in samples)
+    value = parallel.gather((x - y).reshape(1))[0].item()
     return value if math.isfinite(value) else -math.inf
 
 
@@ -222,13 +194,3 @@ def _enlarge(critic: nn.Module, unit: float) -> None:
     assert isinstance(before, Scale) and isinstance(after, Scale)
     before.factor /= unit
     after.factor *= unit
-
-
-def _resampler(x: Tensor, y: Tensor) -> Callable[[int, Generator], Samples]:
-    def sample(n: int, generator: Generator) -> Samples:
-        return (
-            x[torch.randint(len(x), (n,), generator=generator)],
-            y[torch.randint(len(y), (n,), generator=generator)],
-        )
-
-    return sample

@@ -17,7 +17,7 @@ from taut import parallel
 from taut.data import Table
 from taut.errors import DataError
 from taut.transport.dataset import Dataset, iterate_batches
-from taut.transport.lower_bound import Scores
+from taut.transport.distance_bounds import Scores
 
 __all__ = ["Split", "score_held_out", "split_rows"]
 
@@ -130,7 +130,7 @@ def _checksum(data: Dataset, batch: Tensor, before: int) -> int:
     # What is in memory was copied there, and cannot change between two passes.
     if isinstance(data, Table):
         return 0
-    return zlib.crc32(np.ascontiguousarray(batch.numpy()).data, before)
+    return zlib.crc32(batch.numpy().data, before)
 
 
 class _SmallestKeys:

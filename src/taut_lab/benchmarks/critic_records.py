@@ -1,21 +1,140 @@
-"""Records of `taut bench wasserstein`: one file that grows by a result at a time."""
+"""Results of `taut bench wasserstein`: one file that grows by a result at a time."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from taut.errors import ArgumentError
-from taut_lab.benchmarks.critic_result import CriticResult
 from taut_lab.benchmarks.timing_records import BENCHMARKED
 from taut_lab.framework.provenance import describe_machine, describe_versions
-from taut_lab.framework.record_files import (
+from taut_lab.framework.records import (
     current_date,
     read_record_file,
     to_json,
     write_record_file,
 )
 
-__all__ = ["CriticRecords"]
+__all__ = ["BenchmarkJob", "CriticRecords", "CriticResult", "Stopwatch"]
+
+
+@dataclass(frozen=True)
+class CriticResult:
+    """What one critic found on one problem.
+
+    Attributes:
+        part: the table that it belongs to.
+        problem: description of the problem.
+        critic: name of the critic.
+        truth: the true distance.
+        truth_error: standard error of `truth`, where that is a sample mean.
+        estimate: the critic's estimate, from samples that were not used in training.
+        lower: proven lower bound of the distance; None for a critic that has none.
+        upper: proven upper bound, likewise.
+        confidence: confidence level of each bound; 1 where no statistics are involved.
+        steps: number of training steps.
+        fit_cpu: CPU time of training, in seconds.
+        cpu: CPU time in all, including sampling and evaluation.
+        wall: wall-clock time in all.
+        sizes: other parameters of the problem, such as the dimension.
+
+    Example:
+        >>> CriticResult("funnels", "d 2", "cones", truth=2.0, estimate=1.9).relative_error
+        -0.05...
+    """
+
+    part: str
+    problem: str
+    critic: str
+    truth: float
+    estimate: float | None = None
+    truth_error: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
+    confidence: float | None = None
+    steps: int | None = None
+    fit_cpu: float = 0.0
+    cpu: float = 0.0
+    wall: float = 0.0
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def relative_error(self) -> float | None:
+        """`estimate / truth - 1`; None without an estimate or where the truth is zero."""
+        if self.estimate is None or self.truth == 0:
+            return None
+        return self.estimate / self.truth - 1
+
+    @property
+    def lower_holds(self) -> bool | None:
+        """Whether the lower bound is at most the truth; None without a bound."""
+        return None if self.lower is None else self.lower <= self.truth
+
+    @property
+    def upper_holds(self) -> bool | None:
+        """Whether the upper bound is at least the truth; None without a bound."""
+        return None if self.upper is None else self.upper >= self.truth
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, and for readers also the properties."""
+        derived = ("relative_error", "lower_holds", "upper_holds")
+        return {**asdict(self), **{name: getattr(self, name) for name in derived}}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> "CriticResult":
+        """The inverse of `to_json`."""
+        names = cls.__dataclass_fields__
+        return cls(**{name: value for name, value in plain.items() if name in names})
+
+
+@dataclass(frozen=True)
+class BenchmarkJob:
+    """A result that is still to be computed.
+
+    Attributes:
+        name: unique name, under which the result is recorded.
+        seconds: expected time, to estimate the time left.
+        run: computes the result.
+    """
+
+    name: str
+    seconds: float
+    run: Callable[[], CriticResult]
+
+
+class Stopwatch:
+    """CPU and wall-clock time since its creation.
+
+    Example:
+        >>> watch = Stopwatch()
+        >>> watch.result("part", "problem", "critic", truth=1.0).cpu >= 0
+        True
+    """
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    @property
+    def wall(self) -> float:
+        """Wall-clock time in seconds."""
+        return round(time.perf_counter() - self._wall, 3)
+
+    @property
+    def cpu(self) -> float:
+        """CPU time of this process in seconds."""
+        return round(time.process_time() - self._cpu, 3)
+
+    def result(
+        self, part: str, problem: str, critic: str, *, fit_cpu: float | None = None, **found: Any
+    ) -> CriticResult:
+        """A result with these times; without another, the time of the fit is all of it."""
+        cpu = self.cpu
+        fit_cpu = cpu if fit_cpu is None else fit_cpu
+        return CriticResult(
+            part, problem, critic, **found, fit_cpu=fit_cpu, cpu=cpu, wall=self.wall
+        )
+
 
 _KIND = "taut bench wasserstein"
 

@@ -2,20 +2,22 @@
 
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from dataclasses import asdict
+from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Generator, nn
 
 from taut.transport import Problem, dual_value, fit_cones, fit_critic, funnels
 from taut_lab.benchmarks.critic_networks import scaled_network
-from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
 from taut_lab.benchmarks.projection_pursuit import fit_cones_by_pursuit
 from taut_lab.benchmarks.unconstrained_critics import (
     UNCONSTRAINED_CRITICS,
     fit_unconstrained_critic,
 )
-from taut_lab.experiments.critic_evaluation import critic_values, evaluate_critic
+from taut_lab.experiments.critic_training import critic_values, evaluate_critic
 
 __all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs"]
 
@@ -55,51 +57,25 @@ def funnel_jobs(
         width: width of the networks.
         cone_steps: number of steps of "cones, more steps", instead of its default.
     """
-
-    def job(
-        critic: str, dim: int, count: int, expected: float, fit: "Fit", proven: bool
-    ) -> BenchmarkJob:
-        return BenchmarkJob(
-            f"{PART}/{critic}/{dim}/{count}",
-            expected,
-            lambda: _run(critic, dim, count, fit, proven, seed, num_pairs, num_fresh),
-        )
-
-    grid = [(dim, count) for dim in dims for count in counts]
-    for dim, count in grid:
-
-        def more_steps(problem: Problem, generator: Generator) -> "Fitted":
-            return _cones_with_more_steps(problem, generator, cone_steps)
-
-        yield job("cones, more steps", dim, count, 100.0, more_steps, True)
-    for dim, count in grid:
-
-        def cones(problem: Problem, generator: Generator) -> "Fitted":
-            return _timed_cones(problem, generator, seconds, batch_size)
-
-        yield job("cones", dim, count, seconds + 5, cones, True)
-    for dim, count in grid:
-
-        def network(problem: Problem, generator: Generator) -> "Fitted":
-            return _timed_network(problem, generator, seconds, batch_size, width)
-
-        yield job("GroupSort", dim, count, seconds + 5, network, True)
+    fits: dict[str, tuple[float, Fit]] = {
+        "cones, more steps": (100.0, partial(_cones_with_more_steps, num_steps=cone_steps)),
+        "cones": (seconds + 5, partial(_timed_cones, seconds=seconds, batch_size=batch_size)),
+        "GroupSort": (
+            seconds + 5,
+            partial(_timed_network, seconds=seconds, batch_size=batch_size, width=width),
+        ),
+    }
     for kind in UNCONSTRAINED_CRITICS if peers else ():
-        for dim, count in grid:
-
-            def unconstrained(problem: Problem, generator: Generator, kind=kind) -> "Fitted":
-                return fit_unconstrained_critic(
-                    kind,
-                    problem.sample,
-                    problem.dim,
-                    seconds=seconds,
-                    generator=generator,
-                    width=width,
-                    batch_size=batch_size,
-                    length=_SCALED_TO * math.sqrt(problem.dim),
+        rest = {"seconds": seconds, "width": width, "batch_size": batch_size}
+        fits[kind] = (seconds + 2, partial(_unconstrained, kind=kind, **rest))
+    for critic, (expected, fit) in fits.items():
+        for dim in dims:
+            for count in counts:
+                yield BenchmarkJob(
+                    f"{PART}/{critic}/{dim}/{count}",
+                    expected,
+                    partial(_run, critic, dim, count, fit, seed, num_pairs, num_fresh),
                 )
-
-            yield job(kind, dim, count, seconds + 2, unconstrained, False)
 
 
 Fitted = tuple[nn.Module, int]
@@ -130,48 +106,44 @@ def _cones_with_more_steps(problem: Problem, generator: Generator, num_steps: in
     return best, steps + (num_steps or 1000)
 
 
+def _unconstrained(problem: Problem, generator: Generator, kind: str, **settings: Any) -> Fitted:
+    length = _SCALED_TO * math.sqrt(problem.dim)
+    return fit_unconstrained_critic(
+        kind, problem.sample, problem.dim, generator=generator, length=length, **settings
+    )
+
+
 @lru_cache(maxsize=32)
 def _problem(dim: int, count: int, seed: int, num_pairs: int) -> Problem:
     return funnels(dim, count, seed, num_pairs=num_pairs)
 
 
 def _run(
-    critic_name: str,
-    dim: int,
-    count: int,
-    fit: Fit,
-    proven: bool,
-    seed: int,
-    num_pairs: int,
-    num_fresh: int,
+    critic_name: str, dim: int, count: int, fit: Fit, seed: int, num_pairs: int, num_fresh: int
 ) -> CriticResult:
     problem = _problem(dim, count, seed, num_pairs)
     watch = Stopwatch()
-    generator = Generator().manual_seed(seed)
-    critic, steps = fit(problem, generator)
+    critic, steps = fit(problem, Generator().manual_seed(seed))
     fit_cpu = watch.cpu
-    estimate, lower, confidence = 0.0, None, None
     # All critics are evaluated on the same fresh samples.
     fresh = Generator().manual_seed(seed + 1)
-    if proven:
-        evaluation = evaluate_critic(critic, problem.sample, generator=fresh, num_fresh=num_fresh)
-        estimate, lower, confidence = evaluation.estimate, evaluation.lower, evaluation.confidence
-    else:
+    found: dict[str, Any]
+    if critic_name in UNCONSTRAINED_CRITICS:
         x, y = (critic_values(critic, side).double() for side in problem.sample(num_fresh, fresh))
-        estimate = (x.mean() - y.mean()).item()
-    return CriticResult(
+        found = {"estimate": (x.mean() - y.mean()).item()}
+    else:
+        found = asdict(
+            evaluate_critic(critic, problem.sample, generator=fresh, num_fresh=num_fresh)
+        )
+    return watch.result(
         PART,
         problem.name,
         critic_name,
         truth=problem.distance,
         truth_error=problem.standard_error,
-        estimate=estimate,
-        lower=lower,
-        confidence=confidence,
+        **found,
         steps=steps,
         fit_cpu=fit_cpu,
-        cpu=watch.cpu,
-        wall=watch.wall,
         sizes={"dim": dim, "funnels": count},
     )
 

@@ -6,13 +6,19 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["PEERS", "explain_missing", "import_peer"]
+__all__ = ["CONVOLUTIONS", "PEERS", "explain_missing", "import_peer"]
 
 # Distribution -> module of its layers, module of its activations.
 PEERS = {
     "deel-torchlip": ("deel.torchlip", "deel.torchlip"),
     "orthogonium": ("orthogonium.layers.linear", "orthogonium.layers.custom_activations"),
 }
+# Distribution, module and name of convolutions.
+CONVOLUTIONS = (
+    ("deel-torchlip", "deel.torchlip", "SpectralConv2d"),
+    ("orthogonium", "orthogonium.layers.conv.AOC", "AdaptiveOrthoConv2d"),
+    ("orthogonium", "orthogonium.layers.conv.AOL", "AOLConv2D"),
+)
 
 
 def import_peer(module: str) -> ModuleType | None:

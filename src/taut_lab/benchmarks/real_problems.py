@@ -15,8 +15,8 @@ from taut.data import load_labelled, read_table
 from taut.errors import require
 from taut.transport import fit_cones, fit_critic, wasserstein
 from taut_lab.benchmarks.critic_networks import scaled_network
-from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
-from taut_lab.experiments.critic_evaluation import critic_values
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.experiments.critic_training import critic_values
 
 __all__ = ["PART", "real_jobs", "real_pairs"]
 
@@ -95,7 +95,7 @@ def _run(
         ).item() / constant
         steps, upper = num_steps, None
         lower = max(0.0, estimate * (1 - 1e-9))
-    return CriticResult(
+    return watch.result(
         PART,
         name,
         method,
@@ -105,9 +105,6 @@ def _run(
         upper=upper,
         confidence=1.0,
         steps=steps,
-        fit_cpu=watch.cpu,
-        cpu=watch.cpu,
-        wall=watch.wall,
         sizes={"n": len(x), "m": len(y), "dim": x.shape[1]},
     )
 

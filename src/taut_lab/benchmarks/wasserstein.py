@@ -1,23 +1,35 @@
 """The benchmark `taut bench wasserstein`: critics and bounds on problems of known distance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from taut.errors import check_choice, check_count, check_positive
-from taut_lab.benchmarks.cone_problems import cone_jobs
-from taut_lab.benchmarks.coverage_problems import coverage_jobs
-from taut_lab.benchmarks.critic_records import CriticRecords
-from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticRecords, CriticResult, Stopwatch
 from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs
+from taut_lab.benchmarks.known_problems import cone_jobs, coverage_jobs
 from taut_lab.benchmarks.real_problems import real_jobs
-from taut_lab.experiments.prob_dim import PAPER_VALUES, Recipe
+from taut_lab.experiments.prob_dim import Recipe
 from taut_lab.framework.timing import one_thread
 
 __all__ = ["PARTS", "WassersteinSettings", "run_wasserstein", "wasserstein_jobs"]
 
 PARTS = ("table1", "funnels", "coverage", "real")
+# Tiny sizes, for tests.
+_QUICK: dict[str, dict[str, Any]] = {
+    "table1": {"results": ((4, 3),), "recipe": Recipe(8, 5, 8), "num_fresh": 200},
+    "funnels": {
+        "num_pairs": 100,
+        "num_fresh": 200,
+        "batch_size": 16,
+        "width": 16,
+        "cone_steps": 8,
+    },
+    "coverage": {"count": 2, "num_steps": 4},
+    "real": {"num_steps": 4, "names": ("wine, cultivar 0 and 1",)},
+}
 
 
 @dataclass(frozen=True)
@@ -58,37 +70,21 @@ def wasserstein_jobs(settings: WassersteinSettings) -> list[BenchmarkJob]:
         for value in getattr(settings, name):
             check_count("WassersteinSettings", name, value)
     check_positive("WassersteinSettings", "budget_seconds", settings.budget_seconds)
-    seed, quick = settings.seed, settings.quick
-    tiny: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
-    if quick:
-        tiny = {
-            "table1": {"results": ((4, 3),), "recipe": Recipe(8, 5, 8), "num_fresh": 200},
-            "funnels": {
-                "num_pairs": 100,
-                "num_fresh": 200,
-                "batch_size": 16,
-                "width": 16,
-                "cone_steps": 8,
-            },
-            "coverage": {"count": 2, "num_steps": 4},
-            "real": {"num_steps": 4, "names": ("wine, cultivar 0 and 1",)},
-        }
-    makers: dict[str, Callable[[], Any]] = {
-        "table1": lambda: cone_jobs(
-            seed=seed, **{"results": tuple(PAPER_VALUES), **tiny["table1"]}
-        ),
-        "funnels": lambda: funnel_jobs(
-            seed=seed,
+    makers: dict[str, Callable[..., Iterator[BenchmarkJob]]] = {
+        "table1": cone_jobs,
+        "funnels": partial(
+            funnel_jobs,
             dims=settings.dims,
             counts=settings.counts,
             seconds=settings.budget_seconds,
             peers=settings.peers,
-            **tiny["funnels"],
         ),
-        "coverage": lambda: coverage_jobs(seed=seed, **tiny["coverage"]),
-        "real": lambda: real_jobs(seed=seed, data_dir=settings.data_dir, **tiny["real"]),
+        "coverage": coverage_jobs,
+        "real": partial(real_jobs, data_dir=settings.data_dir),
     }
-    return [job for part in settings.parts for job in makers[part]()]
+    sizes = _QUICK if settings.quick else {}
+    parts = settings.parts
+    return [job for p in parts for job in makers[p](seed=settings.seed, **sizes.get(p, {}))]
 
 
 def run_wasserstein(

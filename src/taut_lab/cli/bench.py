@@ -3,21 +3,32 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut_lab.cli.bench_timing_tables import print_record, run_with_progress
-from taut_lab.cli.bench_wasserstein import wasserstein
+if TYPE_CHECKING:
+    from taut_lab.benchmarks.critic_records import CriticResult
 
 __all__ = ["bench"]
 
-show_option = click.option(
-    "--show",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Print the tables of an existing record, and measure nothing.",
+Command = Callable[..., Any]
+
+_OUTPUT = (
+    click.option("--seed", type=int, default=0, show_default=True, help="Random seed."),
+    click.option(
+        "--out",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="JSON file of the record.",
+    ),
+    click.option(
+        "--show",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Print the tables of an existing record, and measure nothing.",
+    ),
+    click.option("--quick", is_flag=True, hidden=True, help="Use tiny sizes, for tests."),
 )
-_OPTIONS = (
+_TIMING = (
     click.option(
         "--peers/--no-peers",
         default=True,
@@ -38,22 +49,30 @@ _OPTIONS = (
         show_default=True,
         help="CPU time of the process, or wall-clock time.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Random seed."),
-    click.option(
-        "--out",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="JSON file to write the record to.",
-    ),
-    show_option,
-    click.option("--quick", is_flag=True, hidden=True, help="Use tiny sizes, for tests."),
+    *_OUTPUT,
 )
 
 
-def _timing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that `layers` and `conv` share."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def _options(shared: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for option in reversed(shared):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _several(name: str, to: str, default: tuple[int, ...], help: str, least: int = 1) -> Any:
+    """An option with several values, each at least `least`."""
+    return click.option(
+        name,
+        to,
+        type=click.IntRange(min=least),
+        multiple=True,
+        default=default,
+        show_default=True,
+        help=f"{help}; repeatable.",
+    )
 
 
 @click.group()
@@ -61,29 +80,10 @@ def bench() -> None:
     """Benchmark layers and critics against other libraries on this machine."""
 
 
-bench.add_command(wasserstein)
-
-
 @bench.command()
-@click.option(
-    "--width",
-    "widths",
-    type=click.IntRange(min=2),
-    multiple=True,
-    default=(256, 512, 1024),
-    show_default=True,
-    help="Width of the dense layers; repeatable.",
-)
-@click.option(
-    "--batch",
-    "batches",
-    type=click.IntRange(min=1),
-    multiple=True,
-    default=(128, 512),
-    show_default=True,
-    help="Batch size of the dense layers; repeatable.",
-)
-@_timing_options
+@_several("--width", "widths", (256, 512, 1024), "Width of the dense layers", least=2)
+@_several("--batch", "batches", (128, 512), "Batch size of the dense layers")
+@_options(_TIMING)
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time dense layers, activations and Björck's iteration.
 
@@ -100,17 +100,9 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 
     chosen = LayerSettings(**settings)
     if quick:
-        chosen = replace(
-            chosen,
-            widths=(8,),
-            batches=(4,),
-            activation_size=8,
-            bjorck_size=8,
-            bjorck_iterations=(1, 2),
-            rounds=2,
-            min_rounds=1,
-            warmup=1,
-        )
+        small = {"widths": (8,), "batches": (4,), "activation_size": 8, "bjorck_size": 8}
+        fast = {"bjorck_iterations": (1, 2), "rounds": 2, "min_rounds": 1, "warmup": 1}
+        chosen = replace(chosen, **small, **fast)
     _measure_or_show(lambda on_run: run_layers(chosen, on_run), out, show)
 
 
@@ -122,7 +114,7 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
     show_default=True,
     help="Batch size.",
 )
-@_timing_options
+@_options(_TIMING)
 def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time convolutions on images of 3 x 32 x 32 and 64 x 16 x 16.
 
@@ -143,18 +135,104 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     _measure_or_show(lambda on_run: run_conv(chosen, on_run), out, show)
 
 
+@bench.command()
+@click.option(
+    "--part",
+    "parts",
+    type=click.Choice(["table1", "funnels", "coverage", "real"]),
+    multiple=True,
+    help="Table to compute; repeatable.  [default: all]",
+)
+@_several("--dims", "dims", (2, 4, 8, 16, 32, 64, 128), "Dimension of the funnel problems")
+@_several("--counts", "counts", (4, 16, 64, 256), "Number of funnels")
+@click.option(
+    "--budget-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=12.0,
+    show_default=True,
+    help='CPU time for training each critic of the funnel problems; "cones, more steps" has no limit.',
+)
+@click.option(
+    "--peers/--no-peers",
+    default=True,
+    show_default=True,
+    help="Include WGAN-GP, WGAN-LP and spectral-norm critics.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of MNIST and the wine-quality tables; without it only small datasets are used.",
+)
+@_options(_OUTPUT)
+def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
+    """Measure known distances with critics and bounds.
+
+    Computes the first table of the paper, the funnel problems, the coverage of the bounds, and
+    real data against exact transport. The full benchmark takes some hours on one core; every
+    result is recorded as soon as it is finished, and an existing record is resumed.
+
+    \b
+    Example:
+      taut bench wasserstein --part table1 --out record.json
+      taut bench wasserstein --part funnels --dims 16 --counts 64 --no-peers
+      taut bench wasserstein --show record.json
+    """
+    from rich.console import Console
+
+    from taut_lab.benchmarks.critic_records import CriticRecords
+    from taut_lab.benchmarks.wasserstein import PARTS, WassersteinSettings, run_wasserstein
+    from taut_lab.cli.bench_tables import benchmark_bar, print_critic_records
+    from taut_lab.report.run_details import duration
+
+    console = Console()
+    if show is not None:
+        records = CriticRecords.read(show)
+    else:
+        settings["parts"] = settings["parts"] or PARTS
+        with benchmark_bar(console) as progress:
+            bar = progress.add_task("starting", total=1.0)
+
+            def before(name: str, done: float, left: float) -> None:
+                progress.update(bar, completed=done, description=f"{name}; {duration(left)} left")
+
+            def after(name: str, result: "CriticResult") -> None:
+                progress.console.print(_line(name, result), soft_wrap=True, highlight=False)
+
+            chosen = WassersteinSettings(**settings)
+            records = run_wasserstein(chosen, out, before=before, after=after)
+    print_critic_records(console, records)
+    if out is not None:
+        console.print(f"Record: {out}", soft_wrap=True)
+
+
+def _line(name: str, result: "CriticResult") -> str:
+    error = "" if result.relative_error is None else f" ({result.relative_error:+.1%})"
+    found = (("truth", result.truth, ""), ("estimate", result.estimate, error))
+    bounds = (("lower", result.lower, ""), ("upper", result.upper, ""))
+    told = [f"{n} {v:.4g}{rest}" for n, v, rest in found + bounds if v is not None]
+    times = f"{result.cpu:.0f} s of CPU time, {result.wall:.0f} s wall-clock time"
+    return f"{name}: {', '.join(told)}, {times}"
+
+
 def _measure_or_show(run: Callable[..., Any], out: Path | None, show: Path | None) -> None:
     from rich.console import Console
 
     from taut_lab.benchmarks import TimingRecord
+    from taut_lab.cli.bench_tables import benchmark_bar, print_timing_record
 
     console = Console()
     if show is not None:
-        print_record(console, TimingRecord.read(show))
-        return
-    record = run_with_progress(console, run)
-    if out is not None:
-        record.write(out)
-    print_record(console, record)
-    if out is not None:
+        record = TimingRecord.read(show)
+    else:
+        with benchmark_bar(console) as progress:
+            bar = progress.add_task("starting", total=1.0)
+
+            def on_run(comparison: str, name: str, done: float) -> None:
+                progress.update(bar, completed=done, description=f"{comparison}: {name}")
+
+            record = run(on_run)
+        if out is not None:
+            record.write(out)
+    print_timing_record(console, record)
+    if out is not None and show is None:
         console.print(f"Record: {out}", soft_wrap=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-_PRESETS = click.Choice(["smoke", "cpu", "paper"])
+_PRESETS = click.Choice(["smoke", "cpu", "gpu", "paper"])
 _INTERRUPTED = 130
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -66,24 +66,14 @@ def reproduce() -> None:
 @_folder("--records", "--out")
 @_as_json
 def list_experiments(folder: Path, as_json: bool) -> None:
-    """List the experiments, with the number of finished cells."""
+    """List the experiments, with verdicts and the number of finished cells."""
     from taut.cli.output import print_json
     from taut_lab.cli import reproduce_output as output
-    from taut_lab.framework.experiment import PRESETS
     from taut_lab.framework.records import Records
+    from taut_lab.report.collection import collect_report
 
-    records = Records(folder)
-    rows = []
-    for experiment in _choose(("all",)):
-        counts = {
-            preset: {
-                "cells": len(experiment.cells(preset)),
-                "finished": len(records.of(experiment, preset)),
-            }
-            for preset in PRESETS
-        }
-        about = {"name": experiment.name, "label": experiment.label, "title": experiment.title}
-        rows.append({**about, "needs": list(experiment.needs), "presets": counts})
+    found = [collect_report(experiment, Records(folder)) for experiment in _choose(("all",))]
+    rows = [output.list_row(one) for one in found]
     if as_json:
         print_json({"records": str(folder), "experiments": rows})
     else:
@@ -98,7 +88,7 @@ def list_experiments(folder: Path, as_json: bool) -> None:
     default="smoke",
     show_default=True,
     help="Size of the experiment. smoke: seconds, to test the installation; cpu: minutes to hours; "
-    "paper: as in the paper.",
+    "gpu: the paper's settings with one seed, about a day on a GPU; paper: as in the paper.",
 )
 @click.option(
     "--jobs",
@@ -205,7 +195,7 @@ def run(
 @click.option(
     "--preset",
     type=_PRESETS,
-    help="Size of the experiment.  [default: the largest with a finished cell]",
+    help="Size of the experiment.  [default: the largest that is finished]",
 )
 @_folder("--records", "--out")
 @_as_json
@@ -219,25 +209,20 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
     from taut.cli.output import print_json
     from taut_lab.cli import reproduce_output as output
     from taut_lab.framework.records import Records
+    from taut_lab.report.collection import collect_report
 
-    records = Records(folder)
     shown = []
     for experiment in _choose(names):
-        which = preset or records.largest_preset(experiment)
-        found = [] if which is None else records.of(experiment, which)
-        if which is None or not found:
-            if "all" in names:
-                continue
+        one = collect_report(experiment, Records(folder), preset)
+        if one.found and as_json:
+            shown.append(output.presentation_json(one))
+        elif one.found:
+            output.print_presentation(one)
+        elif "all" not in names:
             raise ArgumentError(
                 f"reproduce show: at least one cell of {experiment.name} must be finished in {folder}; "
-                f"got none. Compute it: taut reproduce {experiment.name} --preset {which or 'smoke'}."
+                f"got none. Compute it: taut reproduce {experiment.name} --preset {preset or 'smoke'}."
             )
-        presentation = experiment.show([record.result for record in found])
-        count = f"{len(found)} of {len(experiment.cells(which))} cells"
-        if as_json:
-            shown.append(output.presentation_json(experiment, which, len(found), presentation))
-        else:
-            output.print_presentation(experiment, f"preset {which}, {count}", presentation)
     if as_json:
         print_json({"records": str(folder), "experiments": shown})
 

@@ -12,15 +12,16 @@ from rich.table import Table
 
 from taut.cli.output import say as say_aloud
 from taut_lab.framework.experiment import Cell, Experiment
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.record_files import to_json
-from taut_lab.framework.records import Record, Records
+from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework.records import Record, Records, to_json
 from taut_lab.framework.sweep import SweepProgress, SweepResult
+from taut_lab.report.collection import ExperimentReport
 from taut_lab.report.run_details import duration
 from taut_lab.report.table_text import claim_text, mean_text, paper_text
 
 __all__ = [
     "entry_text",
+    "list_row",
     "presentation_json",
     "print_list",
     "print_presentation",
@@ -73,14 +74,30 @@ def _name(cell: Cell) -> str:
     return f"{cell.experiment} {cell.key} (seed {cell.config['seed']})"
 
 
+def list_row(one: ExperimentReport) -> dict[str, Any]:
+    """An experiment of the list, for JSON."""
+    about = one.experiment
+    return {
+        "name": about.name,
+        "label": about.label,
+        "title": about.title,
+        "verdict": None if one.verdict is None else one.verdict.word,
+        "needs": list(about.needs),
+        "presets": {
+            preset: {"cells": cells, "finished": done}
+            for preset, (done, cells) in one.counts.items()
+        },
+    }
+
+
 def print_list(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """The experiments, with the numbers of finished cells and of all cells for each preset."""
-    table = _table("name", "in the paper", "title")
+    table = _table("name", "in the paper", "title", "verdict")
     for preset in rows[0]["presets"] if rows else ():
         table.add_column(preset, justify="right", no_wrap=True)
     for row in rows:
         counts = [f"{held['finished']}/{held['cells']}" for held in row["presets"].values()]
-        table.add_row(row["name"], row["label"], row["title"], *counts)
+        table.add_row(row["name"], row["label"], row["title"], row["verdict"] or "", *counts)
     Console(markup=False, highlight=False).print(table)
     say_aloud(f"Finished cells / all cells, in {folder}.")
 
@@ -140,10 +157,16 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         say_aloud(f"      taut reproduce report {where}")
 
 
-def print_presentation(experiment: Experiment, count: str, presentation: Presentation) -> None:
-    """Prints the tables and paragraphs of an experiment."""
+def print_presentation(one: ExperimentReport) -> None:
+    """Prints the verdict, tables and paragraphs of an experiment."""
+    experiment, presentation = one.experiment, one.presentation
+    done, cells = one.counts[one.preset or "smoke"]
+    count = f"preset {one.preset}, {done} of {cells} cells"
     say_aloud(f"{experiment.title} ({experiment.label}; {count})", style="bold")
     say_aloud(claim_text(experiment))
+    if one.verdict is not None:
+        say_aloud(f"Verdict: {one.verdict.word}. {one.verdict.reason}", style="bold")
+        say_aloud(f"Seeds: {one.verdict.seeds}. Budget: {one.verdict.budget}.")
     for table in presentation.tables:
         _print_result(table)
     for paragraph in presentation.paragraphs:
@@ -184,10 +207,8 @@ def entry_text(entry: TableEntry, table: ResultTable) -> str:
     return mean_text(entry, table) + (f" [{paper}]" if paper else "")
 
 
-def presentation_json(
-    experiment: Experiment, preset: str, finished: int, presentation: Presentation
-) -> dict[str, Any]:
-    """The tables of an experiment, for JSON."""
+def presentation_json(one: ExperimentReport) -> dict[str, Any]:
+    """The verdict and the tables of an experiment, for JSON."""
     tables = [
         {
             "title": table.title,
@@ -209,18 +230,21 @@ def presentation_json(
                 for name, entries in table.rows.items()
             },
         }
-        for table in presentation.tables
+        for table in one.presentation.tables
     ]
+    done, cells = one.counts[one.preset or "smoke"]
+    about, verdict = one.experiment, one.verdict
     return {
-        "name": experiment.name,
-        "label": experiment.label,
-        "title": experiment.title,
-        "claim": experiment.claim,
-        "preset": preset,
-        "cells": len(experiment.cells(preset)),
-        "finished": finished,
+        "name": about.name,
+        "label": about.label,
+        "title": about.title,
+        "claim": about.claim,
+        "verdict": verdict and {"word": verdict.word, "reason": verdict.reason},
+        "preset": one.preset,
+        "cells": cells,
+        "finished": done,
         "tables": to_json(tables, "tables"),
-        "paragraphs": list(presentation.paragraphs),
+        "paragraphs": list(one.presentation.paragraphs),
     }
 
 

@@ -1,32 +1,25 @@
 """How often ReLUs are active, with and without a Lipschitz constraint."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from taut.pictures import COLOURS, Figure
-from taut_lab.experiments.classifier_training import (
-    PLAIN,
-    percent,
-    train_classifier,
-    training_curve,
-)
+from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.selection import numbers_of
+from taut_lab.framework.presentation import Presentation
+from taut_lab.framework.selection import numbers_of, select, tabulate
+from taut_lab.framework.verdict import Part
 
 __all__ = ["EXPERIMENT"]
 
 _FREE = "free"
 _THRESHOLDS = [round(0.02 * step, 2) for step in range(51)]
 _LINES = ("vermilion", "orange", "green", "sky", "blue")
-_CONSTANTS: dict[str, tuple[float | str, ...]] = {
-    "smoke": (1.0, _FREE),
-    "cpu": (0.1, 1.0, 10.0, 100.0, _FREE),
-    "paper": (0.1, 1.0, 10.0, 100.0, _FREE),
-}
+_CONSTANTS = (0.1, 1.0, 10.0, 100.0, _FREE)
 _SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"data": "digits", "hidden": [32, 32], "epochs": 3, "batch_size": 64},
     "cpu": {"data": "mnist", "hidden": [256] * 3, "epochs": 3, "batch_size": 256},
@@ -36,7 +29,7 @@ _SIZES: dict[str, dict[str, Any]] = {
 
 def _configs(preset: str) -> Iterable[Config]:
     for seed in (0, 1, 2) if preset == "paper" else (0,):
-        for constant in _CONSTANTS[preset]:
+        for constant in (1.0, _FREE) if preset == "smoke" else _CONSTANTS:
             yield {**_SIZES[preset], "constant": constant, "seed": seed}
 
 
@@ -87,30 +80,38 @@ def activation_frequencies(model: nn.Module, inputs: Tensor) -> Tensor:
     )
 
 
-def _show(results: Sequence[Result]) -> Presentation:
-    seen = {result.config["constant"] for result in results}
-    constants = sorted((c for c in seen if c != _FREE), key=float)
-    order = [*constants, *([_FREE] if _FREE in seen else [])]
-    columns = {
-        "undead": "always active",
-        "dead": "never active",
-        "mean": "active on average",
-        "error": "test error",
+def _parts(results: Sequence[Result]) -> list[Part]:
+    def found(number: str, constant: float | str) -> list[float]:
+        return numbers_of(results, number, constant=constant)
+
+    active = {
+        f"{_name(small)} and {_name(large)}": (found("mean", small), found("mean", large))
+        for small, large in pairwise(_CONSTANTS[:-1])
     }
-    table = ResultTable(
-        title="Hidden units over the training inputs",
-        columns=list(columns.values()),
-        rows={
-            _name(constant): [
-                TableEntry(
-                    percent(numbers_of(results, number, constant=constant)),
-                    # The worst case, which is the smallest constant.
-                    10.0 if number == "undead" and constant == order[0] != _FREE else None,
-                )
-                for number in columns
-            ]
-            for constant in order
+    sparse = {_name(c): (found("mean", c), found("mean", _FREE)) for c in _CONSTANTS[:-1]}
+    always = {"0.1-Lipschitz": (found("undead", 0.1), 0.05)}
+    return [
+        Part("units are active more often with a smaller constant", active),
+        Part("units are active more often than without a constraint", sparse),
+        Part("at least 5 % of units always active in the worst case", always, magnitude=True),
+    ]
+
+
+def _show(results: Sequence[Result]) -> Presentation:
+    order = [c for c in _CONSTANTS if select(results, constant=c)]
+    # The paper's number is for the worst case, which is the smallest constant.
+    worst = {_name(order[0]): (10.0, None, None, None)} if order and order[0] != _FREE else {}
+    table = tabulate(
+        results,
+        "Hidden units over the training inputs",
+        {_name(constant): {"constant": constant} for constant in order},
+        {
+            "always active": "undead",
+            "never active": "dead",
+            "active on average": "mean",
+            "test error": "error",
         },
+        paper=worst,
         digits=1,
         unit="%",
         note='The paper shows curves; its text states "about 10 %" always active in the worst case.',
@@ -118,7 +119,11 @@ def _show(results: Sequence[Result]) -> Presentation:
     if not results:
         return Presentation([table])
     figures = {"activation-statistics": _curves(results, order)}
-    return Presentation([table], figures, _paragraphs(results, order))
+    words = (
+        "A unit that is active on every input is linear. In the paper, almost no unit of an unconstrained "
+        "network is active on more than 40 % of the inputs."
+    )
+    return Presentation([table], figures, [words])
 
 
 def _name(constant: Any) -> str:
@@ -136,10 +141,8 @@ def _curves(results: Sequence[Result], order: Sequence[Any]) -> Figure:
             style = "--" if constant == _FREE else "-"
             look = {"color": COLOURS[colour], "linestyle": style}
             axes.plot(held[0]["thresholds"], shares, label=_name(constant), **look)
-        axes.set_xlabel("threshold")
-        axes.set_ylabel("units active at least this often, %")
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 102)
+        axes.set(xlabel="threshold", ylabel="units active at least this often, %")
+        axes.set(xlim=(0, 1), ylim=(0, 102))
         axes.legend()
 
     return Figure(
@@ -150,34 +153,15 @@ def _curves(results: Sequence[Result], order: Sequence[Any]) -> Figure:
     )
 
 
-def _paragraphs(results: Sequence[Result], order: Sequence[Any]) -> list[str]:
-    def told(number: str) -> str:
-        means = {
-            c: TableEntry(percent(numbers_of(results, number, constant=c))).mean for c in order
-        }
-        return ", ".join(
-            f"{_name(c)} {share:.1f} %" for c, share in means.items() if share is not None
-        )
-
-    return [
-        f"Active on every training input: {told('undead')}. The paper reports about 10 % in the "
-        "worst case.",
-        f"Mean fraction of inputs on which a unit is active: {told('mean')}. In the paper, almost no "
-        "unit of an unconstrained network is active on more than 40 % of the inputs.",
-    ]
-
-
 EXPERIMENT = Experiment(
     name="activation-statistics",
-    label="hist_and_stat, right",
+    label="Figure 6, right",
     title="Activation statistics of ReLU networks",
-    claim=(
-        "ReLU networks under a Lipschitz constraint keep their units active to preserve slope, the "
-        "more so the smaller the constant; in the worst case a tenth of all units is active on "
-        "every input, and is therefore linear. Unconstrained networks are sparse."
-    ),
+    claim="The smaller its Lipschitz constant, the more often a ReLU network keeps its units active, up "
+    "to a tenth of them on every input; unconstrained networks are sparse.",
     configs=_configs,
     run=_run,
     show=_show,
+    parts=_parts,
     needs=("mnist",),
 )

@@ -1,12 +1,16 @@
 """Training of classifiers in memory, for the experiments."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from taut.data import LabelledData
 from taut.training import TrainConfig, TrainedRun, train
+from taut_lab.framework.experiment import Result
+from taut_lab.framework.selection import percent, select
 
-__all__ = ["PLAIN", "percent", "train_classifier", "training_curve"]
+__all__ = ["PLAIN", "best_errors", "train_classifier", "training_curve"]
 
 # Plain cross-entropy, without margin and temperature. With a negligible radius, the best epoch is
 # selected by accuracy alone, as in the paper.
@@ -32,11 +36,18 @@ def training_curve(run: TrainedRun) -> list[dict[str, float]]:
     ]
 
 
-def percent(values: Sequence[float]) -> list[float]:
-    """Fractions as percentages, rounded.
+def best_errors(results: Sequence[Result], least: int = 1, **wanted: Any) -> list[float]:
+    """Test error in percent for each seed, with the setting that is best on validation rows.
 
-    Example:
-        >>> percent([0.0125])
-        [1.25]
+    Args:
+        results: results with the numbers "error" and "validation_error".
+        least: number of finished settings that a seed needs to count: an unfinished search says
+            nothing about the method.
+        **wanted: values of their configurations, or of the training settings inside.
     """
-    return [round(100 * value, 6) for value in values]
+    flat = [replace(r, config={**r.config["training"], **r.config}) for r in results]
+    scored: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for result in select(flat, **wanted):
+        numbers = result.outcome.numbers
+        scored[result.config["seed"]].append((numbers["validation_error"], numbers["error"]))
+    return percent([min(pairs)[1] for pairs in scored.values() if len(pairs) >= least])

@@ -16,6 +16,7 @@ from taut.pictures import COLOURS, Figure
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
 from taut_lab.framework.selection import numbers_of, select, values_of
+from taut_lab.framework.verdict import Part
 
 __all__ = ["EXPERIMENT", "folding_network", "pyramids"]
 
@@ -106,6 +107,20 @@ def _run(config: Config) -> Outcome:
     return Outcome(numbers, series={"steps": kept, "heights": heights})
 
 
+def _parts(results: Sequence[Result]) -> list[Part]:
+    def found(number: str) -> dict[str, list[float]]:
+        return {f"{a:g} degrees": numbers_of(results, number, angle=a) for a in (0.0, 30.0)}
+
+    errors = {name: (1e-12, values) for name, values in found("largest_error").items()}
+    constants = {name: (1 + 1e-12, values) for name, values in found("bound").items()}
+    slopes = {name: (values, 1 - 1e-12) for name, values in found("least_slope").items()}
+    return [
+        Part("the network equals the pyramids", errors),
+        Part("its constant is 1", constants),
+        Part("its slope is 1 everywhere", slopes),
+    ]
+
+
 def _show(results: Sequence[Result]) -> Presentation:
     angles = values_of(results, "angle") or [0.0, 30.0]
     # Number, and the exact value.
@@ -177,11 +192,12 @@ def _paint_step(points: Any, start: Any, axes: Any) -> None:
 
 EXPERIMENT = Experiment(
     name="folding",
-    label="fig:folding",
+    label="Figure 2",
     title="Two pyramids as three folds",
-    claim="A rigid map, an absolute value and another rigid map fold the plane along any line. "
-    "After three folds, a pair of square pyramids is a linear function.",
+    claim="A rigid map, an absolute value and another rigid map fold the plane along any line, so that "
+    "three folds and a linear function are a pair of square pyramids.",
     configs=_configs,
     run=_run,
     show=_show,
+    parts=_parts,
 )

@@ -9,12 +9,12 @@ import torch
 from torch import Generator
 
 from taut.pictures import Figure
-from taut.training.gan import GanConfig
-from taut.training.gan.pictures import draw_grid
+from taut.training.gan import GanConfig, draw_grid
 from taut_lab.experiments.generator_distance import evaluate_generator, train_once
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.selection import numbers_of, select, sentences
+from taut_lab.framework.presentation import Presentation
+from taut_lab.framework.selection import numbers_of, select, tabulate, values_of
+from taut_lab.framework.verdict import Part
 
 __all__ = ["EXPERIMENT", "KINDS"]
 
@@ -70,34 +70,49 @@ def _run(config: Config) -> Outcome:
     return Outcome(numbers, curve, {"shades": shades.tolist()})
 
 
+def _parts(results: Sequence[Result]) -> list[Part]:
+    def found(critic: str, activation: str, data: str) -> list[float]:
+        chosen = {"critic": critic, "critic_activation": activation, "data": data}
+        return numbers_of(results, "distance", **chosen)
+
+    data = ("mnist", "cifar10")
+    clipped = {
+        d: (found("clipped", "leaky_relu", d), found("lipschitz", "maxmin", d)) for d in data
+    }
+    penalised = {
+        d: (
+            [1.1 * value for value in found("penalty", "leaky_relu", d)],
+            found("penalty", "maxmin", d),
+        )
+        for d in data
+    }
+    return [
+        Part("the 1-Lipschitz critic trains a closer generator than clipped weights", clipped),
+        Part("under a penalty, MaxMin trains a generator at most 10 % further away", penalised),
+    ]
+
+
 def _show(results: Sequence[Result]) -> Presentation:
-    data = list(dict.fromkeys(r.config["data"] for r in results)) or ["mnist", "cifar10"]
-
-    def rows(number: str) -> dict[str, list[TableEntry]]:
-        return {
-            name: [
-                TableEntry(
-                    numbers_of(
-                        results, number, data=of, critic=critic, critic_activation=activation
-                    )
-                )
-                for of in data
-            ]
-            for (critic, activation), name in KINDS.items()
-        }
-
+    data = values_of(results, "data") or ["mnist", "cifar10"]
+    rows = {
+        name: {"critic": critic, "critic_activation": activation}
+        for (critic, activation), name in KINDS.items()
+    }
+    columns = {of: {"data": of} for of in data}
     tables = [
-        ResultTable(
+        tabulate(
+            results,
             "Estimated distance between each generator and held-out images",
-            data,
-            rows("distance"),
+            rows,
+            columns,
+            "distance",
             better="lower",
             note="Estimated by a dense orthonormal MaxMin critic; pixels in [-1, 1].",
         ),
-        ResultTable(
-            "Lower bound of that distance, with confidence 95 %", data, rows("lower"), None
+        tabulate(
+            results, "Lower bound of that distance, with confidence 95 %", rows, columns, "lower"
         ),
-        ResultTable("Final value of the critic in training", data, rows("dual")),
+        tabulate(results, "Final value of the critic in training", rows, columns, "dual"),
     ]
     figures = {}
     for of in data:
@@ -111,10 +126,10 @@ def _show(results: Sequence[Result]) -> Presentation:
                     title=name,
                     size=(2.8, 2.8),
                 )
-    paragraphs = sentences(
+    paragraphs = [
         "The value of a 1-Lipschitz critic is at most the distance between the two batches; that of a "
         "clipped or penalised critic has arbitrary units, and is not a distance.",
-    )
+    ]
     return Presentation(tables, figures, paragraphs)
 
 
@@ -126,12 +141,13 @@ def _paint(shades: list[Any], axes: Any) -> None:
 
 EXPERIMENT = Experiment(
     name="gan-samples",
-    label="f:gan_outs",
+    label="Figure 17",
     title="Samples of GANs, by the kind of critic",
     claim="Wasserstein GANs can be trained with critics of 1-Lipschitz layers, and MaxMin can "
     "replace LeakyReLU under a gradient penalty.",
     configs=_configs,
     run=_run,
     show=_show,
+    parts=_parts,
     needs=("mnist",),
 )

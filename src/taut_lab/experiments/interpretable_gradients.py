@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from taut.pictures import Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.selection import numbers_of
+from taut_lab.framework.presentation import Presentation
+from taut_lab.framework.selection import numbers_of, tabulate
+from taut_lab.framework.verdict import Part
 
 __all__ = ["EXPERIMENT"]
 
@@ -105,17 +106,22 @@ def _rounded(values: Tensor) -> list[Any]:
     return plain(values.tolist())
 
 
+def _parts(results: Sequence[Result]) -> list[Part]:
+    standard, lipschitz = (numbers_of(results, "neighbours", network=name) for name in _NETWORKS)
+    statement = (
+        "gradients of the Lipschitz network are smoother: neighbouring pixels correlate more"
+    )
+    return [Part(statement, {"correlation": (lipschitz, standard)})]
+
+
 def _show(results: Sequence[Result]) -> Presentation:
-    columns = {
-        "neighbours": "correlation of neighbouring pixels",
-        "border": "fraction on blank pixels",
-    }
-    table = ResultTable(
-        title="Gradients of a targeted loss with respect to the image",
-        columns=list(columns.values()),
-        rows={
-            title: [TableEntry(numbers_of(results, number, network=name)) for number in columns]
-            for name, title in _NETWORKS.items()
+    table = tabulate(
+        results,
+        "Gradients of a targeted loss with respect to the image",
+        {title: {"network": name} for name, title in _NETWORKS.items()},
+        {
+            "correlation of neighbouring pixels": "neighbours",
+            "fraction on blank pixels": "border",
         },
         note="Noise has no correlation, and is not confined to the pixels of digits. The paper shows "
         "images without numbers.",
@@ -126,7 +132,11 @@ def _show(results: Sequence[Result]) -> Presentation:
         for name, title in _NETWORKS.items()
         if name in both
     }
-    return Presentation([table], figures or None, _paragraphs(results))
+    words = (
+        "Every gradient is scaled to its largest pixel. Our Lipschitz network has constant 1 and is "
+        "trained with a margin loss."
+    )
+    return Presentation([table], figures or None, [words])
 
 
 def _mosaic(result: Result, title: str) -> Figure:
@@ -165,24 +175,9 @@ def _red_and_blue(values: Tensor) -> Tensor:
     return torch.stack([1 - down, 1 - up - down, 1 - up], -1)
 
 
-def _paragraphs(results: Sequence[Result]) -> list[str]:
-    free, held = (
-        TableEntry(numbers_of(results, "neighbours", network=name)).mean
-        for name in ("standard", "lipschitz")
-    )
-    if free is None or held is None:
-        return []
-    comparison = "as in the paper" if held > free else "unlike in the paper"
-    return [
-        f"The correlation of neighbouring pixels is {held:.2f} for the Lipschitz network and {free:.2f} "
-        f"for the standard network, {comparison}. Every gradient is scaled to its largest pixel. Our "
-        "Lipschitz network has constant 1 and is trained with a margin loss."
-    ]
-
-
 EXPERIMENT = Experiment(
     name="interpretable-gradients",
-    label="fig:robust_grads",
+    label="Figure 7",
     title="Input gradients",
     claim=(
         "Input gradients of a Lipschitz network show the strokes that would have to change, like "
@@ -191,5 +186,6 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
+    parts=_parts,
     needs=("mnist",),
 )

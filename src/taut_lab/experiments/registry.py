@@ -2,24 +2,22 @@
 
 from taut.errors import check_choice
 from taut_lab.experiments import (
-    absolute_value,
     activation_statistics,
     adversarial_robustness,
     bjorck_against_spectral,
     bjorck_convergence,
     bjorck_runtime,
     cifar_classify,
-    dynamical_isometry,
     folding,
     gan_samples,
     generator_distance,
     interpretable_gradients,
-    jacobian_norms,
+    jacobians,
     mnist_classify,
     network_views,
+    plane_critics,
     prob_dim,
     small_mnist,
-    three_cones,
     tradeoff,
 )
 from taut_lab.framework.experiment import Experiment
@@ -27,27 +25,27 @@ from taut_lab.framework.experiment import Experiment
 __all__ = ["EXPERIMENTS", "find_experiment"]
 
 EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (
-        folding,
-        absolute_value,
-        three_cones,
-        prob_dim,
-        jacobian_norms,
-        activation_statistics,
-        generator_distance,
-        adversarial_robustness,
-        interpretable_gradients,
-        network_views,
-        bjorck_convergence,
-        bjorck_against_spectral,
-        bjorck_runtime,
-        mnist_classify,
-        small_mnist,
-        cifar_classify,
-        dynamical_isometry,
-        gan_samples,
-        tradeoff,
+    experiment.name: experiment
+    for experiment in (
+        folding.EXPERIMENT,
+        plane_critics.ABSOLUTE_VALUE,
+        plane_critics.THREE_CONES,
+        prob_dim.EXPERIMENT,
+        jacobians.JACOBIAN_NORMS,
+        activation_statistics.EXPERIMENT,
+        generator_distance.EXPERIMENT,
+        adversarial_robustness.EXPERIMENT,
+        interpretable_gradients.EXPERIMENT,
+        network_views.EXPERIMENT,
+        bjorck_convergence.EXPERIMENT,
+        bjorck_against_spectral.EXPERIMENT,
+        bjorck_runtime.EXPERIMENT,
+        mnist_classify.EXPERIMENT,
+        small_mnist.EXPERIMENT,
+        cifar_classify.EXPERIMENT,
+        jacobians.DYNAMICAL_ISOMETRY,
+        gan_samples.EXPERIMENT,
+        tradeoff.EXPERIMENT,
     )
 }
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from taut.pictures import COLOURS, Figure
-from taut_lab.experiments.classifier_training import percent
 from taut_lab.framework.experiment import Result
-from taut_lab.framework.presentation import ResultTable, TableEntry
-from taut_lab.framework.selection import numbers_of
+from taut_lab.framework.presentation import ResultTable
+from taut_lab.framework.selection import tabulate
 
 __all__ = ["attacked_figure", "error_table", "proof_table", "proven_figure"]
 
@@ -33,16 +32,12 @@ _COLOURS = {"Standard": "black", "Margin-0.1": "sky", "Margin-0.3": "vermilion",
 
 def error_table(results: Sequence[Result], rows: Sequence[str]) -> ResultTable:
     """Errors with and without attack, in the layout of the paper."""
-    return ResultTable(
-        title="Errors under attack in L-inf",
-        columns=list(_COLUMNS),
-        rows={
-            row: [
-                TableEntry(percent(numbers_of(results, number, row=row)), paper)
-                for number, paper in zip(_COLUMNS.values(), _PAPER[row], strict=True)
-            ]
-            for row in rows
-        },
+    return tabulate(
+        results,
+        "Errors under attack in L-inf",
+        {row: {"row": row} for row in rows},
+        _COLUMNS,
+        paper=_PAPER,
         better="lower",
         digits=1,
         unit="%",
@@ -53,17 +48,14 @@ def error_table(results: Sequence[Result], rows: Sequence[str]) -> ResultTable:
 def proof_table(results: Sequence[Result], rows: Sequence[str]) -> ResultTable:
     """Certified accuracy, beside the accuracy by the paper's rules."""
     rules = {"proven": "proven", "figure_rule": "paper's K eps", "text_rule": "paper's K eps / 2"}
-    radii = ("0.05", "0.1", "0.3")
-    return ResultTable(
-        title="Certified accuracy, and accuracy by the paper's rules",
-        columns=[f"{told}, {radius}" for radius in radii for told in rules.values()],
-        rows={
-            row: [
-                TableEntry(percent(numbers_of(results, f"{rule}_{radius}", row=row)))
-                for radius in radii
-                for rule in rules
-            ]
-            for row in rows
+    return tabulate(
+        results,
+        "Certified accuracy, and accuracy by the paper's rules",
+        {row: {"row": row} for row in rows},
+        {
+            f"{told}, {radius}": f"{rule}_{radius}"
+            for radius in ("0.05", "0.1", "0.3")
+            for rule, told in rules.items()
         },
         better="higher",
         digits=1,
@@ -80,10 +72,7 @@ def attacked_figure(results: Sequence[Result], rows: Sequence[str]) -> Figure:
             radii, shares = _mean_series(results, row, "radii", "pgd")
             _, clean = _mean_series(results, row, "radii", "attacked_clean")
             axes.plot([0, *radii], [*clean, *shares], label=row, marker="o", ms=3, **_look(row))
-        axes.set_xlabel("radius of the attack")
-        axes.set_ylabel("accuracy, %")
-        axes.set_ylim(0, 102)
-        _legend(axes)
+        _finish(axes, "radius of the attack")
 
     return Figure(
         paint,
@@ -103,11 +92,8 @@ def proven_figure(results: Sequence[Result], rows: Sequence[str]) -> Figure:
             axes.plot(reach, shares, label=row, **_look(row))
             _, claimed = _mean_series(results, row, "reach", "figure_rule")
             axes.plot(reach, claimed, **{**_look(row), "linewidth": 0.8, "alpha": 0.7})
-        axes.set_xlabel("radius")
-        axes.set_ylabel("accuracy, %")
-        axes.set_ylim(0, 102)
         axes.plot([], [], color="#777777", linewidth=0.8, label="thin: paper's rule")
-        _legend(axes)
+        _finish(axes, "radius")
 
     return Figure(
         paint,
@@ -121,7 +107,8 @@ def proven_figure(results: Sequence[Result], rows: Sequence[str]) -> Figure:
     )
 
 
-def _legend(axes: Any) -> None:
+def _finish(axes: Any, xlabel: str) -> None:
+    axes.set(xlabel=xlabel, ylabel="accuracy, %", ylim=(0, 102))
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 

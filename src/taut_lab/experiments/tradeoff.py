@@ -9,10 +9,10 @@ from typing import Any
 
 from taut.pictures import COLOURS, Figure
 from taut.training import evaluate
-from taut_lab.experiments.classifier_training import percent, train_classifier, training_curve
+from taut_lab.experiments.classifier_training import train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.selection import numbers_of, values_of
+from taut_lab.framework.presentation import Presentation
+from taut_lab.framework.selection import mean_of, tabulate, values_of
 
 __all__ = ["EXPERIMENT"]
 
@@ -72,16 +72,12 @@ def _show(results: Sequence[Result]) -> Presentation:
         for name in ("certified", "clean")
     }
     tables = [
-        ResultTable(
-            title=title,
-            columns=[f"offset {offset:g}" for offset in offsets],
-            rows={
-                f"temperature {t:g}": [
-                    TableEntry(percent(numbers_of(results, name, offset=o, temperature=t)))
-                    for o in offsets
-                ]
-                for t in temperatures
-            },
+        tabulate(
+            results,
+            title,
+            {f"temperature {t:g}": {"temperature": t} for t in temperatures},
+            {f"offset {offset:g}": {"offset": offset} for offset in offsets},
+            name,
             better="higher",
             digits=1,
             unit="%",
@@ -101,10 +97,8 @@ def _show(results: Sequence[Result]) -> Presentation:
 
 def _mean(results: Sequence[Result], name: str, offset: float, temperature: float) -> float:
     """Mean over seeds in percent; nan where the cell has not been run."""
-    mean = TableEntry(
-        percent(numbers_of(results, name, offset=offset, temperature=temperature))
-    ).mean
-    return math.nan if mean is None else mean
+    mean = mean_of(results, name, offset=offset, temperature=temperature)
+    return math.nan if mean is None else 100 * mean
 
 
 def _front(grids: Any, offsets: list[float], temperatures: list[float], radius: float) -> Figure:
@@ -116,8 +110,7 @@ def _front(grids: Any, offsets: list[float], temperatures: list[float], radius: 
             for offset, x, y in zip(offsets, clean, certified, strict=True):
                 size = 20 + 70 * offset / max(offsets)
                 axes.scatter([x], [y], s=size, color=colour, edgecolor="white", zorder=3)
-        axes.set_xlabel("clean accuracy, %")
-        axes.set_ylabel(f"certified at {radius:g}, %")
+        axes.set(xlabel="clean accuracy, %", ylabel=f"certified at {radius:g}, %")
         axes.legend(title="temperature", loc="best")
 
     shown = ", ".join(f"{offset:g}" for offset in offsets)
@@ -144,8 +137,7 @@ def _heat(
                     axes.text(j, i, f"{value:.1f}", ha="center", va="center", color=ink)
         axes.set_xticks(range(len(offsets)), [f"{offset:g}" for offset in offsets])
         axes.set_yticks(range(len(temperatures)), [f"{t:g}" for t in temperatures])
-        axes.set_xlabel("offset")
-        axes.set_ylabel("temperature")
+        axes.set(xlabel="offset", ylabel="temperature")
         axes.grid(False)
 
     return Figure(

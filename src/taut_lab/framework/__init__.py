@@ -1,1 +1,1 @@
-"""How experiments are defined, run on workers, recorded and presented."""
+"""How experiments are defined, run on workers, recorded, judged and presented."""

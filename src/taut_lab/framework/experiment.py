@@ -8,10 +8,11 @@ from typing import Any
 
 from taut.errors import ArgumentError, check_choice
 from taut_lab.framework.presentation import Presentation
+from taut_lab.framework.verdict import Part, Verdict, budget
 
 __all__ = ["PRESETS", "Cell", "Config", "Experiment", "Outcome", "Result"]
 
-PRESETS = ("smoke", "cpu", "paper")
+PRESETS = ("smoke", "cpu", "gpu", "paper")
 
 Config = Mapping[str, Any]
 
@@ -70,18 +71,20 @@ class Experiment:
 
     Attributes:
         name: name on the command line, like "three-cones".
-        label: the label in the source of the paper, or "Figure: ..." where it has none;
-            "ours: ..." for experiments that the paper does not have.
+        label: the printed number in the paper, like "Table 2"; "ours: ..." for experiments that the
+            paper does not have.
         title: title for readers.
         claim: the paper's claim, in our words.
         configs: preset -> configurations of its cells: plain data, each with a "seed". Equal
             configurations are one cell, whichever preset asks for them. `run` and `show` get them
-            as JSON returns them, with lists for tuples.
+            as JSON returns them, with lists for tuples. The preset "gpu" is not asked for: it is
+            the first seed of "paper".
         run: configuration -> outcome. A pure function: it draws random numbers from the
             configuration's seed alone, leaves torch's global generator unchanged, and writes
             nothing but temporary files. It is at the top level of a module, so that other
             processes can import it.
         show: results of any subset of the cells -> tables and figures. It computes nothing.
+        parts: results -> the inequalities that the claim implies, which decide the verdict.
         version: raised when the meaning of `run` changes, so that old records are not used.
         needs: names of the datasets, like "mnist", that the presets "cpu" and "paper" read.
     """
@@ -93,6 +96,7 @@ class Experiment:
     configs: Callable[[str], Iterable[Config]]
     run: Callable[[Config], Outcome]
     show: Callable[[Sequence[Result]], Presentation]
+    parts: Callable[[Sequence[Result]], Sequence[Part]] = lambda results: ()
     version: int = 1
     needs: tuple[str, ...] = ()
 
@@ -104,8 +108,12 @@ class Experiment:
     def cells(self, preset: str) -> list[Cell]:
         """The cells of a preset, each once, in the order in which they are run."""
         check_choice("Experiment.cells", "preset", preset, PRESETS)
+        configs = self.configs("paper" if preset == "gpu" else preset)
+        if preset == "gpu":
+            configs = list(configs)
+            configs = [config for config in configs if config["seed"] == configs[0]["seed"]]
         cells = {}
-        for config in self.configs(preset):
+        for config in configs:
             if not isinstance(config.get("seed"), int):
                 raise ArgumentError(
                     f"{self.name}: every configuration must have an integer as its seed; "
@@ -114,3 +122,14 @@ class Experiment:
             cell = Cell(self.name, self.version, json.loads(json.dumps(dict(config))))
             cells[cell.key] = cell
         return list(cells.values())
+
+    def is_reduced(self, cells: Iterable[Cell]) -> bool:
+        """Whether some of these cells are not among the paper's."""
+        return not {cell.key for cell in cells} <= {cell.key for cell in self.cells("paper")}
+
+    def judge(self, results: Sequence[Result], preset: str) -> Verdict:
+        """The verdict on the claim by the results of a preset."""
+        ours = [result.config for result in results]
+        spent = budget(ours, [cell.config for cell in self.cells("paper")]) if ours else ""
+        reduced = self.is_reduced(Cell(self.name, self.version, config) for config in ours)
+        return Verdict(self.parts(results), spent, reduced, conclusive=preset != "smoke")

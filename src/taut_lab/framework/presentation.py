@@ -56,6 +56,7 @@ class ResultTable:
         digits: digits after the decimal point.
         unit: unit of all entries, such as "%" or "s"; may be empty.
         note: a line in small print.
+        comparable: whether the paper's budget was spent; without it nothing counts as worse.
     """
 
     title: str
@@ -65,6 +66,7 @@ class ResultTable:
     digits: int = 3
     unit: str = ""
     note: str = ""
+    comparable: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from taut.data.official_sets import OFFICIAL_SETS, data_folder
+from taut.data import OFFICIAL_SETS, data_folder
 from taut_lab.framework.experiment import Cell, Config, Experiment, Outcome
 from taut_lab.framework.provenance import describe_code, describe_machine, describe_versions
 from taut_lab.framework.records import Record, Records

@@ -2,18 +2,19 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from taut.pictures import Figure, Picture
-from taut.report.page import Code, Compared, Link, Page, Section, Table
+from taut.report import Code, Compared, Link, Page, Section, Table
 from taut_lab.experiments import registry
-from taut_lab.framework.experiment import PRESETS, Experiment
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.records import Record, Records
+from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework.records import Records
+from taut_lab.framework.verdict import Verdict
+from taut_lab.report.collection import ExperimentReport, collect_report
 from taut_lab.report.run_details import command, duration, run_details
 from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
 from taut_lab.report.table_text import (
+    VERDICT_COLUMNS,
     claim_text,
     compare,
     difference_text,
@@ -21,40 +22,21 @@ from taut_lab.report.table_text import (
     paper_text,
     summary,
     table_note,
+    verdict_cells,
+    verdict_summary,
 )
 
-__all__ = ["ExperimentReport", "collect_report", "write_report"]
+__all__ = ["write_report"]
 
 _PRESETS = {
     "smoke": "Small data and seconds of computation, to test the installation: these numbers cannot be "
     "compared with the paper's.",
     "cpu": "Smaller networks or fewer steps than in the paper, for a machine without a GPU; the page "
     "of an experiment lists its settings.",
+    "gpu": "The settings of the paper, with one seed.",
     "paper": "The settings of the paper, as far as it states them.",
 }
 _NARROW = 5.0  # inches
-
-
-@dataclass(frozen=True)
-class ExperimentReport:
-    """The records of an experiment, ready to be shown.
-
-    Attributes:
-        experiment: the experiment.
-        preset: the largest complete preset; if there is none, the largest with a finished cell, or
-            None.
-        found: the records of that preset, in the order of its cells.
-        presentation: tables and figures of these records.
-        counts: preset -> number of finished cells, number of all cells.
-        problems: a sentence for each damaged file and failed cell, and for unknown files.
-    """
-
-    experiment: Experiment
-    preset: str | None
-    found: Sequence[Record]
-    presentation: Presentation
-    counts: dict[str, tuple[int, int]]
-    problems: Sequence[str]
 
 
 def write_report(records_folder: Path, out: Path) -> Path:
@@ -86,54 +68,23 @@ def write_report(records_folder: Path, out: Path) -> Path:
     return _index(shown).write(out / "index.html")
 
 
-def collect_report(experiment: Experiment, records: Records) -> ExperimentReport:
-    """The records of an experiment, ready to be shown; computes nothing."""
-    held: dict[str, list[Record]] = {}
-    counts: dict[str, tuple[int, int]] = {}
-    problems: dict[str, None] = {}
-    paths: set[Path] = set()
-    for preset in PRESETS:
-        cells = experiment.cells(preset)
-        found, damaged = records.load(cells)
-        held[preset] = list(found.values())
-        counts[preset] = (len(found), len(cells))
-        paths.update(records.path(cell) for cell in cells)
-        problems.update(dict.fromkeys(damaged))
-        for cell in cells:
-            if (reason := records.error_path(cell)).exists():
-                sentence = f"The cell {cell.key} of {experiment.name} failed: see {reason}."
-                problems[sentence] = None
-    others = set((records.folder / experiment.name).glob("*.json")) - paths
-    if others:
-        problems[
-            f"{len(others)} of the files in {records.folder / experiment.name} belong to other "
-            "versions or configurations of the experiment, and are not shown."
-        ] = None
-    preset = _choose(counts)
-    shown = held[preset] if preset else []
-    presentation = experiment.show([record.result for record in shown]) if shown else Presentation()
-    return ExperimentReport(experiment, preset, shown, presentation, counts, list(problems))
-
-
-def _choose(counts: dict[str, tuple[int, int]]) -> str | None:
-    # A larger preset that has just been started does not hide a smaller one that is complete.
-    complete = [preset for preset, (done, cells) in counts.items() if 0 < done == cells]
-    started = [preset for preset, (done, _) in counts.items() if done]
-    large = [preset for preset in started if preset != "smoke"]
-    if complete and not (complete[-1] == "smoke" and large):
-        return complete[-1]
-    return started[-1] if started else None
-
-
 def _index(shown: Sequence[ExperimentReport]) -> Page:
     ran = [one for one in shown if one.preset is not None]
     waiting = [one for one in shown if one.preset is None]
+    judged = [(one, one.verdict) for one in shown if one.verdict is not None]
     sections = []
+    if ran and judged:
+        rows = [_verdict_row(one, verdict) for one, verdict in judged]
+        table = Table(VERDICT_COLUMNS, rows, wide=True)
+        sections.append(Section("Verdicts", [verdict_summary(v for _, v in judged)], table))
     if ran:
-        rows = [_index_row(one) for one in ran]
         header = ["Experiment", "Preset", "Cells", "Compared with the paper", "CPU time"]
-        table = Table(header, rows, wide=True)
-        words = [f"Preset {name}: {text}" for name, text in _PRESETS.items() if _has(ran, name)]
+        table = Table(header, [_index_row(one) for one in ran], wide=True)
+        words = [
+            f"Preset {name}: {text}"
+            for name, text in _PRESETS.items()
+            if any(one.preset == name for one in ran)
+        ]
         files = [Link("tables.md", "tables.md"), Link("tables.tex", "tables.tex")]
         note = "Better and worse refer to the direction of each table; some differences are random."
         sections.append(Section("Results", words, table, links=files, note=note))
@@ -153,15 +104,18 @@ def _index(shown: Sequence[ExperimentReport]) -> Page:
     )
 
 
-def _has(shown: Sequence[ExperimentReport], preset: str) -> bool:
-    return any(one.preset == preset for one in shown)
+def _verdict_row(one: ExperimentReport, verdict: Verdict) -> list[str | Link | Compared]:
+    claim, word, reason, seeds, budget = verdict_cells(one.experiment, verdict)
+    label, name = one.experiment.label, one.experiment.name
+    source = Link(label, f"{name}.html") if one.preset else label
+    kind = {"confirmed": "better", "refuted": "worse"}.get(word, "even")
+    return [source, claim, Compared("", verdict=word, kind=kind), reason, seeds, budget]
 
 
 def _index_row(one: ExperimentReport) -> list[str | Link | Compared]:
-    name = one.experiment.name
     done, cells = one.counts[one.preset or "smoke"]
     return [
-        Link(one.experiment.title, f"{name}.html", one.experiment.label),
+        Link(one.experiment.title, f"{one.experiment.name}.html", one.experiment.label),
         one.preset or "",
         f"{done}/{cells}",
         Compared(summary(one.presentation.tables)),
@@ -178,7 +132,10 @@ def _page(one: ExperimentReport, preset: str, out: Path) -> Page:
         *presentation.paragraphs,
         *one.problems,
     ]
-    sections = [Section("Findings", words), *map(_table_section, presentation.tables)]
+    sections = [Section("Findings", words)]
+    if one.verdict is not None:
+        sections.append(_verdict_section(one.verdict))
+    sections += map(_table_section, presentation.tables)
     figures = presentation.figures or {}
     if figures:
         pictures = [_draw(name, figure, out / "figures") for name, figure in figures.items()]
@@ -196,6 +153,14 @@ def _page(one: ExperimentReport, preset: str, out: Path) -> Page:
         run_details(experiment, preset, one.found, counts),
         links=[Link("All experiments", "index.html")],
     )
+
+
+def _verdict_section(verdict: Verdict) -> Section:
+    rows = [[part.statement, verdict.outcome(part), part.explain()] for part in verdict.parts]
+    table = Table(["The claim implies", "Outcome", "Numbers"], rows, wide=True)
+    seeds = f"{verdict.seeds} seed{'s' * (verdict.seeds != '1')}"
+    words = [f"The claim is {verdict.word}. {seeds}; budget: {verdict.budget or 'none'}."]
+    return Section("Verdict", words, table)
 
 
 def _draw(name: str, figure: Figure, folder: Path) -> Picture:

@@ -77,7 +77,7 @@ def run_details(
     cpu, wall = sum(r.cpu for r in found), sum(r.wall for r in found)
     rows = [
         ("Command", command(experiment, preset)),
-        ("Label in the paper", experiment.label if experiment.in_paper else "none"),
+        ("In the paper", experiment.label if experiment.in_paper else "no"),
         ("Finished cells", "; ".join(f"{name}: {count}" for name, count in counts.items())),
         ("Seeds", ", ".join(map(str, seeds))),
         ("Common settings", ", ".join(f"{name} {_brief(value)}" for name, value in same.items())),

@@ -1,12 +1,15 @@
-"""Text about experiments and tables: claims, values, comparisons with the paper."""
+"""Text about experiments and tables: claims, verdicts, values, comparisons with the paper."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from taut_lab.framework.experiment import Experiment
 from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework.verdict import Verdict
 
 __all__ = [
+    "VERDICT_COLUMNS",
     "claim_text",
     "compare",
     "count_kinds",
@@ -15,6 +18,8 @@ __all__ = [
     "paper_text",
     "summary",
     "table_note",
+    "verdict_cells",
+    "verdict_summary",
 ]
 
 
@@ -47,8 +52,8 @@ def compare(entry: TableEntry, table: ResultTable) -> str:
     """Our value compared with the paper's, at the digits shown; decides the colour.
 
     Returns:
-        "better", "worse" or "equal"; "higher" or "lower" where neither is better; empty where
-        there is nothing to compare.
+        "better", "worse" or "equal"; "higher" or "lower" where neither is better; "not comparable"
+        for "worse" with less than the paper's budget; empty where there is nothing to compare.
 
     Example:
         >>> lower = ResultTable("errors", ["c"], {}, better="lower", digits=1)
@@ -62,7 +67,9 @@ def compare(entry: TableEntry, table: ResultTable) -> str:
     direction = "higher" if entry.difference > 0 else "lower"
     if table.better is None:
         return direction
-    return "better" if direction == table.better else "worse"
+    if direction == table.better:
+        return "better"
+    return "worse" if table.comparable else "not comparable"
 
 
 def difference_text(entry: TableEntry, table: ResultTable) -> str:
@@ -76,7 +83,8 @@ def difference_text(entry: TableEntry, table: ResultTable) -> str:
     word = compare(entry, table)
     if not word or entry.difference is None:
         return ""
-    return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {word}"
+    told = "reduced budget" if word == "not comparable" else word
+    return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {told}"
 
 
 def count_kinds(tables: Iterable[ResultTable]) -> dict[str, int]:
@@ -87,7 +95,7 @@ def count_kinds(tables: Iterable[ResultTable]) -> dict[str, int]:
         for entries in table.rows.values()
         for entry in entries
     ]
-    kinds = ("better", "equal", "worse", "higher", "lower")
+    kinds = ("better", "equal", "worse", "not comparable", "higher", "lower")
     return {kind: words.count(kind) for kind in kinds if kind in words}
 
 
@@ -122,8 +130,36 @@ def table_note(table: ResultTable, where: str = "in brackets") -> str:
         paper = f"{where} the paper's value and the difference"
         legend = f"{legend}; {paper}" if legend else paper[0].upper() + paper[1:]
     better = f"{table.better.capitalize()} is better." if table.better else ""
-    return " ".join(filter(None, (legend and f"{legend}.", better, table.note)))
+    reduced = ""
+    if any(compare(entry, table) == "not comparable" for entry in entries):
+        reduced = "Reduced budget: not comparable with the paper's value."
+    return " ".join(filter(None, (legend and f"{legend}.", better, reduced, table.note)))
 
 
 def _unit(table: ResultTable) -> str:
     return f" {table.unit.strip()}" if table.unit.strip() else ""
+
+
+VERDICT_COLUMNS = ("In the paper", "Claim", "Verdict", "Why", "Seeds", "Budget")
+
+
+def verdict_cells(experiment: Experiment, verdict: Verdict) -> tuple[str, str, str, str, str]:
+    """Claim, verdict, reason, number of seeds and budget."""
+    return experiment.claim, verdict.word, verdict.reason, verdict.seeds, verdict.budget
+
+
+def verdict_summary(verdicts: Iterable[Verdict]) -> str:
+    """How many claims have each verdict, and the rule.
+
+    Example:
+        >>> verdict_summary([Verdict((), "")])[:32]
+        'Claims of the paper: 1 undecided'
+    """
+    counts = Counter(verdict.word for verdict in verdicts)
+    words = ("confirmed", "refuted", "undecided")
+    told = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+    return (
+        f"Claims of the paper: {told}. A claim is a list of inequalities between recorded numbers: it "
+        "is confirmed if all of them hold, refuted if one fails, and undecided where cells are missing, "
+        "a difference is within the noise, or a size would need the paper's budget."
+    )

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from taut.cli.main import main
 from taut_lab.benchmarks import ConvSettings, TimingRecord, run_conv
-from taut_lab.benchmarks.conv_timing import PLAIN_CONV, circle_errors
+from taut_lab.benchmarks.timed_layers import PLAIN_CONV, circle_errors
 
 TINY = ConvSettings(
     shapes=((2, 4, 5), (4, 2, 4)), batch=2, peers=False, rounds=2, min_rounds=1, warmup=1

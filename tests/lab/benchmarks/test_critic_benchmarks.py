@@ -14,18 +14,16 @@ from taut.errors import ArgumentError, DamagedFileError
 from taut.nn import Scale
 from taut.transport import ConeCritic, cone, shells, shifted_gaussians
 from taut_lab.benchmarks import unconstrained_critics
-from taut_lab.benchmarks.cone_problems import cone_jobs
-from taut_lab.benchmarks.coverage_problems import coverage_problems
-from taut_lab.benchmarks.critic_records import CriticRecords
-from taut_lab.benchmarks.critic_result import BenchmarkJob, CriticResult
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticRecords, CriticResult
 from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs
+from taut_lab.benchmarks.known_problems import cone_jobs, coverage_problems
 from taut_lab.benchmarks.wasserstein import (
     PARTS,
     WassersteinSettings,
     run_wasserstein,
     wasserstein_jobs,
 )
-from taut_lab.experiments.critic_evaluation import evaluate_critic
+from taut_lab.experiments.critic_training import evaluate_critic
 from taut_lab.experiments.prob_dim import PAPER_VALUES, RECIPES
 
 pytestmark = pytest.mark.slow

@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from taut_lab.benchmarks import peers
-from taut_lab.benchmarks.activations import RELU, activation_makers, timed_activations
-from taut_lab.benchmarks.dense_layers import (
+from taut_lab.benchmarks.timed_layers import (
     PLAIN,
+    RELU,
+    activation_makers,
     dense_layers_in_training,
     dense_makers,
+    timed_activations,
     weight_errors,
 )
 from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, timed_bjorck
@@ -126,8 +128,8 @@ def test_a_missing_library_is_named_with_the_command_to_install_it(monkeypatch):
 
 
 def test_missing_libraries_are_left_out(monkeypatch):
-    monkeypatch.setattr("taut_lab.benchmarks.dense_layers.import_peer", lambda module: None)
-    monkeypatch.setattr("taut_lab.benchmarks.activations.import_peer", lambda module: None)
+    monkeypatch.setattr("taut_lab.benchmarks.timed_layers.import_peer", lambda module: None)
+    monkeypatch.setattr("taut_lab.benchmarks.timed_layers.import_peer", lambda module: None)
     names = [*dense_makers(), *activation_makers()]
     assert PLAIN in names and RELU in names
     assert all(name.startswith(("taut", "torch")) for name in names)

@@ -140,6 +140,7 @@ def test_the_list_counts_cells_and_what_is_finished(call, markers, monkeypatch):
     assert rows[0]["presets"] == {
         "smoke": {"cells": 2, "finished": 2},
         "cpu": {"cells": 3, "finished": 2},
+        "gpu": {"cells": 1, "finished": 0},
         "paper": {"cells": 3, "finished": 0},
     }
     assert rows[1]["label"] == "tab:a-figure" and rows[1]["needs"] == ["tea"]

@@ -11,9 +11,11 @@ from taut.norms import LINF
 from taut.training import Examples, InputSpec
 from taut_lab.experiments.activation_statistics import activation_frequencies
 from taut_lab.experiments.adversarial_robustness import _count_changed_within
+from taut_lab.experiments.classifier_training import best_errors
 from taut_lab.experiments.interpretable_gradients import targeted_gradients
 from taut_lab.experiments.registry import find_experiment
 from taut_lab.experiments.small_mnist import class_balanced_subset
+from taut_lab.framework.experiment import Outcome, Result
 
 # Row, column, and the number in the source of the paper.
 PAPER = {
@@ -122,3 +124,15 @@ def test_class_balanced_subset_has_equal_counts_and_depends_on_the_seed():
     assert few.counts == (7,) * 10
     assert np.array_equal(few.inputs, class_balanced_subset(rows, 7, seed=3).inputs)
     assert not np.array_equal(few.inputs, class_balanced_subset(rows, 7, seed=4).inputs)
+
+
+def test_the_error_is_that_of_the_best_setting_and_an_unfinished_search_does_not_count():
+    def result(seed, constant, validation, error):
+        config = {"seed": seed, "method": "Björck", "training": {"lipschitz": constant}}
+        return Result(config, Outcome({"validation_error": validation, "error": error}))
+
+    results = [result(0, 1.0, 0.2, 0.1), result(0, 10.0, 0.1, 0.3), result(1, 1.0, 0.2, 0.5)]
+    assert best_errors(results, method="Björck") == [30.0, 50.0]
+    assert best_errors(results, 2, method="Björck") == [30.0]
+    assert best_errors(results, method="Björck", lipschitz=1.0) == [10.0, 50.0]
+    assert best_errors(results, method="Dropout") == []

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import torch
 import taut_lab.experiments
 from taut_lab.experiments.registry import EXPERIMENTS
 from taut_lab.framework.experiment import PRESETS
-from taut_lab.framework.record_files import from_json, read_record_file, to_json
-from taut_lab.framework.records import Record, Records
+from taut_lab.framework.records import Record, Records, from_json, read_record_file, to_json
+from taut_lab.report.collection import collect_report
 
 RECORDS = Records(Path(__file__).parents[3] / "records")
 FILES = sorted(RECORDS.folder.glob("*/*.json"))
@@ -23,11 +24,62 @@ gan-samples tradeoff
 """
 
 
-def test_every_module_with_an_experiment_is_registered_in_the_order_of_the_paper():
+def test_every_experiment_is_registered_in_the_order_of_the_paper():
     folder = Path(taut_lab.experiments.__file__).parent
-    modules = [p.stem for p in folder.glob("*.py") if "\nEXPERIMENT = " in p.read_text()]
-    assert sorted(modules) == sorted(name.replace("-", "_") for name in EXPERIMENTS)
+    defined = re.findall(
+        r'^[A-Z_]+ = Experiment\(\n    name="([^"]+)"',
+        "\n".join(path.read_text() for path in folder.glob("*.py")),
+        flags=re.MULTILINE,
+    )
+    assert sorted(defined) == sorted(EXPERIMENTS)
     assert list(EXPERIMENTS) == ORDER.split()
+
+
+def test_labels_are_printed_numbers_of_the_paper():
+    found = [re.findall(r"\d+", e.label) for e in EXPERIMENTS.values() if e.in_paper]
+    tables = [e.label for e in EXPERIMENTS.values() if "Table" in e.label]
+    assert all(found)
+    # Figures 1 and 3 are drawings, and CelebA (figure 15) is not among the datasets.
+    figures = {int(n) for e in EXPERIMENTS.values() for n in _figures(e.label)}
+    assert figures == set(range(2, 18)) - {3, 15}
+    assert {int(re.findall(r"Table (\d)", label)[0]) for label in tables} == set(range(1, 8))
+
+
+def _figures(label):
+    return re.findall(r"\d+", label.partition("Figure")[2])
+
+
+@pytest.mark.parametrize("name", [n for n, e in EXPERIMENTS.items() if e.in_paper])
+def test_a_claim_without_records_is_undecided_and_its_rule_has_cases_for_the_paper(name):
+    experiment = EXPERIMENTS[name]
+    assert ". " not in experiment.claim  # one sentence
+    parts = experiment.parts([])
+    assert parts and len({part.statement for part in parts}) == len(parts)
+    verdict = experiment.judge([], "paper")
+    assert verdict.word == "undecided" and "No cells" in verdict.reason
+
+
+def test_the_verdicts_on_committed_records_follow_from_their_numbers():
+    def word(name):
+        verdict = collect_report(EXPERIMENTS[name], RECORDS).verdict
+        assert verdict is not None
+        return verdict.word
+
+    # Exact constructions and times, which no budget changes.
+    assert word("folding") == word("bjorck-runtime") == word("bjorck-convergence") == "confirmed"
+    # No cell of CIFAR-10 has been run, so claims about it must stay open.
+    assert not list(RECORDS.folder.glob("cifar-classify/*.json"))
+    assert word("cifar-classify") == "undecided"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_gpu_preset_is_one_seed_of_the_paper(name):
+    cells = EXPERIMENTS[name].cells("gpu")
+    paper = {cell.key: cell for cell in EXPERIMENTS[name].cells("paper")}
+    assert len({cell.config["seed"] for cell in cells}) == 1
+    assert {cell.key for cell in cells} <= set(paper)
+    rest = [c for key, c in paper.items() if key not in {cell.key for cell in cells}]
+    assert all(cell.config["seed"] != cells[0].config["seed"] for cell in rest)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

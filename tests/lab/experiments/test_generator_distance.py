@@ -98,19 +98,21 @@ def test_the_table_without_results_has_the_numbers_of_the_paper():
     assert [entry.paper for entry in table.rows["GroupSort(9), orthonormal"]] == [2.31, 2.23]
 
 
-def test_paragraphs_count_activations_with_larger_distances():
+def test_the_numbers_of_the_paper_do_not_refute_its_claim():
     results = [
         Result(
-            {"data": "mnist", "constraint": constraint, "activation": activation, "seed": 0},
-            Outcome({"objective": value["mnist"]}),
+            {"data": data, "constraint": constraint, "activation": activation, "seed": 0},
+            Outcome({"objective": value}),
         )
-        for (constraint, activation), value in PAPER_VALUES.items()
+        for (constraint, activation), values in PAPER_VALUES.items()
+        for data, value in values.items()
     ]
-    paragraphs = " ".join(EXPERIMENT.show(results).paragraphs)
-    assert (
-        "Orthonormal layers reach larger values than spectral ones with 5 of 5 activations."
-        in paragraphs
-    )
+    outcomes = {part.statement: part.outcome for part in EXPERIMENT.parts(results)}
+    assert outcomes["orthonormal layers above spectral ones"] == "holds"
+    # With spectral layers on CIFAR-10 the paper has 1.62 and 1.63, within their noise.
+    assert outcomes.pop("GroupSort(4) above MaxMin") == "undecided"
+    assert set(outcomes.values()) == {"holds"}
+    assert EXPERIMENT.parts(results[:2])[0].missing
 
 
 def test_samples_are_shown_for_each_critic(tmp_path, monkeypatch):

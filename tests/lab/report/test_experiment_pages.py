@@ -4,6 +4,7 @@ import base64
 import html
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from fake_experiments import register
 from recorded_experiments import FOUND, sample, write_records
 from taut_lab.framework.presentation import ResultTable, TableEntry
 from taut_lab.framework.records import Records
-from taut_lab.report.pages import collect_report, write_report
+from taut_lab.framework.verdict import Part
+from taut_lab.report.collection import collect_report
+from taut_lab.report.pages import write_report
 from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
 from taut_lab.report.table_text import compare, difference_text, mean_text
 
@@ -69,14 +72,18 @@ def test_the_numbers_are_those_of_the_records(out):
     relu, maxmin = ([error for error, _ in FOUND[net]] for net in ("relu", "maxmin"))
     spread = math.sqrt(0.5)  # of two values that are 1 apart
     assert (sum(relu) / 2, sum(maxmin) / 2) == (7.5, 3.5)
-    assert [text for _, text in cells[0]] == [f"7.5 ± {spread:.1f} %", "paper 5.0 %", "+2.5, worse"]
+    assert [text for _, text in cells[0]] == [
+        f"7.5 ± {spread:.1f} %",
+        "paper 5.0 %",
+        "+2.5, reduced budget",
+    ]
     assert [text for _, text in cells[2]] == [
         f"3.5 ± {spread:.1f} %",
         "paper 5.0 %",
         "-1.5, better",
     ]
     assert [text for _, text in cells[1]] == [f"7.5 ± {spread:.1f} %"]
-    assert [kind for kind, text in cells[0] + cells[2] if "," in text] == ["worse", "better"]
+    assert [kind for kind, text in cells[0] + cells[2] if "," in text] == ["even", "better"]
     # Slopes have no better side: words without a colour.
     assert [text for _, text in cells[4]][-1] == "equal" and cells[4][-1][0] == "even"
     assert cells[5][-1] == ("even", "+0.500, higher")
@@ -90,7 +97,7 @@ def test_the_page_shows_the_claim_and_the_provenance(out):
         "Lower is better.",
         "A <note>.",
         "taut reproduce sample --preset cpu",
-        "smoke: 0 of 2; cpu: 4 of 4; paper: 0 of 8",
+        "smoke: 0 of 2; cpu: 4 of 4; gpu: 0 of 2; paper: 0 of 8",
         "<dt>Seeds</dt><dd>0, 1</dd>",
         "net.hidden [8, 8], steps 10",
         "net.act: relu, maxmin",
@@ -106,7 +113,7 @@ def test_the_page_shows_the_claim_and_the_provenance(out):
 def test_the_index_lists_results_and_commands_for_the_rest(out):
     text = read(out / "index.html")
     assert "1 of 3 experiments" in text and "Experiments without records" in text
-    assert ">1 better, 1 equal, 1 worse, 1 higher</td>" in text
+    assert ">1 better, 1 equal, 1 not comparable, 1 higher</td>" in text
     assert "taut reproduce not-yet --preset cpu</code>" in text
     assert "taut reproduce hungry --preset cpu --data-dir DATA</code>" in text
     assert not (out / "not-yet.html").exists()
@@ -192,6 +199,31 @@ def test_without_records_the_index_lists_commands_alone(tmp_path, monkeypatch):
     assert "0 of 1 experiments" in text and "<h2>Results" not in text
 
 
+def test_the_index_opens_with_verdicts(tmp_path, monkeypatch):
+    def parts(results):
+        found = {
+            act: [r.outcome.numbers["error"] for r in results if r.config["net"]["act"] == act]
+            for act in ("relu", "maxmin")
+        }
+        return [Part("fewer errors by sorting", {"test": (found["relu"], found["maxmin"])})]
+
+    judged, waiting = sample(parts=parts), sample("not-yet", parts=parts)
+    register(monkeypatch, judged, waiting, sample("extra", label="ours: extra"))
+    write_records(judged, "cpu", tmp_path / "records")
+    index = write_report(tmp_path / "records", tmp_path / "out")
+    texts = [[text for _, text in cell] for cell in Cells(read(index)).cells]
+    assert texts[1:5] == [
+        ["confirmed"],
+        ["Holds: fewer errors by sorting."],
+        ["2"],
+        ["seeds 2 (paper 4)"],
+    ]
+    assert texts[6:8] == [["undecided"], ["No cells have been run."]]
+    assert "1 confirmed, 1 undecided" in read(index) and read(index).count("Sorting") == 3
+    page = read(tmp_path / "out" / "sample.html")
+    assert "test: 7.5 against 3.5, holds" in page
+
+
 @pytest.mark.parametrize("better", ["higher", "lower", None])
 @pytest.mark.parametrize("ours", [0.0, 0.4, 0.5004, 0.6, math.nan, math.inf])
 def test_comparison_and_difference_agree(better, ours):
@@ -211,12 +243,19 @@ def test_comparison_and_difference_agree(better, ours):
             None: ("lower", "higher"),
         }
         assert word == words[better][above]
+        reduced = compare(entry, replace(table, comparable=False))
+        assert reduced == ("not comparable" if word == "worse" else word)
 
 
 def test_markdown_and_latex_tables(out):
     markdown, latex = read(out / "tables.md"), read(out / "tables.tex")
-    assert "| ReLU & \\<b\\> | 7.5 ± 0.7 % [5.0 %; +2.5, worse] | 7.5 ± 0.7 % |" in markdown
-    assert r"ReLU \& \textless{}b\textgreater{} & 7.5 $\pm$ 0.7 \% {[}5.0 \%; +2.5, worse]" in latex
+    assert (
+        "| ReLU & \\<b\\> | 7.5 ± 0.7 % [5.0 %; +2.5, reduced budget] | 7.5 ± 0.7 % |" in markdown
+    )
+    assert (
+        r"ReLU \& \textless{}b\textgreater{} & 7.5 $\pm$ 0.7 \% {[}5.0 \%; +2.5, reduced budget]"
+        in latex
+    )
     assert r"Max\_Min & " in latex
     for name in ("table", "tabular"):
         assert latex.count(rf"\begin{{{name}}}") == latex.count(rf"\end{{{name}}}") == 2

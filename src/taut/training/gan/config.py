@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from taut.errors import ArgumentError, check_count
 from taut.training.config import TrainConfig
-from taut.training.configuration import Configuration, setting
+from taut.training.config_fields import Configuration, setting
 
 __all__ = ["CRITICS", "GanConfig"]
 

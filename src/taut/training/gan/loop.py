@@ -3,28 +3,33 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
-from platform import python_version
 from typing import Any
 
+import safetensors.torch
 import torch
+from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
 from taut.data import LabelledData
-from taut.errors import require
-from taut.export import save
+from taut.errors import ArgumentError, NonFiniteError, require
+from taut.export import save, write_atomically
+from taut.regularizers import gradient_penalty
 from taut.training.environment import Environment
-from taut.training.examples import InputSpec, load_data, prepare
+from taut.training.examples import Prepared, load_data, prepare
 from taut.training.gan.config import GanConfig
-from taut.training.gan.folder import GanFolder
+from taut.training.gan.networks import ImageGenerator, build_critic, build_generator
 from taut.training.gan.pictures import write_grid
-from taut.training.gan.run import GanRun, freeze, load_gan_run
-from taut.training.gan.session import GanSession
+from taut.training.gan.trained_gan import GanFolder, GanRun, freeze, load_gan_run
 from taut.training.progress import Log
 from taut.training.run_folder import write_json
+from taut.training.schedule import batches, learning_rate
+from taut.training.state import Session, TrainingState
+from taut.transport import dual_value
 
 __all__ = ["GanProgress", "train_gan"]
 
+_BETAS = (0.5, 0.999)
+# Number of samples in a picture.
 _PICTURES = 64
 
 
@@ -96,77 +101,180 @@ def train_gan(
         if folder is not None:
             require("PIL.Image", "data", "a picture of samples")
             folder.open(requested, config, prepared.spec, prepared.fingerprint)
+            folder.samples.mkdir(exist_ok=True)
             if folder.finished:
                 return load_gan_run(folder.path)
 
-        session = GanSession(config, prepared, folder, environment)
-        log = None if folder is None else Log(folder.log_file, session.position.history, False)
+        session = _GanSession(config, prepared, folder, environment)
+        log = Log(folder, session.position.history)
         while session.position.step < config.num_steps:
             dual = session.step()
             step = session.position.step
             last = step == config.num_steps
             row = None
             if last or step % config.log_every == 0:
-                row = _end_row(session, prepared.spec)
-                if log is not None:
-                    log.add(row)
+                row = session.end_row()
+                log.add(row)
             if folder is not None and (last or step % config.sample_every == 0):
-                _draw(session, folder)
+                session.draw(folder)
             if last or step % config.checkpoint_every == 0:
                 session.keep_checkpoint()
             if on_progress is not None:
                 on_progress(GanProgress(step, config.num_steps, dual, row))
-        return _finish(session, prepared.spec)
+        return session.finalise(folder)
 
 
-def _end_row(session: GanSession, spec: InputSpec) -> dict[str, Any]:
-    position = session.position
-    row: dict[str, Any] = {
-        "step": position.step,
-        "dual": position.loss / position.seen,
-        "lipschitz": None,
-        "seconds": session.count_seconds(),
-    }
-    if session.config.critic == "lipschitz":
-        row["lipschitz"] = bound_lipschitz(session.critic, "l2", spec.shape).value
-    position.history.append(row)
-    position.loss, position.seen = 0.0, 0
-    return row
+class _GanSession(Session[GanConfig]):
+    """A generator and its critic in training; for the arguments see `Session`.
+
+    The position counts the steps of the critic, and sums since the last row of the log.
+    """
+
+    def __init__(
+        self, config: GanConfig, data: Prepared, folder: GanFolder | None, environment: Environment
+    ) -> None:
+        assert config.critic_lr is not None
+        self.images = _to_unit_range(data).to(environment.device)
+        generator = build_generator(config, data.spec.shape)
+        critic = build_critic(config, data.spec.shape)
+        states = {
+            prefix: TrainingState(config.player(lr), net.to(environment.device))
+            for prefix, net, lr in (
+                ("critic.", critic, config.critic_lr),
+                ("generator.", generator, config.lr),
+            )
+        }
+        for state in states.values():
+            for group in state.optimizer.param_groups:
+                group["betas"] = _BETAS
+        self._epoch: tuple[int, tuple[Tensor, ...]] = -1, ()
+        super().__init__(config, data, folder, environment, states)
+
+    @property
+    def generator(self) -> ImageGenerator:
+        """The generator as it is now."""
+        net = self.states["generator."].model
+        assert isinstance(net, ImageGenerator)
+        return net
+
+    @property
+    def critic(self) -> nn.Module:
+        """The critic as it is now."""
+        return self.states["critic."].model
+
+    def step(self) -> float:
+        """A step of the critic, and of the generator where one is due.
+
+        Returns:
+            The critic's dual value on the batch, before the step.
+        """
+        position = self.position
+        self.environment.seed((position.step,))
+        critic_rate, generator_rate = (
+            learning_rate(state.config, position.step, self.config.num_steps)
+            for state in self.states.values()
+        )
+        dual = self._improve_critic(self._batch(position.step), critic_rate)
+        position.step += 1
+        if position.step % self.config.critic_steps == 0:
+            self._improve_generator(generator_rate)
+        position.loss += dual
+        position.seen += 1
+        return dual
+
+    def _batch(self, step: int) -> Tensor:
+        per_epoch = -(-len(self.images) // self.config.batch_size)
+        epoch, within = divmod(step, per_epoch)
+        if self._epoch[0] != epoch:
+            rows = batches(len(self.images), self.config.batch_size, self.config.seed, epoch)
+            self._epoch = epoch, rows
+        return self.images[self._epoch[1][within].to(self.images.device)]
+
+    def _improve_critic(self, real: Tensor, rate: float) -> float:
+        critic, generator = self.critic, self.generator.train()
+        with torch.no_grad():
+            fake = generator(generator.draw_noise(len(real)))
+        with self.states["critic."].step(rate):
+            dual = dual_value(critic, real, fake)
+            loss = -dual
+            if self.config.critic == "penalty":
+                loss = loss + self.config.penalty * gradient_penalty(critic, real, fake)
+            loss.backward()
+        if self.config.critic == "clipped":
+            with torch.no_grad():
+                for weight in critic.parameters():
+                    weight.clamp_(-self.config.clip, self.config.clip)
+        value = dual.item()
+        if not abs(value) < float("inf"):
+            raise NonFiniteError(
+                subject="train_gan",
+                rule="the critic's value must stay finite",
+                got=f"{value} in step {self.position.step + 1}",
+                remedy="Lower `critic_lr`.",
+            )
+        return value
+
+    def _improve_generator(self, rate: float) -> None:
+        generator = self.generator
+        # Only the generator learns here: gradients of the critic's weights would be thrown away.
+        self.critic.requires_grad_(False)
+        with self.states["generator."].step(rate):
+            noise = generator.draw_noise(self.config.batch_size)
+            (-self.critic(generator(noise)).mean()).backward()
+        self.critic.requires_grad_(True)
+
+    def end_row(self) -> dict[str, Any]:
+        """The row of the log since the last one."""
+        position = self.position
+        row: dict[str, Any] = {
+            "step": position.step,
+            "dual": position.loss / position.seen,
+            "lipschitz": None,
+            "seconds": self.count_seconds(),
+        }
+        if self.config.critic == "lipschitz":
+            row["lipschitz"] = bound_lipschitz(self.critic, "l2", self.data.spec.shape).value
+        position.history.append(row)
+        position.loss, position.seen = 0.0, 0
+        return row
+
+    def draw(self, folder: GanFolder) -> None:
+        """Writes a picture of samples from a fixed set of z."""
+        fixed = torch.Generator().manual_seed(self.config.seed)
+        images = self.generator.sample(_PICTURES, fixed)
+        if images.shape[1] in (1, 3):
+            write_grid(folder.samples / f"step-{self.position.step:06d}.png", images)
+
+    def finalise(self, folder: GanFolder | None) -> GanRun:
+        """Freezes the generator, and writes it, the critic and the result."""
+        generator, position = freeze(self.generator), self.position
+        row = position.history[-1]
+        result = {
+            "dual": row["dual"],
+            "lipschitz": row["lipschitz"],
+            "steps": position.step,
+            "critic_parameters": sum(p.numel() for p in self.critic.parameters()),
+            **self.summary(generator),
+        }
+        if folder is not None:
+            tensors = {name: t.contiguous() for name, t in generator.state_dict().items()}
+            write_atomically(folder.model_file, safetensors.torch.save(tensors))
+            if self.config.critic == "lipschitz":
+                critic = self.critic.cpu().eval()
+                save(critic, folder.critic_file, norm="l2", input_shape=self.data.spec.shape)
+            write_json(folder.result_file, result)
+        path = None if folder is None else folder.path
+        return GanRun(self.config, generator, tuple(position.history), result, path)
 
 
-def _draw(session: GanSession, folder: GanFolder) -> None:
-    """A picture of samples from a fixed set of z."""
-    fixed = torch.Generator().manual_seed(session.config.seed)
-    images = session.generator.sample(_PICTURES, fixed)
-    if images.shape[1] in (1, 3):
-        write_grid(folder.samples / f"step-{session.position.step:06d}.png", images)
-
-
-def _finish(session: GanSession, spec: InputSpec) -> GanRun:
-    position, folder, config = session.position, session.folder, session.config
-    generator = freeze(session.generator)
-    row = position.history[-1]
-    result: dict[str, Any] = {
-        "dual": row["dual"],
-        "lipschitz": row["lipschitz"],
-        "steps": position.step,
-        "seconds": session.count_seconds(),
-        "parameters": sum(p.numel() for p in generator.parameters()),
-        "critic_parameters": sum(p.numel() for p in session.critic.parameters()),
-        "train_rows": len(session.images),
-        "threads": session.environment.threads,
-        "device": str(session.environment.device),
-        "fingerprint": session.fingerprint,
-        "versions": {
-            "python": python_version(),
-            **{name: version(name) for name in ("taut", "torch", "numpy")},
-        },
-    }
-    if folder is not None:
-        folder.write_generator(generator.state_dict())
-        if config.critic == "lipschitz":
-            critic = session.critic.cpu().eval()
-            save(critic, folder.critic_file, norm="l2", input_shape=spec.shape)
-        write_json(folder.result_file, result)
-    path = None if folder is None else folder.path
-    return GanRun(config, generator, tuple(position.history), result, path)
+def _to_unit_range(data: Prepared) -> Tensor:
+    """The training images scaled from their own range to [-1, 1], as generators make them."""
+    low, high = data.spec.low, data.spec.high
+    if low is None or high is None or not high > low:
+        raise ArgumentError(
+            subject="train_gan",
+            rule="the data must be images with a known range of pixels",
+            got="a table",
+            remedy="Give a data set of images.",
+        )
+    return (data.train.inputs - low) * (2 / (high - low)) - 1

@@ -1,0 +1,252 @@
+"""`AttackProblem`: the checked arguments of an attack; and `evaluate`, which measures its examples."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from taut.attacks.ball import Ball, distances, per_input
+from taut.attacks.objectives import predict
+from taut.attacks.result import AttackResult
+from taut.errors import ArgumentError, DtypeError, check_count
+from taut.norms import L1, Norm, NormLike, as_norm
+
+__all__ = ["AttackProblem", "evaluate"]
+
+
+@dataclass(frozen=True, eq=False)
+class AttackProblem:
+    """A network, its inputs, and the perturbations that are allowed.
+
+    Attributes:
+        model: network, as the caller gave it.
+        x: `(n, ...)`, without a graph.
+        labels: `(n,)`, the true classes, on the device of `x`.
+        radius: `(n,)`, float64: largest perturbations.
+        norm: norm of the perturbations.
+        low: smallest possible value of the data, or None.
+        high: largest possible value of the data, or None.
+        batch_size: number of inputs at a time.
+    """
+
+    model: nn.Module
+    x: Tensor
+    labels: Tensor
+    radius: Tensor
+    norm: Norm
+    low: float | None
+    high: float | None
+    batch_size: int
+
+    @classmethod
+    def check(
+        cls,
+        subject: str,
+        model: nn.Module,
+        x: Tensor,
+        labels: Tensor,
+        radius: float | Tensor,
+        norm: NormLike,
+        low: float | None,
+        high: float | None,
+        batch_size: int = 1024,
+        *,
+        by_gradient: bool = True,
+    ) -> Self:
+        """The problem that these arguments state; raises for those that state none.
+
+        Gradient attacks have no steps in L1.
+        """
+        p = as_norm(norm, subject)
+        if by_gradient and p == L1:
+            raise ArgumentError(
+                subject=subject,
+                argument="norm",
+                rule="must be 'l2' or 'linf'",
+                got="'l1'",
+                remedy="Use autoattack for L1.",
+            )
+        check_count(subject, "batch_size", batch_size)
+        _check_inputs(subject, x, low, high)
+        labels = torch.as_tensor(labels)
+        if labels.shape != x.shape[:1] or labels.is_floating_point() or labels.is_complex():
+            raise ArgumentError(
+                subject=subject,
+                argument="labels",
+                rule="must be one class index for each input",
+                got=f"{labels.dtype} of shape {tuple(labels.shape)} for {len(x)} inputs",
+            )
+        radii = torch.as_tensor(radius, dtype=torch.float64, device=x.device)
+        one_or_each = radii.shape in ((), x.shape[:1])
+        if not one_or_each or not bool((radii.isfinite() & (radii >= 0)).all()):
+            raise ArgumentError(
+                subject=subject,
+                argument="radius",
+                rule="must be finite and >= 0, one number or one for each input",
+                got=f"{radius if radii.dim() == 0 else tuple(radii.shape)} for {len(x)} inputs",
+            )
+        radii = radii.expand(len(x)).clone()
+        with torch.inference_mode(False):
+            # What was made in inference mode cannot take part in a graph.
+            x = x.clone() if x.is_inference() else x.detach()
+            labels = labels.to(x.device, torch.int64, copy=labels.is_inference())
+        return cls(model, x, labels, radii, p, low, high, batch_size)
+
+    @property
+    def device(self) -> torch.device:
+        """The device on which the model computes."""
+        return next(self.model.parameters(), self.x).device
+
+    @contextmanager
+    def evaluating(self) -> Iterator[nn.Module]:
+        """The model in evaluation mode with gradients enabled; each module gets its own mode back."""
+        model = self.model
+        # The wrapper of distributed training waits for a backward pass that an attack never makes.
+        if isinstance(model, DistributedDataParallel):
+            model = model.module
+        modes = [(module, module.training) for module in model.modules()]
+        try:
+            model.eval()
+            with torch.inference_mode(False), torch.enable_grad():
+                yield model
+        finally:
+            for module, mode in modes:
+                module.training = mode
+
+    def batches(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Tensors of `n` rows each, `batch_size` rows at a time."""
+        return zip(*(tensor.split(self.batch_size) for tensor in tensors), strict=True)
+
+    def ball(self, x: Tensor, radius: Tensor) -> Ball:
+        """The allowed points around some of the inputs."""
+        return Ball.around(x, radius, self.norm, self.low, self.high)
+
+    def evaluate(self, examples: Tensor, attack: str) -> AttackResult:
+        """Measures the examples of an attack again, whoever made them; see `evaluate`."""
+        x, device = self.x, self.device
+        kept, found, where = [], [], []
+        parts = (x, examples.detach().to(x), self.labels, self.radius)
+        with self.evaluating() as network, torch.no_grad():
+            for clean, moved, truth, reach in self.batches(*parts):
+                if self.norm != L1:
+                    moved = self.ball(clean, reach).project(moved)
+                at_home = predict(network(clean.to(device))).to(x.device)
+                away = predict(network(moved.to(device))).to(x.device)
+                distance = distances(clean, moved, self.norm)
+                wrong = at_home != truth
+                moves = (away != truth) & (distance <= reach) & self._in_range(moved) & ~wrong
+                kept.append(torch.where(per_input(moves, x), moved, clean))
+                found.append(torch.where(moves, away, at_home))
+                distance = torch.where(moves, distance, torch.inf)
+                where.append(torch.where(wrong, torch.zeros_like(distance), distance))
+        distance = torch.cat(where)
+        return AttackResult(
+            attack=attack,
+            examples=torch.cat(kept),
+            success=distance.isfinite(),
+            distance=distance,
+            prediction=torch.cat(found),
+            labels=self.labels,
+            radius=self.radius,
+            norm=self.norm,
+        )
+
+    def _in_range(self, x: Tensor) -> Tensor:
+        flat = x.flatten(1)
+        inside = flat.isfinite().all(1)
+        if self.low is not None:
+            inside &= (flat >= self.low).all(1)
+        if self.high is not None:
+            inside &= (flat <= self.high).all(1)
+        return inside
+
+
+def evaluate(
+    model: nn.Module,
+    x: Tensor,
+    examples: Tensor,
+    labels: Tensor,
+    *,
+    radius: float | Tensor,
+    norm: NormLike,
+    low: float | None = 0.0,
+    high: float | None = 1.0,
+    attack: str = "given",
+    batch_size: int = 1024,
+) -> AttackResult:
+    r"""Evaluates adversarial examples made by any attack.
+
+    An example counts if its prediction is not the label, $\|x' - x\| \le r$ in float64, and
+    its entries lie in `[low, high]`. One that lies outside, by rounding or by more, is first
+    projected back (in L1 it just does not count). Inputs that are misclassified themselves count,
+    at distance 0.
+
+    Args:
+        model: maps `(n, ...)` to `(n, classes)` or to one output; evaluated in evaluation mode.
+        x: `(n, ...)`.
+        examples: adversarial examples, of the shape of `x`.
+        labels: `(n,)`, the true classes.
+        radius: largest perturbation, one for all or `(n,)`.
+        norm: norm of the perturbation.
+        low: smallest possible value of the data; None for no limit.
+        high: largest possible value of the data; None for no limit.
+        attack: name of the attack in the result.
+        batch_size: number of inputs at a time.
+
+    Example:
+        >>> model, x = torch.nn.Identity(), torch.tensor([[0.6, 0.4]])
+        >>> evaluate(model, x, x.flip(1), torch.tensor([0]), radius=0.3, norm="linf").distance
+        tensor([0.2000], dtype=torch.float64)
+    """
+    problem = AttackProblem.check(
+        "evaluate", model, x, labels, radius, norm, low, high, batch_size, by_gradient=False
+    )
+    if examples.shape != x.shape:
+        raise ArgumentError(
+            subject="evaluate",
+            argument="examples",
+            rule=f"must have the shape of `x`, {tuple(x.shape)}",
+            got=str(tuple(examples.shape)),
+        )
+    return problem.evaluate(examples, attack)
+
+
+def _check_inputs(subject: str, x: Tensor, low: float | None, high: float | None) -> None:
+    """Raises unless `x` is a batch of finite numbers in `[low, high]`."""
+    if not x.dtype.is_floating_point:
+        raise DtypeError(
+            subject=subject,
+            argument="x",
+            rule="must be of floating point",
+            got=str(x.dtype),
+            remedy="Convert it with .float().",
+        )
+    if x.dim() < 2:
+        raise ArgumentError(
+            subject=subject,
+            argument="x",
+            rule="must be a batch (n, ...)",
+            got=f"shape {tuple(x.shape)}",
+            remedy="Use x[None] for one input.",
+        )
+    if not bool(x.isfinite().all()):
+        raise ArgumentError(
+            subject=subject, argument="x", rule="must be finite", got="NaN or infinity"
+        )
+    if low is not None and high is not None and not low < high:
+        rule, got = "must lie below `high`", f"low={low}, high={high}"
+        raise ArgumentError(subject=subject, argument="low", rule=rule, got=got)
+    below = low is not None and bool((x < low).any())
+    above = high is not None and bool((x > high).any())
+    if below or above:
+        raise ArgumentError(
+            subject=subject,
+            argument="x",
+            rule=f"must lie in [low, high] = [{low}, {high}]",
+            got=f"values from {float(x.min()):.6g} to {float(x.max()):.6g}",
+            remedy="Give the range of the data, or None for no limit.",
+        )

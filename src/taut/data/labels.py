@@ -1,0 +1,172 @@
+"""Labels in files: which column holds them, and the class that each of them names."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from taut.data.columns import list_some, select_positions
+from taut.data.numbers import parse_number
+from taut.errors import ArgumentError, DataError
+
+__all__ = ["NoLabelError", "find_label", "has_header", "name_classes", "number_classes"]
+
+_USUAL = ("label", "target", "class", "y")
+# Words that a column of numbers would read as numbers, or as missing ones.
+_WORDS = {"true", "false", "none", "-", "?"}
+
+
+class NoLabelError(ArgumentError):
+    """Nothing says which column or array holds the labels."""
+
+
+def has_header(
+    subject: str,
+    first: Sequence[str],
+    label: str | int | None,
+    cells_of: Callable[[int], Sequence[str]],
+) -> bool:
+    """Whether the first line names the columns.
+
+    It does if it has a word, or a missing cell, outside the column of the labels: there words may
+    be classes. It does too if it counts the columns, 0, 1, 2, ..., or if it alone has the name that
+    `label` asks for. Other lines of numbers are rows. `cells_of` gives the cells of one column,
+    including that of the first line.
+
+    Raises:
+        ArgumentError: the line may be a row or a header, and `label` a position or a name in it.
+
+    Example:
+        >>> [has_header("", line, "2", lambda _: []) for line in (["7", "1", "5"], ["a", "b", "5"])]
+        [False, True]
+    """
+    width, at = len(first), _as_position(label)
+    if at is None:
+        if label in first:
+            return True
+        at = width
+    at = at + width if at < 0 else at
+    if any(parse_number(cell) is None for i, cell in enumerate(first) if i != at):
+        return True
+    inside = 0 <= at < width
+    if width > 2 and all(cell == str(i) for i, cell in enumerate(first) if i != at):
+        # So a table is written that had no names. The label's own may be a name or a class.
+        return not inside or first[at] == str(at) or cells_of(at).count(first[at]) == 1
+    # Names that are numbers are whole and differ; few rows of measurements are so.
+    could_be_names = all(cell.isdecimal() for cell in first) and len(set(first)) == width
+    if not (isinstance(label, str) and label in first and could_be_names):
+        return False
+    if not inside:
+        return True
+    raise ArgumentError(
+        f"{subject}: `label` must say which column is meant; the first line, {list_some(first)}, "
+        f"may be a row or a header, and {label!r} the column at position {label} or the one with "
+        f"that name. For a table without a header count from the end: {at - width}. Or name the "
+        "columns by words."
+    )
+
+
+def find_label(subject: str, names: Sequence[str], width: int, label: str | int | None) -> int:
+    """The position of the label among `width` columns.
+
+    `label` is a name or a position, from the end if negative; text may be either. By default it is
+    the one column called label, target, class or y.
+
+    Example:
+        >>> find_label("data", ["a", "b", "Class"], 3, None), find_label("data", [], 3, "-2")
+        (2, 1)
+    """
+    if label is None:
+        usual = [i for i, name in enumerate(names) if name.lower() in _USUAL]
+        if len(usual) == 1:
+            return usual[0]
+        have = f"the columns are {list_some(names, 20)}" if names else "they have no names"
+        raise NoLabelError(
+            f"{subject}: `label` must say which of the {width} columns holds the classes, unless "
+            f"just one is called {', '.join(_USUAL)}; {have}. "
+            f"Name it, or count from 0: {width - 1}, or -1, is the last."
+        )
+    at = _as_position(label)
+    if at is not None and -width <= at < 0:
+        at += width
+    if isinstance(label, str) and label in names:
+        named = names.index(label)
+        if at is not None and 0 <= at < width and named != at:
+            raise ArgumentError(
+                f"{subject}: `label` must say which column is meant; {label!r} is the name of the "
+                f"column at position {named} (counted from 0), and {names[at]!r} is at position "
+                f"{label}. Count from the end: {named - width} or {at - width}."
+            )
+        at = None
+    return select_positions(subject, names, width, [label if at is None else at], "label")[0]
+
+
+def _as_position(label: str | int | None) -> int | None:
+    """The number that `label` is, or that its text says: a command line has only text."""
+    if isinstance(label, str):
+        return int(label) if label.removeprefix("-").isdecimal() else None
+    return label
+
+
+def name_classes(subject: str, labels: Sequence[Any]) -> list[str]:
+    """The name of the class of each row: whole numbers are written without a point.
+
+    If all labels are numbers they must be whole, and NA, ? and similar cells are missing; otherwise
+    labels are words.
+
+    Example:
+        >>> name_classes("data", [" 3", "8.0", 5.0]), name_classes("data", ["cat", "none"])
+        (['3', '8', '5'], ['cat', 'none'])
+    """
+    texts = ["" if label is None else str(label).strip() for label in labels]
+    numbers = [number for text in texts if (number := parse_number(text)) is not None]
+    words = len(numbers) < len(texts) or {text.lower() for text in texts} <= _WORDS
+    for row, text in enumerate(texts):
+        if not text or (not words and math.isnan(numbers[row])):
+            raise DataError(
+                f"{subject}: every row must have a label; row {row} (counted from 0) has none. "
+                "Drop it or fill it in."
+            )
+        if not words and not numbers[row].is_integer():
+            raise DataError(
+                f"{subject}: a label must name a class, by a whole number or a word; row {row} "
+                f"(counted from 0) has {text}. A column of measurements is for regression."
+            )
+    return texts if words else [str(int(number)) for number in numbers]
+
+
+def number_classes(
+    subject: str, names: Sequence[str], classes: Sequence[str] | None = None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The index of the class of each row, by its name, and the names of all classes.
+
+    The classes are those known already, as to a network, or else all that occur: numbers by size,
+    words by the alphabet.
+
+    Example:
+        >>> number_classes("data", ["10", "9", "10"])
+        (array([1, 0, 1]), ('9', '10'))
+    """
+    there = set(names)
+    if classes is None:
+        whole = all(name.lstrip("-").isdecimal() for name in there)
+        classes = sorted(there, key=int) if whole else sorted(there)
+        if len(classes) < 2:
+            raise DataError(
+                f"{subject}: there must be at least two classes; every row has {names[0]!r}. "
+                "Choose another label, or give more rows."
+            )
+    if strange := sorted(there - set(classes)):
+        row = next(row for row, name in enumerate(names) if name in strange)
+        remedy = "Drop such rows, or train with them."
+        if not there & set(classes):
+            remedy = "No row has a known one: is this the right column, and the right network?"
+        raise DataError(
+            subject=subject,
+            rule=f"every label must be one of the classes known from training, {list_some(classes)}",
+            got=f"{list_some(strange)}, first in row {row} (counted from 0)",
+            remedy=remedy,
+        )
+    index = {name: number for number, name in enumerate(classes)}
+    return np.array([index[name] for name in names], np.int64), tuple(classes)

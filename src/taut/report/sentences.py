@@ -1,0 +1,251 @@
+"""Numbers and sentences about results, the same in the reports and in the terminal."""
+
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+from taut.certificates import Certificates
+from taut.evaluation import RobustnessResult
+from taut.norms import Norm
+from taut.training import InputSpec
+from taut.transport import WassersteinResult
+
+__all__ = [
+    "ATTACK_NAMES",
+    "NORM_NAMES",
+    "UNITS",
+    "accuracy_table",
+    "as_sentence",
+    "certified_guarantees",
+    "certified_headline",
+    "distance_guarantees",
+    "distance_headline",
+    "distance_rows",
+    "format_bound",
+    "percent",
+    "radius_label",
+    "radius_unit",
+]
+
+ATTACK_NAMES = {"fgsm": "FGSM", "pgd": "PGD", "autoattack": "AutoAttack"}
+NORM_NAMES = {"l1": "L1", "l2": "L2", "linf": "L∞"}
+UNITS = {
+    "none": "in the data's own units",
+    "standard": "in standard deviations of each feature",
+    "robust": "in interquartile ranges of each feature",
+}
+_ARITHMETICS = {
+    "real": "the network in exact arithmetic; the roundoff of the proof itself is subtracted",
+    "float64": "the network as executed in float64, roundoff included",
+    "float32": "the network as executed in float32, roundoff included",
+}
+_RULES = {
+    "last-layer pairs": (
+        "the margin of the predicted class over each other class, divided by the Lipschitz constant "
+        "of that difference: the constant of the layers before the last times the norm of the "
+        "difference of two rows of the last"
+    ),
+    "vector map": (
+        "the margin of the predicted class over the next, divided by the Lipschitz constant of a "
+        "difference of two outputs"
+    ),
+    "sign": "the magnitude of the output divided by the Lipschitz constant",
+}
+_MEANS = {
+    "betting": "a betting martingale and Ville's inequality (Waudby-Smith and Ramdas 2024)",
+    "bernstein": "the empirical Bernstein inequality (Maurer and Pontil 2009)",
+    "hoeffding": "Hoeffding's inequality",
+}
+
+
+def format_bound(value: float, side: str, digits: int = 4) -> str:
+    """A bound in few digits, rounded away from what it bounds.
+
+    Example:
+        >>> format_bound(0.123456, "lower"), format_bound(0.123456, "upper")
+        ('0.1234', '0.1235')
+        >>> format_bound(0.0, "lower")
+        '0'
+    """
+    towards = ROUND_CEILING if side == "upper" else ROUND_FLOOR
+    return f"{float(Context(prec=digits, rounding=towards).create_decimal(value)):.{digits}g}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent.
+
+    Example:
+        >>> percent(0.9665), percent(0.05)
+        ('96.7 %', '5.0 %')
+    """
+    return f"{100 * share:.1f} %"
+
+
+def as_sentence(note: str) -> str:
+    """A note with a capital letter and a full stop.
+
+    Example:
+        >>> as_sentence("columns were reordered")
+        'Columns were reordered.'
+    """
+    return f"{note[:1].upper()}{note[1:].rstrip('.')}."
+
+
+def radius_unit(spec: InputSpec) -> str:
+    """The unit of a radius."""
+    if spec.shift:
+        return "in standard deviations of each column"
+    if len(spec.shape) == 3:
+        high = 1 if spec.high is None else spec.high
+        return f"in pixel values between {spec.low or 0:g} and {high:g}"
+    return "in units of the inputs"
+
+
+def radius_label(norm: Norm) -> str:
+    """The label of an axis of radii."""
+    return f"radius, {NORM_NAMES[norm.name]}"
+
+
+def accuracy_table(
+    certificates: Certificates, radii: Sequence[float], attacked: RobustnessResult | None = None
+) -> tuple[list[str], list[tuple[str, list[float]]]]:
+    """Certified accuracy, and accuracy under each attack, at radius 0 and at `radii`.
+
+    Returns:
+        The header; and for each radius its name and the accuracies, as parts of 1.
+    """
+    attacks = [] if attacked is None else list(attacked.distances)
+    header = [radius_label(certificates.norm), "certified"]
+    header += [f"under {ATTACK_NAMES[name]}" for name in attacks]
+    rows = []
+    for radius in (0.0, *radii):
+        shares = [float(certificates.certified_accuracy(radius))]
+        if attacked is not None:
+            shares += [attacked.accuracy(radius, name) for name in attacks]
+        rows.append((f"{radius:.4g}" if radius else "0 (clean)", shares))
+    return header, rows
+
+
+def certified_headline(certificates: Certificates, radius: float) -> str:
+    """Clean and certified accuracy in one sentence."""
+    clean, held = certificates.certified_accuracy(), certificates.certified_accuracy(radius)
+    norm = NORM_NAMES[certificates.norm.name]
+    return (
+        f"{percent(float(clean))} clean accuracy, {percent(float(held))} certified within {norm} "
+        f"radius {radius:.4g}"
+    )
+
+
+def certified_guarantees(certificates: Certificates, spec: InputSpec) -> dict[str, str]:
+    """What is guaranteed, by which argument, in which arithmetic, and what is not."""
+    constant = format_bound(certificates.lipschitz.value, "upper", 7)
+    norm = NORM_NAMES[certificates.norm.name]
+    return {
+        "Proven": (
+            "No perturbation of an input that is smaller than its certified radius changes the "
+            f"prediction, whatever the attacker knows. Radii are in the {norm} norm, "
+            f"{radius_unit(spec)}."
+        ),
+        "Method": (
+            f"The radius is {_RULES.get(certificates.method, certificates.method)}. Constants are "
+            "proven layer by layer from the stored weights, not estimated: that of the whole "
+            f"network is at most {constant} in {norm}."
+        ),
+        "Arithmetic": f"The certificate covers {_ARITHMETICS[certificates.arithmetic]}.",
+        "Not proven": (
+            "That a prediction is correct: accuracy is measured on these test examples. Accuracy "
+            "under attack is no proof either; the true robust accuracy lies between the two curves."
+        ),
+    }
+
+
+def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
+    """The result in one sentence."""
+    pair = " and ".join(names)
+    sure = "proven" if result.confidence == 1 else f"at {100 * result.confidence:.4g} % confidence"
+    low = format_bound(result.lower.value, "lower", 3)
+    high = format_bound(result.upper.value, "upper", 3)
+    if float(low) <= 0:
+        return f"{pair} are at most {high} apart, {sure}; the bounds do not show that they differ"
+    return f"{pair} are between {low} and {high} apart, {sure}"
+
+
+def distance_rows(result: WassersteinResult) -> list[list[str]]:
+    """Estimate and bounds: names, values and methods."""
+    rows = [
+        ["estimate", f"{result.estimate.value:.4g}", result.estimate.method],
+        ["at least", format_bound(result.lower.value, "lower"), result.lower.method],
+        ["at most", format_bound(result.upper.value, "upper"), result.upper.method],
+        ["gap", format_bound(result.gap, "upper"), "between the bounds"],
+    ]
+    if result.p_value is not None:
+        test = "permutation test of the hypothesis that both are one population"
+        rows.append(["p-value", f"{result.p_value:.3g}", test])
+    constant = format_bound(result.lipschitz.value, "upper", 7)
+    rows.append(["constant", f"≤\N{NO-BREAK SPACE}{constant}", f"{result.kind} critic, proven"])
+    return rows
+
+
+def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str, str]:
+    """What is guaranteed, by which theorem and under which assumptions, and what is not.
+
+    Args:
+        result: the result.
+        method: confidence bound of the means: "betting", "bernstein" or "hoeffding".
+
+    Returns:
+        A title and a sentence or two for each guarantee.
+    """
+    constant = format_bound(result.lipschitz.value, "upper", 7)
+    low, high = format_bound(result.lower.value, "lower"), format_bound(result.upper.value, "upper")
+    told = {
+        "The distance": (
+            "Wasserstein-1: the smallest average distance that mass has to travel to turn one "
+            f"distribution into the other, in the Euclidean norm, {UNITS[result.scaling.method]}."
+        )
+    }
+    if result.finite:
+        told["Lower bound"] = (
+            f"At least {low}, proven: the mean scores of the two sets differ by that much, for a "
+            f"critic whose Lipschitz constant is proven to be at most {constant} (Kantorovich and "
+            "Rubinstein 1958)."
+        )
+        told["Upper bound"] = (
+            f"At most {high}, proven: this is the cost of a transport plan from one set to the "
+            f"other ({result.upper.method})."
+        )
+        told["Not claimed"] = (
+            "Anything about the populations that the two sets may have been drawn from: two samples "
+            "of one population differ too."
+        )
+    else:
+        lower_sure, upper_sure = (
+            f"{100 * bound.confidence:.5g} %" for bound in (result.lower, result.upper)
+        )
+        by = f" The means are bounded by {_MEANS[method]}." if method in _MEANS else ""
+        told["Lower bound"] = (
+            f"At least {low}, with probability {lower_sure}. The means of a 1-Lipschitz function "
+            "over two populations never differ by more than the distance of the populations "
+            "(Kantorovich and Rubinstein 1958). The constant of this critic is proven from its "
+            f"weights to be at most {constant}, and the critic was fixed before it saw the held-out "
+            f"rows.{by}"
+        )
+        told["Upper bound"] = (
+            f"At most {high}, with probability {upper_sure}. The expected cost of exact transport "
+            "between independent batches is at least the distance of the populations; McDiarmid's "
+            f"inequality bounds the deviation ({result.upper.method}). In high dimension this bound "
+            "is loose, because even two batches of the same population are far apart."
+        )
+        told["Assumptions"] = (
+            "The rows of each dataset are i.i.d. samples of one population. With duplicate rows, or "
+            "rows that depend on each other as in a time series, the bounds are too narrow."
+        )
+        if result.diameter is None:
+            told["Assumption of the upper bound"] = (
+                "The support of each population is no wider than the data. To remove this "
+                "assumption, state a known diameter (--diameter). The lower bound does not need it."
+            )
+    told["The estimate"] = (
+        f"{result.estimate.value:.4g} ({result.estimate.method}) may be above or below the true "
+        "distance."
+    )
+    return told

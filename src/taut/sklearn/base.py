@@ -1,0 +1,212 @@
+"""`LipschitzEstimator`: a network that is trained in convenient units and proven in the user's."""
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from taut.audit import bound_lipschitz
+from taut.errors import ArgumentError, check_choice, check_count, check_positive
+from taut.names import ActivationName, ConstraintName, NormName
+from taut.nn import make_activation, mlp
+from taut.norms import as_norm
+from taut.training import fit
+from taut.transport import rescale_network
+
+__all__ = ["LipschitzEstimator", "RandomState", "Units", "predict_rows", "seed_of"]
+
+RandomState = int | np.random.RandomState | None
+
+_CONSTRAINTS: dict[NormName, ConstraintName] = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
+
+
+def predict_rows(estimator: BaseEstimator, X: Any) -> np.ndarray:
+    """Rows for a fitted estimator, `(n, features)` in float64, with the features of its `fit`."""
+    check_is_fitted(estimator)
+    rows: Any = validate_data(estimator, X, dtype=np.float64, reset=False)
+    return rows
+
+
+def seed_of(random_state: RandomState) -> int:
+    """The seed of a torch generator: an integer itself, or one drawn from a generator or at random.
+
+    Example:
+        >>> seed_of(7)
+        7
+    """
+    source = check_random_state(random_state)
+    return int(random_state) if isinstance(random_state, Integral) else source.randint(2**31 - 1)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The centre and the length in which a network is trained (see `rescale_network`)."""
+
+    centre: Tensor
+    length: float
+
+    def __call__(self, rows: np.ndarray) -> Tensor:
+        """Rows as the network in training takes them; float32."""
+        return ((torch.tensor(rows) - self.centre) / self.length).float()
+
+
+class LipschitzEstimator(BaseEstimator):
+    """The parameters and the training of an estimator with a network; see `LipschitzClassifier`."""
+
+    norm: NormName
+
+    def __init__(
+        self,
+        hidden_sizes: tuple[int, ...] = (64, 64),
+        *,
+        activation: ActivationName | str = "maxmin",
+        norm: NormName = "l2",
+        lipschitz: float | None = None,
+        epochs: int = 50,
+        batch_size: int = 32,
+        lr: float = 1e-2,
+        validation_fraction: float = 0.0,
+        patience: int = 10,
+        random_state: RandomState = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.hidden_sizes = hidden_sizes
+        self.activation = activation
+        self.norm = norm
+        self.lipschitz = lipschitz
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _new_network(self, inputs: int, outputs: int, seed: int) -> nn.Sequential:
+        """A network of constant 1 in `norm`, with random weights from `seed`."""
+        subject, hidden = type(self).__name__, self.hidden_sizes
+        check_choice(subject, "norm", self.norm, tuple(_CONSTRAINTS))
+        if isinstance(hidden, str) or not isinstance(hidden, Iterable):
+            raise ArgumentError(
+                subject=subject,
+                argument="hidden_sizes",
+                rule="must be a sequence of whole numbers, one for each hidden layer",
+                got=f"hidden_sizes={hidden!r}",
+                remedy="Write (64,) or (64, 64).",
+            )
+        widths = tuple(hidden)
+        for width in widths:
+            check_count(subject, "hidden_sizes", width)
+        if not isinstance(self.activation, str):
+            raise ArgumentError(
+                subject=subject,
+                argument="activation",
+                rule="must be a name that taut.nn.mlp takes, so that the estimator can be stored",
+                got=f"activation={self.activation!r}",
+            )
+        sizes = [inputs, *map(int, widths), outputs]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            try:
+                return mlp(
+                    sizes, partial(make_activation, self.activation), _CONSTRAINTS[self.norm]
+                )
+            except ArgumentError as error:
+                raise ArgumentError(
+                    f"{subject}: `hidden_sizes` and `activation` must make a network; got "
+                    f"hidden_sizes={widths}, activation={self.activation!r}. {error}"
+                ) from error
+
+    def _fit_units(self, rows: np.ndarray) -> Units:
+        """The mean of the rows, and their mean distance to it as a power of two.
+
+        Multiplying by a power of two rounds nothing, so the constant is kept to the bit.
+        """
+        points = torch.tensor(rows)
+        centre = points.mean(0)
+        length = as_norm(self.norm).vector(points - centre).mean().item()
+        if length > 0:
+            self._check_size("X", length, 150)
+        return Units(centre, 2.0 ** round(math.log2(length)) if length > 0 else 1.0)
+
+    def _check_size(self, argument: str, size: float, digits: int) -> None:
+        """Raises unless the typical size of an argument is within so many powers of ten of 1."""
+        if not 10.0**-digits <= size <= 10.0**digits:
+            raise ArgumentError(
+                subject=type(self).__name__,
+                argument=argument,
+                rule=f"must spread by something between 1e-{digits} and 1e{digits}, or its "
+                f"squares leave the range of floats",
+                got=f"{size:.3g}",
+                remedy="Choose other units, or standardise first, as StandardScaler does.",
+            )
+
+    def _train(
+        self,
+        network: nn.Module,
+        inputs: Tensor,
+        targets: Tensor,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        seed: int,
+    ) -> None:
+        """Trains with the parameters of the estimator; sets `loss_curve_`."""
+        name = type(self).__name__
+        for count in ("epochs", "batch_size", "patience"):
+            check_count(name, count, getattr(self, count))
+        check_positive(name, "lr", self.lr)
+        share = self.validation_fraction
+        if not 0 <= share < 1:
+            raise ArgumentError(
+                subject=name,
+                argument="validation_fraction",
+                rule="must be at least 0 and below 1",
+                got=f"validation_fraction={share!r}",
+            )
+        held_out = min(math.ceil(share * len(inputs)), len(inputs) - 1)
+        order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
+        chosen, others = order[:held_out], order[held_out:]
+
+        def on_epoch(epoch: int, value: float, found: float | None) -> None:
+            validation = "" if found is None else f", on validation rows {found:.6g}"
+            logging.getLogger("taut.sklearn").info(
+                "%s: epoch %d, loss %.6g%s", name, epoch, value, validation
+            )
+
+        self.loss_curve_ = fit(
+            network,
+            inputs[others],
+            targets[others],
+            loss,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            seed=seed,
+            validation=(inputs[chosen], targets[chosen]) if held_out else None,
+            patience=self.patience,
+            on_epoch=on_epoch if self.verbose else None,
+        )
+
+    def _prove(
+        self, trained: nn.Sequential, units: Units, lipschitz: float, offset: float = 0.0
+    ) -> None:
+        """Sets `network_`, in the units of the data and in float64, and its proven constant."""
+        network = trained.double().eval()
+        network = rescale_network(network, units.centre, units.length, lipschitz, offset)
+        self.network_ = network.eval()
+        self.lipschitz_ = bound_lipschitz(self.network_, self.norm, (len(units.centre),))
+
+    @torch.no_grad()
+    def _outputs(self, X: Any) -> Tensor:
+        """The outputs of the network, `(n, outputs)`, float64."""
+        rows = torch.tensor(predict_rows(self, X))
+        return self.network_(rows)

@@ -1,0 +1,267 @@
+"""The architectures that can be trained, by name."""
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+
+import torch
+from torch import nn
+
+from taut.errors import ArgumentError, check_choice
+from taut.nn import (
+    ConstrainedLinear,
+    InvertibleDownsampling2d,
+    LinfConv2d,
+    OrthonormalConv2d,
+    Residual,
+    Scale,
+    SpectralConv2d,
+    make_activation,
+    mlp,
+)
+from taut.training.config import TrainConfig
+
+__all__ = ["ARCHITECTURES", "build_network", "check_image"]
+
+Architecture = Callable[[TrainConfig, Sequence[int], int], nn.Sequential]
+
+# Circular padding: an orthonormal convolution loses nothing at the border.
+_CONVOLUTIONS = {
+    "orthonormal": partial(OrthonormalConv2d, padding_mode="circular"),
+    # Björck's iteration on a flattened kernel proves nothing of the convolution.
+    "bjorck": partial(OrthonormalConv2d, padding_mode="circular"),
+    "spectral": partial(SpectralConv2d, padding_mode="circular"),
+    "linf": LinfConv2d,
+    "none": nn.Conv2d,
+}
+_WRN_STEM = 16
+_WRN_BLOCKS = 4  # of two convolutions, in each of three groups: 28 layers in all
+
+
+def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+    """A new network as a resolved configuration describes it; its weights are drawn from `seed`.
+
+    Args:
+        config: resolved configuration.
+        input_shape: shape of one input.
+        outputs: number of classes.
+
+    Returns:
+        The network on the CPU, in training mode, float32 or float64.
+    """
+    check_choice("TrainConfig", "arch", config.arch, tuple(ARCHITECTURES))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        net = ARCHITECTURES[config.arch](config, input_shape, outputs)
+    return net.to(torch.float64 if config.dtype == "float64" else torch.float32)
+
+
+def check_image(arch: str, input_shape: Sequence[int]) -> tuple[int, int, int]:
+    """The channels, height and width of an input; raises if it is no image."""
+    if len(input_shape) != 3:
+        raise ArgumentError(
+            subject="TrainConfig",
+            argument="arch",
+            rule="must be 'dense' for inputs that are no images",
+            got=f"arch={arch!r} and inputs of shape {tuple(input_shape)}, where (channels, "
+            f"height, width) is needed",
+        )
+    channels, height, width = input_shape
+    return channels, height, width
+
+
+def _build_dense(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+    """`taut.nn.mlp` on flattened inputs, with dropout after the activations."""
+    assert config.lipschitz is not None
+    flatten = [] if len(input_shape) == 1 else [nn.Flatten()]
+    size = math.prod(input_shape)
+    return nn.Sequential(*flatten, *_dense_layers(config, size, outputs, config.lipschitz))
+
+
+def _dense_layers(
+    config: TrainConfig, inputs: int, outputs: int, lipschitz: float
+) -> list[nn.Module]:
+    assert config.hidden is not None and config.constraint is not None
+    sizes = [inputs, *config.hidden, outputs]
+    layers: list[nn.Module] = []
+    activation = partial(make_activation, config.activation)
+    for layer in mlp(sizes, activation, config.constraint, lipschitz):
+        layers.append(layer)
+        is_activation = not isinstance(layer, nn.Linear | ConstrainedLinear | Scale)
+        if config.dropout and is_activation:
+            layers.append(nn.Dropout(config.dropout))
+    return layers
+
+
+def _build_conv(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+    r"""Stages of convolutions that trade pixels for channels, then the layers of `dense`.
+
+    Each number $c$ of `channels` is a stage: blocks of 2 x 2 pixels become channels, then two
+    3 x 3 convolutions to $c$ channels, each with the activation over channels. In L2 the
+    convolutions are orthogonal on the circle, so with $c$ at least four times the channels before,
+    a stage keeps every length and every gradient. Sides that the stages cannot halve are padded
+    with zeros first, which is 1-Lipschitz in every norm. A constant other than 1 is spread evenly
+    over all layers.
+    """
+    width, *size = check_image("conv", input_shape)
+    block = 2 ** len(config.channels)
+    excess = [-side % block for side in size]
+    layers: list[nn.Module] = []
+    if any(excess):
+        layers.append(nn.ZeroPad2d((0, excess[1], 0, excess[0])))
+    factor, rest = _split_constant(config, 2 * len(config.channels))
+    for channels in config.channels:
+        layers.append(InvertibleDownsampling2d(2))
+        width *= 4
+        for _ in range(2):
+            layers += _convolution(config, width, channels, 3, factor)
+            width = _channels_after(layers[-1], channels)
+    pixels = math.prod(side + more for side, more in zip(size, excess, strict=True)) // block**2
+    dense = _dense_layers(config, width * pixels, outputs, rest)
+    return nn.Sequential(*layers, nn.Flatten(), *dense)
+
+
+def _build_lenet(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+    """For each number of `channels` a 5 x 5 convolution, the activation and max-pooling of 2 x 2.
+
+    Then the layers of `dense`; by default 10 and 20 channels and 50 units, the small network that
+    the paper trains on little data. Convolutions keep inside of the image. Max-pooling is
+    1-Lipschitz in L2 and in L-inf, but does not keep lengths.
+    """
+    width, *size = check_image("lenet", input_shape)
+    factor, rest = _split_constant(config, len(config.channels))
+    layers: list[nn.Module] = []
+    smallest = 1
+    for channels in config.channels:
+        size = [(side - 4) // 2 for side in size]
+        smallest = 2 * smallest + 4
+        layers += _convolution(config, width, channels, 5, factor, padding="valid")
+        width = _channels_after(layers[-1], channels)
+        layers.append(nn.MaxPool2d(2))
+    if min(size) < 1:
+        raise ArgumentError(
+            subject="TrainConfig",
+            argument="arch",
+            rule=f"must suit the images: 'lenet' with {len(config.channels)} convolutions "
+            f"needs sides of at least {smallest} pixels",
+            got=f"inputs of shape {tuple(input_shape)}",
+            remedy="Use arch='conv', or fewer `channels`.",
+        )
+    dense = _dense_layers(config, width * math.prod(size), outputs, rest)
+    return nn.Sequential(*layers, nn.Flatten(), *dense)
+
+
+def _split_constant(config: TrainConfig, convolutions: int) -> tuple[float, float]:
+    """The constants of one convolution and of all dense layers; their product is at most the whole."""
+    assert config.lipschitz is not None and config.hidden is not None
+    factor = config.lipschitz ** (1 / (convolutions + len(config.hidden) + 1))
+    rest = float(Fraction(config.lipschitz) / Fraction(factor) ** convolutions)
+    while Fraction(rest) * Fraction(factor) ** convolutions > Fraction(config.lipschitz):
+        rest = math.nextafter(rest, 0)
+    return factor, rest
+
+
+def _convolution(
+    config: TrainConfig,
+    channels: int,
+    following: int,
+    kernel_size: int,
+    factor: float,
+    padding: str = "same",
+) -> list[nn.Module]:
+    """A convolution of norm at most 1 in the norm of its constraint, its factor, and the activation."""
+    if config.constraint not in _CONVOLUTIONS:
+        raise ArgumentError(
+            subject="TrainConfig",
+            argument="constraint",
+            rule=f"must be one of {', '.join(map(repr, _CONVOLUTIONS))} with arch={config.arch!r}",
+            got=f"constraint={config.constraint!r}, of which there is no convolution",
+            remedy="Use arch='dense', or norm='l2' or 'linf'.",
+        )
+    make = _CONVOLUTIONS[config.constraint]
+    return [
+        make(channels, following, kernel_size, padding=padding),
+        *([] if config.lipschitz == 1 else [Scale(factor)]),
+        make_activation(config.activation, following, dim=1),
+    ]
+
+
+def _channels_after(activation: nn.Module, channels: int) -> int:
+    """How many channels an activation leaves; raises for a number that it cannot take."""
+    return activation(torch.zeros(1, channels, 1, 1)).shape[1]
+
+
+def _build_wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+    """A wide residual network: one group of four blocks for each number of `channels`.
+
+    By default the paper's for CIFAR-10, WRN-28-4: 64, 128 and 256 channels. A block is twice
+    normalisation, activation over channels and a 3 x 3 convolution, beside a shortcut; from the
+    second group on the first block halves the sides. Inputs are standardised by the statistics of
+    each colour. With `parseval_beta` block and shortcut are averaged instead of added, with equal
+    weights, as Parseval networks ask for.
+
+    Weights are plain ones: batch normalisation divides by deviations, so whatever the weights, the
+    constant is only known afterwards, and large. It needs `constraint="none"`.
+    """
+    channels, height, width = check_image("wrn", input_shape)
+    if config.constraint != "none":
+        raise ArgumentError(
+            subject="TrainConfig",
+            argument="constraint",
+            rule="must be 'none' with arch='wrn', whose normalisation would undo any other",
+            got=f"constraint={config.constraint!r}",
+            remedy="Use arch='conv' for proven radii, or `parseval_beta` or `jacobian_weight` "
+            "to keep slopes small.",
+        )
+    shrinks = 2 ** (len(config.channels) - 1)
+    if min(height, width) < shrinks:
+        raise ArgumentError(
+            subject="TrainConfig",
+            argument="arch",
+            rule=f"must suit the images: 'wrn' with {len(config.channels)} groups needs sides "
+            f"of at least {shrinks} pixels",
+            got=f"inputs of shape {tuple(input_shape)}",
+        )
+
+    def half(before: int, following: int, stride: int) -> list[nn.Module]:
+        activation = make_activation(config.activation, before, dim=1)
+        left = _channels_after(activation, before)
+        return [nn.BatchNorm2d(before), activation, _plain_convolution(left, following, 3, stride)]
+
+    mode = "average" if config.parseval_beta else "add"
+    before = _WRN_STEM
+    layers: list[nn.Module] = [
+        nn.BatchNorm2d(channels, affine=False),
+        _plain_convolution(channels, before, 3, 1),
+    ]
+    for group, following in enumerate(config.channels):
+        for block in range(_WRN_BLOCKS):
+            stride = 2 if group and not block else 1
+            dropout = [nn.Dropout(config.dropout)] if config.dropout else []
+            body = [*half(before, following, stride), *dropout, *half(following, following, 1)]
+            shortcut: nn.Module | None = None
+            if before != following:
+                shortcut = _plain_convolution(before, following, 1, stride)
+            elif stride > 1:
+                shortcut = nn.MaxPool2d(1, stride)
+            layers.append(Residual(nn.Sequential(*body), mode, shortcut=shortcut))
+            before = following
+    layers += [nn.BatchNorm2d(before), make_activation(config.activation, before, dim=1)]
+    left = _channels_after(layers[-1], before)
+    size = tuple(-(-side // shrinks) for side in (height, width))
+    return nn.Sequential(*layers, nn.AvgPool2d(size), nn.Flatten(), nn.Linear(left, outputs))
+
+
+def _plain_convolution(channels: int, following: int, kernel_size: int, stride: int) -> nn.Conv2d:
+    made = nn.Conv2d(channels, following, kernel_size, stride, kernel_size // 2, bias=False)
+    nn.init.kaiming_normal_(made.weight, mode="fan_out")
+    return made
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "dense": _build_dense,
+    "conv": _build_conv,
+    "lenet": _build_lenet,
+    "wrn": _build_wrn,
+}

@@ -1,0 +1,125 @@
+"""Configurations: frozen dataclasses of plain values, checked field by field."""
+
+import inspect
+import math
+from dataclasses import dataclass, field, fields
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from taut.errors import ArgumentError, check_choice, check_count, check_positive
+
+__all__ = ["AnyConfig", "Configuration", "FieldType", "field_docs", "field_types", "setting"]
+
+Check = Literal["", "open", "positive", "not_negative", "share", "whole"]
+
+
+def setting(default: Any, check: Check = "") -> Any:
+    """A field of a configuration.
+
+    Args:
+        default: default value.
+        check: range of the value: "positive", "not_negative", "share" (at least 0 and below 1) or
+            "whole" (a whole number of at least 0); integers are at least 1 otherwise. "open" skips
+            the check of the choices.
+    """
+    return field(default=default, metadata={"check": check})
+
+
+@dataclass(frozen=True)
+class FieldType:
+    """The type of one field.
+
+    Attributes:
+        base: `str`, `int`, `float` or `tuple` (of integers).
+        choices: admissible strings; empty for any.
+        optional: whether None is admissible.
+        check: see `setting`.
+    """
+
+    base: type
+    choices: tuple[str, ...]
+    optional: bool
+    check: Check
+
+    def __str__(self) -> str:
+        name = "tuple[int, ...]" if self.base is tuple else self.base.__name__
+        return f"{name} | None" if self.optional else name
+
+
+def field_types(kind: type["Configuration"]) -> dict[str, FieldType]:
+    """The type of every field of a configuration."""
+    found = {}
+    hints = get_type_hints(kind)
+    for entry in fields(kind):
+        hint = hints[entry.name]
+        parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        optional = type(None) in parts
+        # A literal beside `str` lists names among others.
+        hint = str if str in parts else parts[0]
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        base = str if choices else get_origin(hint) or hint
+        check = entry.metadata.get("check", "")
+        found[entry.name] = FieldType(base, choices, optional, check)
+    return found
+
+
+def field_docs(kind: type["Configuration"]) -> dict[str, str]:
+    """The description of every field, from the section `Attributes` of the docstring."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in (inspect.getdoc(kind) or "").partition("Attributes:\n")[2].splitlines():
+        if not line.startswith("    "):
+            break
+        if line[4] != " ":
+            name, _, text = line.strip().partition(": ")
+            found[name] = text
+        else:
+            found[name] += f" {line.strip()}"
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """The base of configurations: every field is checked by its type and range."""
+
+    def __post_init__(self) -> None:
+        for name, kind in field_types(type(self)).items():
+            if not (kind.optional and getattr(self, name) is None):
+                self._check(name, kind)
+
+    def _check(self, name: str, kind: FieldType) -> None:
+        subject = type(self).__name__
+        value: Any = getattr(self, name)
+        # A file has lists for tuples, and whole numbers for floats.
+        if (kind.base, type(value)) in ((tuple, list), (float, int)):
+            value = kind.base(value)
+        if not isinstance(value, kind.base) or isinstance(value, bool):
+            rule, got = f"must be of type {kind}", f"{name}={value!r}"
+            raise ArgumentError(subject=subject, argument=name, rule=rule, got=got)
+        object.__setattr__(self, name, value)
+        if kind.choices and kind.check != "open":
+            check_choice(subject, name, value, kind.choices)
+        elif kind.base is int:
+            check_count(subject, name, value, least=int(kind.check != "whole"))
+        elif kind.base is tuple:
+            for item in value:
+                check_count(subject, name, item)
+        elif kind.check == "positive":
+            check_positive(subject, name, value)
+        elif kind.check in ("share", "not_negative"):
+            end = 1.0 if kind.check == "share" else math.inf
+            if not 0 <= value < end:
+                rule = f"must be at least 0 and below {end:g}"
+                raise ArgumentError(subject=subject, argument=name, rule=rule, got=value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that are set, by name."""
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in held.items()
+            if value is not None
+        }
+
+
+AnyConfig = TypeVar("AnyConfig", bound=Configuration)

@@ -1,0 +1,209 @@
+"""From scores and batches to bounds of the distance."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from taut.bounds import Bound
+from taut.errors import ArgumentError, check_count, check_positive
+from taut.linalg import gamma, round_down, round_up, unit_roundoff
+from taut.norms import L2
+from taut.transport.arguments import check_confidence, check_point_pair
+from taut.transport.exact import exact_transport
+from taut.transport.mean_bounds import Method, bound_difference, log_inverse
+
+__all__ = [
+    "Scores",
+    "bound_finite_lower",
+    "bound_mean_score",
+    "bound_population_lower",
+    "bound_population_upper",
+]
+
+_U = unit_roundoff()
+
+
+class Scores(NamedTuple):
+    """Scores of a critic as computed, and what each may be off by.
+
+    Attributes:
+        values: `(n,)`, float64.
+        errors: `(n,)`, proven bounds of the differences to the exact scores.
+    """
+
+    values: Tensor
+    errors: Tensor
+
+
+def bound_population_lower(
+    x: Scores,
+    y: Scores,
+    limits: tuple[float, float],
+    lipschitz: float,
+    confidence: float,
+    method: Method,
+    generator: Generator,
+    name: str = "critic",
+) -> Bound:
+    r"""A lower bound of $W_1(P, Q)$ from scores of points that the critic was not selected on.
+
+    $$W_1(P, Q) \ge \frac{\mathbb{E}_P \bar f - \mathbb{E}_Q \bar f}{L}, \qquad
+      \bar f = \min(\max(f, a), b)$$
+
+    Clamping is 1-Lipschitz, so $\bar f$ has the constant $L$ of $f$. Computed scores $\hat f$ are off by
+    at most $e$, row by row, so $\min(\max(\hat f - e, a), b) \le \bar f$ everywhere, and likewise
+    from above: `bound_difference` bounds the numerator by draws of the lower function at x and of
+    the upper one at y.
+
+    Args:
+        x: scores of independent draws of P.
+        y: scores of independent draws of Q.
+        limits: $a \le b$, fixed before these points were seen.
+        lipschitz: proven constant $L$ of the critic.
+        confidence: confidence level, inside (0, 1).
+        method: method of `bound_difference`.
+        generator: source of the shuffles.
+        name: name of the critic in the bound's `method`.
+
+    Returns:
+        A lower `Bound`, never below 0.
+
+    Example:
+        >>> import torch
+        >>> seeded = torch.Generator().manual_seed(0)
+        >>> x, y = torch.rand(2, 1000, generator=seeded)
+        >>> x, y = Scores(x + 2, 0 * x), Scores(y, 0 * y)
+        >>> bound_population_lower(x, y, (0, 3), 1.0, 0.95, "betting", seeded)
+        Bound(>= 1.9..., l2, at 95 %)
+    """
+    low, high = limits
+    value = 0.0
+    if high > low:
+        inf = torch.tensor(math.inf, dtype=torch.float64)
+        under = torch.nextafter(x.values - x.errors, -inf).clamp(low, high)
+        over = torch.nextafter(y.values + y.errors, inf).clamp(low, high)
+        found = bound_difference(under, over, low, high, confidence, method, generator)
+        value = _divide_down(found.value, lipschitz)
+    return Bound(value, L2, "lower", f"{name}, {method}", confidence)
+
+
+def bound_finite_lower(x: Scores, y: Scores, lipschitz: float, *, name: str) -> Bound:
+    """A proven lower bound of $W_1$ between two finite sets, from the scores of all their points."""
+    difference = bound_mean_score(x)[0] - bound_mean_score(y)[1]
+    return Bound(_divide_down(difference, lipschitz), L2, "lower", name)
+
+
+def bound_mean_score(scores: Scores) -> tuple[float, float]:
+    """The ends between which the mean of the exact scores lies."""
+    values, errors = scores
+    # Three roundings: of each end, of the sum, and of its division.
+    slack = 4 * _U * float((values.abs() + errors).amax())
+    low, high = (
+        math.fsum(end.tolist()) / len(values) for end in (values - errors, values + errors)
+    )
+    return low - slack, high + slack
+
+
+def _divide_down(difference: float, lipschitz: float) -> float:
+    if lipschitz <= 0:  # a constant function proves nothing
+        return 0.0
+    # The difference, the division and two steps each round to nearest: three steps are below.
+    return max(0.0, round_down(round_down(round_down(difference / lipschitz))))
+
+
+def bound_population_upper(
+    x: Tensor,
+    y: Tensor,
+    confidence: float = 0.95,
+    *,
+    batch_size: int,
+    generator: Generator,
+    diameter: float | None = None,
+    num_batches: int | None = None,
+) -> Bound:
+    r"""An upper bound of $W_1(P, Q)$ for the populations behind two independent samples.
+
+    **Theorem.** Let $T$ be the average of $W_1(P_k, Q_k)$ over `num_batches` disjoint pairs of
+    batches, which use $N$ points of P and $M$ of Q, and let the supports have diameters at most
+    $D_P$ and $D_Q$. With probability at least $1 - \delta$
+
+    $$W_1(P, Q) \le T + \sqrt{\tfrac12 \ln(1/\delta) \left(D_P^2/N + D_Q^2/M\right)}.$$
+
+    *Proof.* $W_1(P, Q) = \sup_f (\mathbb{E}_P f - \mathbb{E}_Q f)$ over 1-Lipschitz $f$. For each
+    $f$ the bracket is the expectation of the same bracket on batches, and a supremum of
+    expectations is at most the expectation of the supremum (convexity): $W_1(P, Q) \le
+    \mathbb{E}\,W_1(P_k, Q_k) = \mathbb{E}\,T$. Moving one point of P by at most $D_P$ moves its
+    batch's distance by at most $D_P$ over the batch size, so $T$ by at most $D_P / N$; likewise for
+    Q. McDiarmid's inequality bounds $\mathbb{E}\,T - T$. $\square$
+
+    Loose in high dimension: $\mathbb{E}\,W_1(P_k, Q_k)$ is above the truth by the order of
+    `batch_size ** (-1 / d)`, for $P = Q$ too. Larger batches help, at a cubic price; no upper bound
+    from samples escapes this without assumptions.
+
+    Args:
+        x: `(n, ...)`, independent draws of P.
+        y: `(m, ...)`, independent draws of Q.
+        confidence: confidence level, inside (0, 1).
+        batch_size: number of points of each sample in one exact transport. Needs POT.
+        generator: source of the random batches, on the CPU.
+        diameter: diameter of each support, known beforehand. None takes twice the largest distance
+            from the sample's mean: an assumption about what was not seen, and `method` says so.
+        num_batches: number of batches; None uses as many as the samples give.
+
+    Example:
+        >>> seeded = torch.Generator().manual_seed(0)
+        >>> x, y = torch.rand(2, 2000, 1, generator=seeded)
+        >>> bound_population_upper(x, y + 1, batch_size=500, diameter=1.0, generator=seeded)
+        Bound(<= 1.03..., l2, at 95 %)
+    """
+    subject = "bound_population_upper"
+    log = log_inverse(check_confidence(subject, confidence))
+    check_count(subject, "batch_size", batch_size)
+    x, y = check_point_pair(subject, x, y)
+    available = min(len(x), len(y)) // batch_size
+    num_batches = max(1, available) if num_batches is None else num_batches
+    check_count(subject, "num_batches", num_batches)
+    if num_batches > available:
+        raise ArgumentError(
+            subject=subject,
+            argument="x",
+            rule=f"and `y` must hold num_batches * batch_size = {num_batches * batch_size} points "
+            "each",
+            got=f"{len(x)} and {len(y)}",
+            remedy="Use smaller or fewer batches.",
+        )
+    widths = [_support_width(subject, name, z, diameter) for name, z in (("x", x), ("y", y))]
+
+    used = num_batches * batch_size
+    batches = [
+        z[torch.randperm(len(z), generator=generator)[:used]].split(batch_size) for z in (x, y)
+    ]
+    costs = [exact_transport(*pair).cost for pair in zip(*batches, strict=True)]
+    deviation = math.hypot(*widths) * math.sqrt(log / (2 * used))
+    value = (math.fsum(costs) / num_batches + deviation) * (1 + 32 * _U)
+    batches_used = "1 batch" if num_batches == 1 else f"{num_batches} batches"
+    method = f"exact transport of {batches_used} of {batch_size}, McDiarmid"
+    if diameter is None:
+        method += "; assuming the support is no wider than the data"
+    return Bound(round_up(value), L2, "upper", method, confidence)
+
+
+def _support_width(subject: str, name: str, points: Tensor, diameter: float | None) -> float:
+    radii = torch.linalg.vector_norm(points - points.mean(0), dim=-1)
+    widest = 2 * float(radii.max()) * (1 + 2 * gamma(points.shape[1] + 8))
+    if diameter is None:
+        return widest
+    check_positive(subject, "diameter", diameter)
+    # From the farthest point on: a distance that occurs, so a width the support has.
+    seen = float(torch.linalg.vector_norm(points - points[radii.argmax()], dim=-1).max())
+    if seen > diameter * (1 + 2 * gamma(points.shape[1] + 8)):
+        raise ArgumentError(
+            subject=subject,
+            argument="diameter",
+            rule="must be at least every distance inside a sample",
+            got=f"diameter={diameter}, and two points of `{name}` {seen:.6g} apart",
+            remedy="Give the diameter of the support, or None to take it from the data.",
+        )
+    return diameter

@@ -1,0 +1,116 @@
+"""Cones of the paper's first table, and many small problems for the coverage of the bounds."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from torch import Generator
+
+from taut.transport import Problem, laplaces, shells, shifted_gaussians, wasserstein
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.experiments.prob_dim import PAPER_VALUES, RECIPES, Recipe, train_cone
+
+__all__ = ["cone_jobs", "coverage_jobs", "coverage_problems"]
+
+_SIZES = (200, 500, 1000, 2000)
+_DIMS = (2, 5, 10, 20, 50)
+
+
+def cone_jobs(
+    *,
+    seed: int,
+    results: tuple[tuple[int, int], ...] = tuple(PAPER_VALUES),
+    recipe: Recipe | None = None,
+    num_fresh: int = 2**15,
+) -> Iterator[BenchmarkJob]:
+    """One job for each activation, dimension and depth.
+
+    Args:
+        seed: random seed.
+        results: `(dimension, number of linear layers)`.
+        recipe: training recipe of all jobs; None for those of the table.
+        num_fresh: number of fresh samples for the estimate and the bound.
+    """
+    for activation, recipes in RECIPES.items():
+        for dim, depth in results:
+            chosen = recipe or recipes[depth]
+            yield BenchmarkJob(
+                f"table1/{activation}/{dim}/{depth}",
+                40.0,
+                lambda a=activation, d=dim, k=depth, r=chosen: _run_cone(
+                    a, d, k, r, seed, num_fresh
+                ),
+            )
+
+
+def _run_cone(
+    activation: str, dim: int, depth: int, recipe: Recipe, seed: int, num_fresh: int
+) -> CriticResult:
+    watch = Stopwatch()
+    run = train_cone(dim, depth, activation, recipe, seed)
+    fit_cpu = watch.cpu
+    evaluation = run.evaluate(num_fresh)
+    published = PAPER_VALUES.get((dim, depth), {}).get(activation)
+    return watch.result(
+        "table1",
+        f"cone, dimension {dim}, {depth} layers",
+        activation,
+        truth=1.0,
+        **asdict(evaluation),
+        steps=recipe.num_steps,
+        fit_cpu=fit_cpu,
+        sizes={"dim": dim, "depth": depth, **vars(recipe), "paper": published},
+    )
+
+
+def coverage_problems(count: int) -> Iterator[tuple[Problem, int]]:
+    """Problems with sample sizes, alternating between families; two of five have distance zero.
+
+    Example:
+        >>> [(problem.name, n) for problem, n in coverage_problems(2)]
+        [('gaussians 0 apart in 2 dimensions', 200), ('gaussians 0.5 apart in 2 dimensions', 500)]
+    """
+    for i in range(count):
+        dim = _DIMS[i // 5 % len(_DIMS)]
+        family = (
+            lambda d: shifted_gaussians(d, 0.0),
+            lambda d: shifted_gaussians(d, 0.5),
+            lambda d: shells(d, 1.0, 1.0),
+            lambda d: shells(d, 1.5, 1.0),
+            lambda d: laplaces(1.5, 1.0),
+        )[i % 5]
+        # So that every sample size occurs with every family and every dimension.
+        yield family(dim), _SIZES[(i + i // 5 + i // 25) % len(_SIZES)]
+
+
+def coverage_jobs(*, seed: int, count: int = 200, num_steps: int = 100) -> Iterator[BenchmarkJob]:
+    """One job for each problem, with its own samples.
+
+    Args:
+        seed: random seed.
+        count: number of problems.
+        num_steps: number of training steps; few, since bounds hold for every critic.
+    """
+    for i, (problem, n) in enumerate(coverage_problems(count)):
+        yield BenchmarkJob(
+            f"coverage/{i:03d}",
+            5.0,
+            lambda i=i, p=problem, n=n: _run_coverage(p, n, 100_000 * seed + i, num_steps),
+        )
+
+
+def _run_coverage(problem: Problem, n: int, seed: int, num_steps: int) -> CriticResult:
+    watch = Stopwatch()
+    x, y = problem.sample(n, Generator().manual_seed(seed))
+    result = wasserstein(x, y, num_steps=num_steps, num_permutations=99, seed=seed)
+    return watch.result(
+        "coverage",
+        problem.name,
+        result.kind,
+        truth=problem.distance,
+        estimate=result.estimate.value,
+        lower=result.lower.value,
+        upper=result.upper.value,
+        confidence=result.lower.confidence,
+        steps=num_steps,
+        sizes={"dim": problem.dim, "n": n, "p_value": result.p_value},
+    )

@@ -1,0 +1,222 @@
+"""The timing benchmarks `taut bench layers` and `taut bench conv`."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from taut.errors import check_choice, check_count
+from taut_lab.benchmarks.peers import explain_missing
+from taut_lab.benchmarks.timed_layers import (
+    PLAIN,
+    PLAIN_CONV,
+    RELU,
+    Errors,
+    TrainedLayer,
+    circle_errors,
+    conv_layers_in_training,
+    dense_layers_in_training,
+    timed_activations,
+    weight_errors,
+)
+from taut_lab.benchmarks.timing_records import Comparison, TimingEntry, TimingRecord
+from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, timed_bjorck
+from taut_lab.framework.provenance import describe_machine
+from taut_lab.framework.timing import CLOCKS, TimedFunction, one_thread, time_in_turn
+
+__all__ = ["ConvSettings", "LayerSettings", "run_conv", "run_layers"]
+
+# Called before each run with the names of the comparison and of the layer, and the fraction done.
+OnRun = Callable[[str, str, float], None]
+
+
+@dataclass(frozen=True)
+class TimingSettings:
+    """Settings of both benchmarks.
+
+    Attributes:
+        peers: whether to include other libraries and torch's parametrisations.
+        rounds: number of runs of each layer.
+        min_rounds: smallest number of runs of a slow layer.
+        warmup: number of warm-up runs.
+        budget: seconds for each layer; a slower one gets fewer runs.
+        clock: `"cpu"` for CPU time, or `"wall"`.
+        seed: random seed.
+    """
+
+    peers: bool = True
+    rounds: int = 40
+    min_rounds: int = 5
+    warmup: int = 3
+    budget: float = 5.0
+    clock: str = "cpu"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class LayerSettings(TimingSettings):
+    """Further settings of the benchmark of dense layers.
+
+    Attributes:
+        widths: input and output features of the dense layers.
+        batches: batch sizes of the dense layers.
+        activation_size: batch size and number of channels for the activations.
+        bjorck_size: rows and columns of the matrix for Björck's iteration.
+        bjorck_iterations: numbers of iterations.
+    """
+
+    widths: tuple[int, ...] = (256, 512, 1024)
+    batches: tuple[int, ...] = (128, 512)
+    activation_size: int = 1024
+    bjorck_size: int = 1000
+    bjorck_iterations: tuple[int, ...] = tuple(PAPER_SECONDS)
+
+
+@dataclass(frozen=True)
+class ConvSettings(TimingSettings):
+    """Further settings of the benchmark of convolutions.
+
+    Attributes:
+        shapes: input channels, output channels and image side of each comparison.
+        batch: batch size.
+        kernel_size: kernel size of all layers.
+    """
+
+    rounds: int = 30
+    budget: float = 10.0
+    shapes: tuple[tuple[int, int, int], ...] = ((3, 32, 32), (64, 64, 16))
+    batch: int = 64
+    kernel_size: int = 3
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A comparison to be run; `limits` override arguments of `time_in_turn`."""
+
+    title: str
+    kind: str
+    sizes: Mapping[str, int]
+    baseline: str
+    functions: Sequence[TimedFunction]
+    errors: Callable[[str], Errors] = lambda name: (None, None)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run_layers(
+    settings: LayerSettings = LayerSettings(),  # noqa: B008 (frozen)
+    on_run: OnRun = lambda comparison, name, done: None,
+) -> TimingRecord:
+    """Compares dense layers, activations and Björck's iteration on one thread."""
+    for width in settings.widths:
+        check_count("run_layers", "width", width)
+    for batch in settings.batches:
+        check_count("run_layers", "batch", batch)
+    total = len(settings.widths) * len(settings.batches) + 2
+    return _run("run_layers", settings, _layer_plans(settings), total, on_run)
+
+
+def run_conv(
+    settings: ConvSettings = ConvSettings(),  # noqa: B008 (frozen)
+    on_run: OnRun = lambda comparison, name, done: None,
+) -> TimingRecord:
+    """Compares convolutions on one thread, for each shape."""
+    check_count("run_conv", "batch", settings.batch)
+    check_count("run_conv", "kernel_size", settings.kernel_size)
+    return _run("run_conv", settings, _conv_plans(settings), len(settings.shapes), on_run)
+
+
+def _run(
+    subject: str, settings: TimingSettings, plans: Iterator[_Plan], total: int, on_run: OnRun
+) -> TimingRecord:
+    check_choice(subject, "clock", settings.clock, tuple(CLOCKS))
+    start, machine = time.perf_counter(), describe_machine()
+    comparisons: list[Comparison] = []
+    limits = {
+        name: getattr(settings, name) for name in ("rounds", "min_rounds", "warmup", "budget")
+    }
+    with one_thread(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        for plan in plans:
+
+            def before(name: str, done: float, title: str = plan.title) -> None:
+                on_run(title, name, (len(comparisons) + done) / total)
+
+            timings = time_in_turn(
+                plan.functions,
+                **{**limits, **plan.limits},
+                clock=CLOCKS[settings.clock],
+                on_run=before,
+            )
+            entries = tuple(
+                TimingEntry(timing)
+                if timing.failure is not None
+                else TimingEntry(timing, *plan.errors(timing.name))
+                for timing in timings
+            )
+            comparisons.append(Comparison(plan.kind, plan.sizes, plan.baseline, entries))
+    return TimingRecord(
+        settings=asdict(settings),
+        comparisons=tuple(comparisons),
+        missing=tuple(explain_missing()) if settings.peers else (),
+        seconds=round(time.perf_counter() - start, 1),
+        machine=machine,
+    )
+
+
+def _trained(
+    title: str,
+    kind: str,
+    sizes: Mapping[str, int],
+    baseline: str,
+    layers: Sequence[TrainedLayer],
+    errors: Callable[[Tensor], Errors] = weight_errors,
+) -> _Plan:
+    by_name = {layer.function.name: layer for layer in layers}
+    functions = [layer.function for layer in layers]
+    return _Plan(
+        title, kind, sizes, baseline, functions, lambda name: errors(by_name[name].weight())
+    )
+
+
+def _conv_plans(settings: ConvSettings) -> Iterator[_Plan]:
+    for inside, out, side in settings.shapes:
+        layers = conv_layers_in_training(
+            (inside, out),
+            side,
+            settings.batch,
+            kernel_size=settings.kernel_size,
+            peers=settings.peers,
+            seed=settings.seed,
+        )
+        sizes = {"in": inside, "out": out, "side": side, "batch": settings.batch}
+        title, errors = f"{inside} x {side} x {side}", partial(circle_errors, side=side)
+        yield _trained(title, "conv", sizes, PLAIN_CONV, layers, errors)
+
+
+def _layer_plans(settings: LayerSettings) -> Iterator[_Plan]:
+    shared: dict[str, Any] = {"peers": settings.peers, "seed": settings.seed}
+    for width in settings.widths:
+        for batch in settings.batches:
+            layers = dense_layers_in_training(width, batch, **shared)
+            sizes = {"width": width, "batch": batch}
+            yield _trained(f"width {width}, batch {batch}", "dense", sizes, PLAIN, layers)
+    size = settings.activation_size
+    functions = timed_activations(size, size, **shared)
+    # A run takes a millisecond, so more of them cost little.
+    limits: dict[str, Any] = {"rounds": 3 * settings.rounds}
+    sizes = {"batch": size, "width": size}
+    yield _Plan("activations", "activations", sizes, RELU, functions, limits=limits)
+    size, iterations = settings.bjorck_size, settings.bjorck_iterations
+    functions = timed_bjorck(size, iterations, seed=settings.seed)
+    # Ten runs as in the paper, fewer where one takes ten seconds.
+    limits = {
+        "rounds": 10,
+        "min_rounds": min(settings.min_rounds, 2),
+        "budget": 2 * settings.budget,
+    }
+    baseline = full_name(iterations[0])
+    yield _Plan("Björck", "bjorck", {"size": size}, baseline, functions, limits=limits)

@@ -1,0 +1,277 @@
+"""Progress bar and tables of the benchmarks."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from taut_lab.benchmarks import Comparison, TimingEntry, TimingRecord
+from taut_lab.benchmarks.critic_records import CriticRecords, CriticResult
+from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, product_name
+from taut_lab.experiments.prob_dim import PAPER_VALUES
+from taut_lab.framework.timing import Timing
+
+__all__ = ["benchmark_bar", "print_critic_records", "print_timing_record"]
+
+# Title, table and remark below it.
+Section = tuple[str, Table, str]
+
+_TITLES = {
+    "dense": "Dense layers, training step: width {width}, batch {batch}",
+    "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
+    "activations": "Activations, forward and backward: {batch} x {width}",
+}
+
+
+def benchmark_bar(console: Console) -> Progress:
+    """A progress bar with the percentage, the elapsed time and a description."""
+    columns = (
+        BarColumn(20),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    return Progress(*columns, console=console, transient=True)
+
+
+def print_timing_record(console: Console, record: TimingRecord) -> None:
+    """Prints the provenance of a record, and a table for each comparison."""
+    machine = record.machine
+    versions = [f"{name} {version}" for name, version in record.versions.items() if version]
+    _say(console, ", ".join(versions))
+    _say(
+        console,
+        f"{machine['processor']}, {machine['cores']} cores, one thread used; {record.date}; "
+        f"{record.settings['clock']} time; took {record.seconds:.0f} s",
+    )
+    for line in record.missing:
+        _say(console, line, "yellow")
+    _say(
+        console,
+        "x plain: ratio of medians. spread: interquartile range over the median. "
+        "error: max |σ-1| of the weight after the last step. excess: max σ-1 (above 0: not "
+        "1-Lipschitz).",
+    )
+    for comparison in record.comparisons:
+        bjorck = comparison.kind == "bjorck"
+        _print(console, _bjorck_table(comparison) if bjorck else _comparison_table(comparison))
+        for entry in comparison.entries:
+            if entry.timing.failure is not None:
+                _say(console, f"{entry.timing.name}: {entry.timing.failure}", "yellow")
+
+
+def print_critic_records(console: Console, records: CriticRecords) -> None:
+    """Prints the tables of every part that has results."""
+    header = records.header
+    _say(
+        console,
+        f"{header['machine']['processor']}, one thread; torch {header['versions']['torch']}; "
+        f"started {header['date']}; settings {header['settings']}",
+    )
+    makers = {
+        "table1": _paper_table,
+        "funnels": _funnels_tables,
+        "coverage": _coverage_table,
+        "real": _real_table,
+    }
+    for part, make in makers.items():
+        results = [result for result in records.results.values() if result.part == part]
+        for section in make(results) if results else ():
+            _print(console, section)
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False, style=style)
+
+
+def _print(console: Console, section: Section) -> None:
+    title, table, remark = section
+    console.print()
+    _say(console, title, "bold")
+    console.print(table)
+    if remark:
+        _say(console, remark, "italic")
+
+
+def _table(columns: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for i, name in enumerate(columns):
+        table.add_column(name, justify="right" if i else "left", no_wrap=True)
+    return table
+
+
+def _comparison_table(comparison: Comparison) -> Section:
+    with_errors = comparison.kind != "activations"
+    errors = ("error", "excess") if with_errors else ()
+    table = _table(["", "x plain", "ms", "spread", *errors])
+    others = [
+        e for e in comparison.entries if e.timing.name != comparison.baseline and e.timing.median
+    ]
+    fastest = min(others, key=lambda e: e.timing.median or 0.0, default=None)
+    measured = [e for e in others if e.error is not None]
+    most_accurate = min(measured, key=lambda e: e.error or 0.0, default=None)
+    for entry in comparison.entries:
+        cells = _timing_cells(comparison, entry, entry is fastest)
+        if with_errors and entry.timing.failure is None:
+            cells += _error_cells(entry, entry is most_accurate)
+        elif with_errors and len(cells) > 2:
+            cells += ["failed"]
+        table.add_row(*cells)
+    runs = [entry.timing.rounds for entry in comparison.entries]
+    remark = f"medians of {max(runs)} runs, {min(runs)} of the slowest"
+    return _TITLES[comparison.kind].format(**comparison.sizes), table, remark
+
+
+def _timing_cells(comparison: Comparison, entry: TimingEntry, fastest: bool) -> list[str]:
+    timing = entry.timing
+    if timing.median is None or timing.lower_quartile is None or timing.upper_quartile is None:
+        return [timing.name, "failed"]
+    ratio = comparison.ratio(timing.name)
+    return [
+        timing.name,
+        _bold("-" if ratio is None else f"{ratio:.2f}", fastest),
+        _bold(_milliseconds(timing.median), fastest),
+        f"{(timing.upper_quartile - timing.lower_quartile) / timing.median:.0%}",
+    ]
+
+
+def _error_cells(entry: TimingEntry, most_accurate: bool) -> list[str]:
+    return [
+        _bold("not finite" if entry.error is None else f"{entry.error:.1e}", most_accurate),
+        "not finite" if entry.excess is None else f"{entry.excess:+.1e}",
+    ]
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.2f}" if seconds < 0.1 else f"{1e3 * seconds:.0f}"
+
+
+def _bold(text: str, best: bool) -> str:
+    return f"[bold]{text}[/bold]" if best else text
+
+
+def _bjorck_table(comparison: Comparison) -> Section:
+    timings = {entry.timing.name: entry.timing for entry in comparison.entries}
+    ours = ("steps", "full", "products", "speed-up", "runs")
+    table = _table([*ours, "paper: full", "products", "speed-up"])
+    for k, (paper_full, paper_products) in PAPER_SECONDS.items():
+        if full_name(k) in timings:
+            table.add_row(
+                str(k),
+                *_bjorck_cells(timings[full_name(k)], timings[product_name(k)]),
+                f"{1e3 * paper_full:.1f}",
+                f"{1e3 * paper_products:.1f}",
+                f"{paper_full / paper_products:.2f}x",
+            )
+    size = comparison.sizes["size"]
+    return f"Björck, {size} x {size}, one vector: mean milliseconds", table, ""
+
+
+def _bjorck_cells(full: Timing, products: Timing) -> list[str]:
+    if not full.mean or not products.mean:
+        return ["-", "-", "-", "-"]
+    better = full.mean < products.mean
+    return [
+        _bold(_milliseconds(full.mean), better),
+        _bold(_milliseconds(products.mean), not better),
+        f"{full.mean / products.mean:.2f}x",
+        f"{full.rounds}, {products.rounds}",
+    ]
+
+
+def _paper_table(results: Sequence[CriticResult]) -> Iterator[Section]:
+    """The paper's layout: rows are activations, columns dimension and depth."""
+    places = list(dict.fromkeys((c.sizes["dim"], c.sizes["depth"]) for c in results))
+    table = _table(["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"])
+    for critic in dict.fromkeys(c.critic for c in results):
+        own = {(c.sizes["dim"], c.sizes["depth"]): c for c in results if c.critic == critic}
+        estimates = {place: c.estimate for place, c in own.items()}
+        seconds = f"{sum(c.cpu for c in own.values()):.0f}"
+        table.add_row(critic, *(_number(estimates.get(p), 4) for p in places), seconds)
+        bounds = {place: c.lower for place, c in own.items()}
+        table.add_row("  at least", *(_number(bounds.get(p), 4) for p in places))
+        paper = [PAPER_VALUES.get(p, {}).get(critic) for p in places]
+        if any(value is not None for value in paper):
+            table.add_row("  paper", *(_number(value, 2) for value in paper))
+    remark = "Lower bounds at confidence 95 % each; CPU seconds including evaluation."
+    yield "Cone of distance 1, by dimension/layers", table, remark
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _funnels_tables(results: Sequence[CriticResult]) -> Iterator[Section]:
+    dims = sorted({c.sizes["dim"] for c in results})
+    counts = sorted({c.sizes["funnels"] for c in results})
+    for critic in dict.fromkeys(c.critic for c in results):
+        own = {(c.sizes["dim"], c.sizes["funnels"]): c for c in results if c.critic == critic}
+        table = _table(["dimension", *(f"{count} funnels" for count in counts)])
+        for dim in dims:
+            table.add_row(str(dim), *(_percent(own.get((dim, count))) for count in counts))
+        title = f"Funnels, {critic}: relative error in percent"
+        yield title, table, _sum_up(list(own.values()))
+
+
+def _percent(result: CriticResult | None) -> str:
+    if result is None:
+        return ""
+    error = result.relative_error
+    return "-" if error is None else f"{100 * error:+.2f}"
+
+
+def _sum_up(results: Sequence[CriticResult]) -> str:
+    errors = [abs(c.relative_error) for c in results if c.relative_error is not None]
+    bounds = [c.lower_holds for c in results if c.lower_holds is not None]
+    says = f"{sum(bounds)} of {len(bounds)} lower bounds hold" if bounds else "no valid bound"
+    return (
+        f"Mean absolute error {sum(errors) / max(1, len(errors)):.1%} of {len(errors)} results; "
+        f"{says}; {sum(c.cpu for c in results) / 60:.1f} minutes of CPU time."
+    )
+
+
+def _coverage_table(results: Sequence[CriticResult]) -> Iterator[Section]:
+    table = _table(["", "problems", "lower holds", "upper holds", "seconds"])
+    groups = {
+        "distance zero": [c for c in results if c.truth == 0],
+        "distance above zero": [c for c in results if c.truth > 0],
+        "all": results,
+    }
+    for name, group in groups.items():
+        if group:
+            table.add_row(
+                name,
+                str(len(group)),
+                f"{sum(bool(c.lower_holds) for c in group) / len(group):.1%}",
+                f"{sum(bool(c.upper_holds) for c in group) / len(group):.1%}",
+                f"{sum(c.cpu for c in group):.0f}",
+            )
+    remark = f"Confidence level of each bound: {results[0].confidence or 0:.1%}."
+    yield "Coverage of the bounds", table, remark
+
+
+def _real_table(results: Sequence[CriticResult]) -> Iterator[Section]:
+    critics = list(dict.fromkeys(c.critic for c in results))
+    names = (critic.removeprefix("taut, ") for critic in critics)
+    table = _table(["", "points", "exact", "gap", *names])
+    for problem in dict.fromkeys(c.problem for c in results):
+        own = {c.critic: c for c in results if c.problem == problem}
+        first = next(iter(own.values()))
+        gaps = [
+            c.upper - c.lower for c in own.values() if c.upper is not None and c.lower is not None
+        ]
+        table.add_row(
+            problem,
+            f"{first.sizes['n']}+{first.sizes['m']}",
+            f"{first.truth:.4f}",
+            f"{min(gaps) / first.truth:.0e}" if gaps else "",
+            *(_percent(own.get(critic)) for critic in critics),
+        )
+    held = [c.lower_holds is not False and c.upper_holds is not False for c in results]
+    remark = (
+        "Gap: width of the proven interval over the distance; then errors in percent. "
+        f"{sum(held)} of {len(held)} bounds hold; {sum(c.cpu for c in results):.0f} seconds."
+    )
+    yield "Real data: two finite sets against POT's exact distance", table, remark

@@ -1,0 +1,84 @@
+"""The records of an experiment, collected for a report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from taut_lab.framework.experiment import PRESETS, Experiment
+from taut_lab.framework.presentation import Presentation
+from taut_lab.framework.records import Record, Records
+from taut_lab.framework.verdict import Verdict
+
+__all__ = ["ExperimentReport", "collect_report"]
+
+
+@dataclass(frozen=True)
+class ExperimentReport:
+    """The records of an experiment, ready to be shown.
+
+    Attributes:
+        experiment: the experiment.
+        preset: the preset asked for; or the largest complete one; or, if there is none, the largest
+            with a finished cell, or None.
+        found: the records of that preset, in the order of its cells.
+        presentation: tables and figures of these records.
+        verdict: the verdict on the paper's claim; None without a claim of the paper.
+        counts: preset -> number of finished cells, number of all cells.
+        problems: a sentence for each damaged file and failed cell, and for unknown files.
+    """
+
+    experiment: Experiment
+    preset: str | None
+    found: Sequence[Record]
+    presentation: Presentation
+    verdict: Verdict | None
+    counts: dict[str, tuple[int, int]]
+    problems: Sequence[str]
+
+
+def collect_report(
+    experiment: Experiment, records: Records, preset: str | None = None
+) -> ExperimentReport:
+    """The records of an experiment, ready to be shown; computes nothing."""
+    held: dict[str, list[Record]] = {}
+    counts: dict[str, tuple[int, int]] = {}
+    problems: dict[str, None] = {}
+    paths: set[Path] = set()
+    for each in PRESETS:
+        cells = experiment.cells(each)
+        found, damaged = records.load(cells)
+        held[each] = list(found.values())
+        counts[each] = (len(found), len(cells))
+        paths.update(records.path(cell) for cell in cells)
+        problems.update(dict.fromkeys(damaged))
+        for cell in cells:
+            if (reason := records.error_path(cell)).exists():
+                sentence = f"The cell {cell.key} of {experiment.name} failed: see {reason}."
+                problems[sentence] = None
+    others = set((records.folder / experiment.name).glob("*.json")) - paths
+    if others:
+        problems[
+            f"{len(others)} of the files in {records.folder / experiment.name} belong to other "
+            "versions or configurations of the experiment, and are not shown."
+        ] = None
+    preset = preset or _choose(counts)
+    shown = held[preset] if preset else []
+    results = [record.result for record in shown]
+    presentation = experiment.show(results) if shown else Presentation()
+    if experiment.is_reduced(record.cell for record in shown):
+        tables = [replace(table, comparable=False) for table in presentation.tables]
+        presentation = replace(presentation, tables=tables)
+    verdict = experiment.judge(results, preset or "paper") if experiment.in_paper else None
+    return ExperimentReport(
+        experiment, preset, shown, presentation, verdict, counts, list(problems)
+    )
+
+
+def _choose(counts: dict[str, tuple[int, int]]) -> str | None:
+    # A larger preset that has just been started does not hide a smaller one that is complete.
+    complete = [preset for preset, (done, cells) in counts.items() if 0 < done == cells]
+    started = [preset for preset, (done, _) in counts.items() if done]
+    large = [preset for preset in started if preset != "smoke"]
+    if complete and not (complete[-1] == "smoke" and large):
+        return complete[-1]
+    return started[-1] if started else None

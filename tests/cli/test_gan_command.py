@@ -1,0 +1,32 @@
+"""`taut gan`: what it prints is what the folder holds."""
+
+import json
+
+from support import invoke
+from taut.training.gan import load_gan_run
+
+
+def test_a_finished_run_is_reported_again(tmp_path):
+    arguments = ["--data", "digits", "--steps", "3", "--out", str(tmp_path / "run")]
+    first = invoke("gan", *arguments)
+    assert first.exit_code == 0
+    run = load_gan_run(tmp_path / "run")
+    assert f"the value of the critic is {run.result['dual']:.3f}" in first.output
+    assert "its constant is at most" in first.output
+    again = invoke("gan", *arguments)
+    assert "nothing was trained" in again.output
+    told = json.loads(invoke("gan", *arguments, "--json").stdout)
+    assert told["result"] == run.result
+    assert told["config"]["critic"] == "lipschitz"
+
+
+def test_a_clipped_critic_has_no_proven_constant(tmp_path):
+    arguments = ["--data", "digits", "--steps", "2", "--critic", "clipped", "--out", str(tmp_path)]
+    found = invoke("gan", *arguments)
+    assert "this kind of critic has no proven constant" in found.output
+
+
+def test_the_help_teaches():
+    told = invoke("gan", "--help").output
+    assert "taut gan --data mnist --out runs/a" in told
+    assert "for comparison" in told

@@ -1,0 +1,276 @@
+"""`taut train` on digits with a tiny network: what it writes, says, resumes and refuses."""
+
+import json
+import shutil
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+
+import click
+import pytest
+import torch
+
+from support import invoke, seeded
+from taut.cli.train import configure, train
+from taut.data import load_labelled
+from taut.losses import margin_for_radius
+from taut.training import RunFolder, TrainConfig, load_run, resolve
+
+TINY = ("--hidden", "16", "--epochs", "2", "--batch-size", "256")
+
+
+run = partial(invoke, "train")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("train") / "a"
+    result = run(*TINY, "--radius", "0.3", "--out", str(out))
+    assert result.exit_code == 0, result.output
+    return out
+
+
+def test_a_run_is_written_with_its_page(folder):
+    found = load_run(folder)
+    assert found.config.hidden == (16,) and found.config.radius == 0.3
+    assert found.config.data == "digits" and found.config.threads == 1
+    html = (folder / "index.html").read_text()
+    for words in (
+        f"{100 * found.result['clean']:.1f} % clean accuracy",
+        f"{100 * found.result['certified']:.1f} % certified within L2 radius 0.3",
+        "Images and certified radii",
+        "Input gradients",
+        "Gradient norms",
+        "Guarantees",
+    ):
+        assert words in html
+    assert "Certified accuracy and attacks" not in html
+
+
+def test_the_same_command_again_trains_nothing_and_keeps_the_page(folder):
+    weights = (folder / "model.safetensors").read_bytes()
+    page = folder / "index.html"
+    before = page.read_text()
+    page.write_text("attacks were added")
+    result = run(*TINY, "--radius", "0.3", "--out", str(folder))
+    assert result.exit_code == 0, result.output
+    assert "already finished" in result.output
+    assert page.read_text() == "attacks were added"
+    assert (folder / "model.safetensors").read_bytes() == weights
+    page.write_text(before)
+
+
+def test_another_configuration_is_refused_in_one_line(folder):
+    result = run(*TINY, "--radius", "0.4", "--out", str(folder))
+    assert result.exit_code == 2
+    assert "another radius (there 0.3, now 0.4)" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_options_override_the_file_and_json_is_all_that_is_said(folder, tmp_path):
+    config = str(folder / "config.toml")
+    out = str(tmp_path / "b")
+    result = run("--config", config, "--seed", "7", "--no-report", "--json", "--out", out)
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    first = load_run(folder)
+    assert record["config"] == {**first.config.to_dict(), "seed": 7}
+    assert record["report"] is None and not Path(out, "index.html").exists()
+    assert record["clean"] == load_run(out).result["clean"]
+    assert record["lipschitz"] <= 1
+
+
+def test_the_default_folder_names_data_and_norm(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("--hidden", "8", "--epochs", "1", "--norm", "linf", "--no-report", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["run"] == "runs/digits-linf"
+
+
+def test_a_table_has_radii_in_deviations(tmp_path):
+    x = torch.randn(120, 2, generator=seeded()) * torch.tensor([1.0, 100.0])
+    lines = [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *lines]))
+    out = tmp_path / "t"
+    result = run(
+        "--data", str(tmp_path / "t.csv"), "--label", "kind", "--hidden", "8", "--epochs", "3",
+        "--out", str(out),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    html = (out / "index.html").read_text()
+    assert "Certified radii" in html and "Images and certified radii" not in html
+    assert "in standard deviations of each column" in html
+    assert '<th scope="row">up</th>' in html
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--data", "mnits"), "Did you mean 'mnist'"),
+        (("--hidden", "a"), "'a' is not a list of hidden"),
+        (("--milestones", "x"), "'x' is not a list of milestones"),
+        (("--lr", "nan"), "not a finite number"),
+        (("--norm", "l1", "--adversarial-radius", "0.1"), "which PGD does not support"),
+    ],
+    ids=["data", "hidden", "milestones", "lr", "adversarial"],
+)
+def test_mistakes_are_one_line(args, words, tmp_path):
+    result = run(*args, "--out", str(tmp_path / "x"))
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+
+
+def test_help_teaches():
+    result = run("--help")
+    assert "taut train --data mnist --norm linf --radius 0.1 --out runs/a" in result.output
+    headings = ("Data:", "Target:", "Network:", "Training:", "Run:")
+    places = [result.output.index(f"\n{heading}\n") for heading in headings]
+    assert places == sorted(places) and "\nOptions:" not in result.output
+
+
+def test_every_field_of_a_configuration_is_an_option():
+    options = {parameter.name for parameter in train.params}
+    assert {field.name for field in fields(TrainConfig)} <= options
+
+
+def helped(name: str) -> str:
+    """The help text of an option."""
+    (option,) = (each for each in train.params if each.name == name)
+    assert isinstance(option, click.Option) and option.help is not None
+    return option.help
+
+
+def test_help_states_the_defaults():
+    data = load_labelled("digits")
+    plain = TrainConfig()
+    for name in ("data", "norm", "arch", "activation", "alpha", "decay", "adversarial_steps"):
+        assert helped(name).endswith(f"  [default: {getattr(plain, name)}]")
+    found = {norm: resolve(TrainConfig(norm=norm), data) for norm in ("l2", "linf", "l1")}
+    assert [each.optimizer for each in found.values()] == ["adam", "aggmo", "aggmo"]
+    assert "by default adam in l2, aggmo in linf and l1" in helped("optimizer")
+    derived = ", ".join(f"{c.constraint} in {n}" for n, c in found.items())
+    assert f"by default {derived}" in helped("constraint")
+    derived = ", ".join(f"{c.radius:g} in {n}" for n, c in found.items())
+    assert f"by default {derived}" in helped("radius")
+    assert [found[norm].lipschitz for norm in found] == [1, 1000, 1]
+    assert "by default 1, in linf 1000" in helped("lipschitz")
+    assert [found[norm].lr for norm in found] == [0.003, 0.1, 0.1]
+    hinge = resolve(TrainConfig(norm="linf", loss="hinge", lipschitz=50.0), data)
+    assert hinge.lr == pytest.approx(1 / 50)
+    assert "0.003 for adam, 0.1 for aggmo in linf and l1, or 1 / lipschitz" in helped("lr")
+    for each in found.values():
+        assert f"by default {each.loss}" in helped("loss")
+        assert each.margin is not None and each.temperature == pytest.approx(4.4 / each.margin)
+    assert "by default 4.4 / margin" in helped("temperature")
+    assert found["l2"].hidden == (256,) * 3 and "by default 256,256,256" in helped("hidden")
+
+
+def test_the_margin_of_the_paper_is_half_of_a_proof():
+    (option,) = (each for each in train.params if each.name == "margin")
+    words = getattr(option, "help", "")
+    assert "--lipschitz 1000 --margin 100" in words and "half" in words
+    assert margin_for_radius(0.1, lipschitz=1000, norm="linf") == 2 * 100
+
+
+def test_all_that_training_knows_can_be_typed(tmp_path):
+    result = run(
+        "--hidden", "8", "--epochs", "2", "--batch-size", "512", "--schedule", "step",
+        "--milestones", "1", "--decay", "0.5", "--warmup", "0.5", "--jacobian-weight", "0.01",
+        "--adversarial-radius", "0.1", "--adversarial-steps", "2", "--checkpoint-every", "2",
+        "--loss", "hkr", "--alpha", "3", "--no-report", "--json", "--out", str(tmp_path / "x"),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    config = load_run(tmp_path / "x").config
+    assert (config.milestones, config.decay, config.warmup) == ((1,), 0.5, 0.5)
+    assert (config.jacobian_weight, config.adversarial_steps) == (0.01, 2)
+    assert (config.checkpoint_every, config.alpha) == (2, 3)
+
+
+def test_a_stop_before_the_end_is_told_and_curves_come_later_too(tmp_path):
+    args = ("--hidden", "8", "--batch-size", "512", "--lr", "1e-9", "--patience", "1")
+    out = str(tmp_path / "x")
+    result = run(*args, "--epochs", "9", "--no-report", "--out", out)
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.output.split())
+    assert "Stopped before epoch 9: no better certified validation accuracy in the last 1" in words
+    assert "tensorboard" not in words
+    result = run(*args, "--epochs", "9", "--no-report", "--out", out, "--tensorboard")
+    assert result.exit_code == 0, result.output
+    assert f"tensorboard --logdir {out}/tensorboard" in "".join(result.output.splitlines())
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(f"{out}/tensorboard")
+    events.Reload()
+    found = load_run(out)
+    assert [e.step for e in events.Scalars("loss")] == [row["epoch"] for row in found.history]
+
+
+def test_a_mistake_does_not_spoil_the_folder(tmp_path):
+    out = str(tmp_path / "x")
+    args = ("--epochs", "1", "--batch-size", "512", "--no-report", "--out", out)
+    assert "even number of channels" in " ".join(run("--hidden", "7", *args).stderr.split())
+    result = run("--hidden", "8", *args)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("file", ["result.json", "inputs.json", "log.jsonl", "resolved.toml"])
+def test_a_run_that_is_cut_short_is_told(folder, tmp_path, file):
+    out = tmp_path / "x"
+    shutil.copytree(folder, out)
+    whole = (out / file).read_bytes()
+    (out / file).write_bytes(whole[: len(whole) - 9])
+    result = invoke("certify", out)
+    assert result.exit_code == 2
+    words = "".join(result.stderr.splitlines())
+    assert f"{file} must be as the run wrote it; got a file that is cut short or altered" in words
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--schedule", "step"), "`milestones` must list the epochs"),
+        (("--milestones", "3"), "--milestones has an effect only with --schedule step"),
+        (("--decay", "0.5"), "--decay has an effect only with --schedule step"),
+        (("--channels", "8"), "--channels has an effect only with --arch conv"),
+        (("--alpha", "3"), "--alpha has an effect only with --loss hkr"),
+        (("--adversarial-steps", "3"), "effect only with --adversarial-radius"),
+        (("--loss", "hinge", "--temperature", "2"), "effect only with --loss cross_entropy"),
+        (("--device", "meta:x"), "that torch finds on this machine"),
+        (("--device", "xpu:7"), "that torch finds on this machine"),
+    ],
+    ids=[
+        "step",
+        "milestones",
+        "decay",
+        "channels",
+        "alpha",
+        "steps",
+        "temperature",
+        "name",
+        "device",
+    ],
+)
+def test_settings_that_cannot_be(args, words, tmp_path):
+    result = run(*args, "--no-report", "--out", str(tmp_path / "x"))
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+
+
+def test_a_run_keeps_what_was_requested_and_what_followed(folder, tmp_path):
+    """The stored configuration with an option overridden is the fresh one with that option."""
+    requested = RunFolder(folder).requested_config()
+    assert (requested.radius, requested.hidden, requested.lr) == (0.3, (16,), None)
+    assert RunFolder(folder).config() == resolve(requested, load_labelled("digits"))
+    file = str(folder / "config.toml")
+    assert configured("--config", file, "--norm", "linf") == replace(requested, norm="linf")
+    assert configured("--config", file, "--seed", "3") == replace(requested, seed=3)
+    assert configured("--seed", "3") == TrainConfig(seed=3, threads=1)
+
+
+def configured(*args: str) -> TrainConfig:
+    """The configuration that `taut train` would train with."""
+    with train.make_context("train", list(args)) as context:
+        given = dict(context.params)
+        for name in ("out", "report", "tensorboard", "as_json"):
+            given.pop(name)
+        return configure(given.pop("config_file"), given)
