@@ -1,4 +1,4 @@
-"""Lipschitz networks that use all of their slope, with numbers you can prove.
+"""Lipschitz networks that use their full slope, with bounds you can prove.
 
 The public names live here. Each is imported when it is first used, so that `import taut` and
 `taut --help` are fast.

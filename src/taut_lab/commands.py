@@ -5,5 +5,5 @@ Entry points of the group `taut.commands` name these pairs; see `taut.cli.main.p
 
 __all__ = ["BENCH", "REPRODUCE"]
 
-REPRODUCE = ("taut_lab.cli.reproduce:reproduce", "Compute the tables and figures of the paper.")
+REPRODUCE = ("taut_lab.cli.reproduce:reproduce", "Reproduce the tables and figures of the paper.")
 BENCH = ("taut_lab.cli.bench:bench", "Benchmark layers and critics against other libraries.")

@@ -33,7 +33,7 @@ def test_at_most_decides_the_exit_status():
     assert run("net.safetensors", "--at-most", "4").exit_code == 0
     result = run("net.safetensors", "--at-most", "3.9")
     assert result.exit_code == 1
-    assert "refused: above 3.9, the largest admissible constant" in result.output
+    assert "refused: above 3.9, the largest allowed constant" in result.output
 
 
 def test_json_is_one_object_with_the_exact_constant():

@@ -7,7 +7,7 @@ from taut.training.gan import load_gan_run
 
 
 def test_a_finished_run_is_reported_again(tmp_path):
-    arguments = ["--data", "digits", "--steps", "3", "--out", str(tmp_path / "run")]
+    arguments = ["--data", "digits", "--num-steps", "3", "--out", str(tmp_path / "run")]
     first = invoke("gan", *arguments)
     assert first.exit_code == 0
     run = load_gan_run(tmp_path / "run")
@@ -21,7 +21,8 @@ def test_a_finished_run_is_reported_again(tmp_path):
 
 
 def test_a_clipped_critic_has_no_proven_constant(tmp_path):
-    arguments = ["--data", "digits", "--steps", "2", "--critic", "clipped", "--out", str(tmp_path)]
+    arguments = ["--data", "digits", "--num-steps", "2", "--critic", "clipped"]
+    arguments += ["--out", str(tmp_path)]
     found = invoke("gan", *arguments)
     assert "this kind of critic has no proven constant" in found.output
 

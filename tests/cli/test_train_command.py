@@ -153,11 +153,11 @@ def test_help_states_the_defaults():
     derived = ", ".join(f"{c.radius:g} in {n}" for n, c in found.items())
     assert f"by default {derived}" in helped("radius")
     assert [found[norm].lipschitz for norm in found] == [1, 1000, 1]
-    assert "by default 1, in linf 1000" in helped("lipschitz")
+    assert "by default 1, or 1000 in linf" in helped("lipschitz")
     assert [found[norm].lr for norm in found] == [0.003, 0.1, 0.1]
     hinge = resolve(TrainConfig(norm="linf", loss="hinge", lipschitz=50.0), data)
     assert hinge.lr == pytest.approx(1 / 50)
-    assert "0.003 for adam, 0.1 for aggmo in linf and l1, or 1 / lipschitz" in helped("lr")
+    assert "0.003 for adam, and in linf and l1 0.1 for aggmo (1 / lipschitz" in helped("lr")
     for each in found.values():
         assert f"by default {each.loss}" in helped("loss")
         assert each.margin is not None and each.temperature == pytest.approx(4.4 / each.margin)

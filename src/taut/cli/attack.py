@@ -25,30 +25,36 @@ _VIOLATED = 3
     "attacks",
     type=click.Choice(["fgsm", "pgd", "autoattack", "all"]),
     multiple=True,
-    help="Attack to run; may be given several times. AutoAttack is the strongest and the slowest.  "
-    "[default: fgsm and pgd, autoattack in l1]",
+    help="Attack to run; repeatable. AutoAttack is the strongest and the slowest.  [default: fgsm and "
+    "pgd; in l1 autoattack]",
 )
 @click.option("--num-steps", type=COUNT, default=200, help="Number of PGD steps.")
-@click.option("--num-restarts", type=COUNT, default=1, help="Number of random starts of PGD.")
-@click.option("--limit", type=COUNT, default=1000, help="Use at most N evenly spaced examples.")
+@click.option("--num-restarts", type=COUNT, default=1, help="Number of random restarts of PGD.")
+@click.option(
+    "--limit",
+    type=COUNT,
+    metavar="N",
+    default=1000,
+    help="Use at most N evenly spaced examples.",
+)
 @seed_option
 @click.option(
     "--report/--no-report",
     default=True,
-    help="Update the report of the run, index.html in its folder.",
+    help="Add the results to the HTML report of the run, PATH/index.html.",
 )
 @click.option(
-    "--page", type=FILE, metavar="PAGE.html", help="Write the report to this file instead."
+    "--page", type=FILE, metavar="PAGE.html", help="Write the HTML report to this file instead."
 )
 def attack(**options: Any) -> None:
-    """Attack a classifier, and check each success against its certificates.
+    """Attack a classifier, and check that no attack contradicts its certificates.
 
-    PATH is the folder of a run of taut train, or a network that taut.save wrote (then give --data
-    and --radius). Prints clean, certified and attacked accuracy side by side, and adds the attacks
-    to the report of the run.
+    PATH is the folder of a taut train run, or a network file written by taut.save (which needs
+    --data and --radius). Prints clean accuracy, certified accuracy and accuracy under attack side by
+    side, and adds the attacks to the report of the run.
 
     Exit status: 0 success; 2 invalid file or option; 3 an attack succeeded inside a certified
-    radius, which would be an error in taut: please report it.
+    radius, which would be a bug in taut: please report it.
 
     \b
     Examples:

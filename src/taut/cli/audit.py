@@ -22,13 +22,13 @@ __all__ = ["audit", "network_file"]
 @click.option(
     "--norm",
     type=NORM,
-    help="Norm of inputs and outputs.  [default: those that the file was saved with]",
+    help="Norm of the inputs and outputs.  [default: the norms stored in the file]",
 )
 @input_shape_option
 @click.option(
     "--at-most",
     type=NOT_NEGATIVE,
-    help="Largest admissible constant; exit with status 1 unless it is proven.",
+    help="Largest allowed constant; exit with status 1 if the proven constant exceeds it.",
 )
 @json_option
 def audit(
@@ -40,11 +40,11 @@ def audit(
 ) -> None:
     """Prove the Lipschitz constant of a saved network, layer by layer.
 
-    PATH is a file written by taut.save, or the folder of a run of taut train. Its checksum, shapes
-    and numbers are verified, no code in it is run, and the constant is proven from the stored
-    weights, roundoff included.
+    PATH is a file written by taut.save, or the folder of a taut train run. Its checksum, shapes and
+    values are verified, no code from the file is run, and the constant is proven from the stored
+    weights, including roundoff.
 
-    Exit status: 0 proven; 1 refused, or above --at-most; 2 invalid file or option.
+    Exit status: 0 proven; 1 not proven, or above --at-most; 2 invalid file or option.
 
     \b
     Example:
@@ -70,7 +70,7 @@ def audit(
     try:
         bound = bound_lipschitz(saved.model, p, shape, q)
         if at_most is not None and bound.value > at_most:
-            reason = f"above {at_most:g}, the largest admissible constant"
+            reason = f"above {at_most:g}, the largest allowed constant"
     except NoRuleError as error:
         reason = str(error)
     verdict = "proven" if reason is None else "refused"

@@ -22,16 +22,17 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
     "--arithmetic",
     type=click.Choice(["real", "float64", "float32"]),
     default="real",
-    help="Arithmetic that the certificate covers.",
+    help="Arithmetic that the certificate covers: exact real numbers, or floating point including its "
+    "roundoff.",
 )
-@click.option("--limit", type=COUNT, help="Use at most N evenly spaced examples.")
-@click.option("--csv", "table", type=FILE, help="Write the prediction and radius of each example.")
+@click.option("--limit", type=COUNT, metavar="N", help="Use at most N evenly spaced examples.")
+@click.option("--csv", "table", type=FILE, help="Write the predictions and radii to a CSV file.")
 def certify(**options: Any) -> None:
     """Certify the predictions of a classifier.
 
-    PATH is the folder of a run of taut train, or a network that taut.save wrote (then give --data).
-    Every prediction gets a certified radius: no smaller perturbation of the input can change it. The
-    table shows the certified accuracy at each radius.
+    PATH is the folder of a taut train run, or a network file written by taut.save (which needs
+    --data). Every prediction gets a certified radius: no smaller perturbation of the input can
+    change it. The table shows the certified accuracy at each radius.
 
     \b
     Examples:

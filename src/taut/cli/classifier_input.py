@@ -29,24 +29,28 @@ __all__ = ["ClassifierInput", "classifier_options", "read_classifier"]
 
 _OPTIONS = (
     network_argument,
-    click.option("--norm", type=NORM, help="Norm of the radii.  [default: that of the training]"),
+    click.option(
+        "--norm",
+        type=NORM,
+        help="Norm in which the radii are measured.  [default: the norm of the training run]",
+    ),
     click.option(
         "--radius",
         "radii",
         type=POSITIVE,
         multiple=True,
-        help="Radius; may be given several times.  [default: around the target radius]",
+        help="Radius to evaluate; repeatable.  [default: multiples of the target radius]",
     ),
     click.option(
         "--data",
-        help="Other examples: a name or a path as for taut train.  [default: the test examples of "
-        "the run]",
+        help="Dataset to evaluate: a name or path, as in taut train.  [default: the test data of the "
+        "run]",
     ),
     data_dir_option,
     click.option(
         "--label",
-        help="Label column of --data, if that is a table: a name, or a position from 0 (-1 is "
-        "the last).  [default: that of the training]",
+        help="Label column of --data, if it is a table: a name, or a zero-based index (-1 is the "
+        "last column).  [default: the label column of the training run]",
     ),
     threads_option,
     json_option,
@@ -185,7 +189,7 @@ def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
         raise DataError(
             f"data: {rows.source}: there must be one class for each output of the network, or labels "
             f"from 0 to {outputs - 1}; got {len(rows.classes)} classes, {list_some(rows.classes)}. "
-            "The folder of a run of taut train has the names of its classes: give that."
+            "Use the folder of a taut train run instead: it stores the class names."
         )
     return rows
 

@@ -15,7 +15,7 @@ __all__ = ["data"]
 
 @click.group()
 def data() -> None:
-    """List, fetch and show datasets.
+    """List, download and inspect datasets.
 
     \b
     Example:
@@ -30,7 +30,7 @@ def data() -> None:
 @data_dir_option
 @json_option
 def list_sets(data_dir: str | None, as_json: bool) -> None:
-    """List the official datasets, and where they are."""
+    """List the named datasets and their locations."""
     from taut.cli.output import print_json, print_table, say
     from taut.data import OFFICIAL_SETS, data_folder
 
@@ -62,10 +62,11 @@ def list_sets(data_dir: str | None, as_json: bool) -> None:
 @data_dir_option
 @json_option
 def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
-    """Download an official dataset and verify its checksums.
+    """Download a dataset and verify its checksums.
 
-    The same command again resumes an interrupted download. A file gets its final name only after
-    its SHA-256 is verified; an existing file is verified, not downloaded.
+    NAME is a name from `taut data list`. Running the same command again resumes an interrupted
+    download. A file gets its final name only after its SHA-256 is verified; an existing file is
+    verified but not downloaded again.
 
     \b
     Example:
@@ -95,16 +96,18 @@ def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
 @data.command()
 @click.argument("name_or_path")
 @data_dir_option
-@click.option("--label", help="Label column: a name, or a position from 0 (-1 is the last).")
-@click.option("--test", type=click.Path(exists=True), help="Second file, with the test data.")
+@click.option(
+    "--label", help="Label column: a name, or a zero-based index (-1 is the last column)."
+)
+@click.option("--test", type=click.Path(exists=True), help="Separate file with the test data.")
 @json_option
 def show(
     name_or_path: str, data_dir: str | None, label: str | None, test: str | None, as_json: bool
 ) -> None:
-    """Show the rows, classes and range of a dataset.
+    """Show the size, classes and value range of a dataset.
 
-    NAME_OR_PATH is a name of `taut data list`, a table, a .npz file, idx files or a folder of
-    images. Data without labels is shown column by column.
+    NAME_OR_PATH is a name from `taut data list`, a table, a .npz file, an IDX file or a folder of
+    images. Data without labels is summarised column by column.
 
     \b
     Example:

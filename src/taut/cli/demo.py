@@ -15,16 +15,16 @@ __all__ = ["demo"]
 
 
 @click.command()
-@click.option("--out", type=FOLDER, default=Path("demo"), help="Folder of the HTML report.")
+@click.option("--out", type=FOLDER, default=Path("demo"), help="Output folder of the HTML report.")
 @seed_option
 @threads_option
 @click.option("--quick", is_flag=True, hidden=True, help="Use tiny networks, for tests.")
 def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
-    """Run a demonstration and write an HTML report.
+    """Run a demo and write an HTML report.
 
     Trains ReLU, MaxMin and FullSort critics on problems whose Wasserstein distance is 1, to show
-    the effect of the activation; then trains a classifier of digits with certified radii, and
-    attacks it. Takes a minute or two; the networks are so small that more threads rarely help.
+    the effect of the activation; then trains a digit classifier with certified radii and attacks
+    it. Takes a minute or two; the networks are so small that more threads rarely help.
     """
     import torch
 

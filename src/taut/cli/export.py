@@ -21,22 +21,23 @@ __all__ = ["export"]
     "target",
     type=click.Choice(["onnx", "pt2", "relu-onnx", "safetensors"]),
     required=True,
-    help="Format: ONNX; a torch.export program; ONNX with ReLU as its only activation, for "
-    "verifiers; or a taut file of plain layers.",
+    help="Format: onnx; pt2 (a torch.export program); relu-onnx (ONNX with ReLU as the only "
+    "activation, for verifiers of ReLU networks); or safetensors (a taut file of plain layers).",
 )
 @click.option("--out", type=FILE, required=True, help="Output file.")
 @input_shape_option
 def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | None) -> None:
-    """Write a saved network for another runtime.
+    """Convert a saved network for another runtime.
 
-    PATH is a file written by taut.save, or the folder of a run of taut train. Constrained layers
-    become plain layers with the same weights, the batch size is free, and the outputs of the result
-    are compared with those of the network before the file is written.
+    PATH is a file written by taut.save, or the folder of a taut train run. Constrained layers become
+    plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
+    exported network are compared with the original before the file is written.
 
-    A run on a table was trained on standardised columns. The exported network standardises its
-    inputs itself: it takes the columns of the table in their order, and its constant and radii are
-    in the units of these columns instead of standard deviations. It is in float64 where float32
-    would be too coarse. Names of columns and classes are stored with it.
+    A network trained on a table was trained on standardised columns. The exported network
+    standardises its inputs itself: it takes the raw columns in the order of the table, and its
+    constant and radii are in the units of these columns instead of standard deviations. It uses
+    float64 where float32 is not precise enough. The names of columns and classes are stored in the
+    file.
 
     \b
     Example:

@@ -32,7 +32,7 @@ __all__ = ["gan"]
     "--critic",
     type=click.Choice(["lipschitz", "clipped", "penalty"]),
     default="lipschitz",
-    help="Kind of critic. lipschitz has a proven constant; clipped (WGAN) and penalty (WGAN-GP) are for "
+    help="Type of critic. lipschitz has a proven constant; clipped (WGAN) and penalty (WGAN-GP) are for "
     "comparison.",
 )
 @click.option(
@@ -42,27 +42,28 @@ __all__ = ["gan"]
     help="Size of the networks. small takes minutes on one core; paper needs a GPU.",
 )
 @click.option(
-    "--steps",
+    "--num-steps",
     "num_steps",
     type=COUNT,
-    help="Number of training steps of the critic.  [default: 4000; with --size paper 46900]",
+    help="Number of training steps of the critic.  [default: 4000, or 46900 with --size paper]",
 )
 @seed_option
-@click.option("--device", help="Device: cpu, cuda, cuda:1 ...  [default: a GPU if there is one]")
+@click.option("--device", help="Device: cpu, cuda or cuda:1.  [default: a GPU if available]")
 @threads_option
-@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/DATA-gan]")
+@click.option("--out", type=FOLDER, help="Output folder of the run.  [default: runs/DATA-gan]")
 @json_option
 def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
-    """Train a generator of images against a critic of the Wasserstein distance.
+    """Train a Wasserstein GAN for images with a 1-Lipschitz critic.
 
-    The value of a 1-Lipschitz critic is at most the distance between the images and the samples of
-    its batch, so training minimises a distance, measured in pixels scaled to [-1, 1]. The folder OUT
-    gets images of samples, the generator, a log, and the critic with its certified constant. The
-    same command again resumes from the last checkpoint.
+    The value of a 1-Lipschitz critic, the difference of its means over the real and the generated
+    images of a batch, is a lower bound on the Wasserstein distance between them, with pixels scaled
+    to [-1, 1]; the generator is trained to minimise it.
+    OUT receives sample images, the generator, a log, and the critic with its certified constant.
+    Running the same command again resumes from the last checkpoint.
 
     \b
     Examples:
-      taut gan --data digits --steps 300
+      taut gan --data digits --num-steps 300
       taut gan --data mnist --out runs/a
       taut gan --data fashion-mnist --critic clipped --out runs/b
       taut gan --data cifar10 --size paper --device cuda --out runs/c

@@ -90,14 +90,14 @@ class LazyGroup(click.Group):
 
 
 _HELP = {
-    "demo": "Run a demonstration and write an HTML report.",
+    "demo": "Run a demo and write an HTML report.",
     "wasserstein": "Measure the distance between two datasets.",
     "train": "Train a classifier with certified radii.",
     "gan": "Train a GAN with a 1-Lipschitz critic.",
-    "certify": "Compute certified radii of predictions.",
+    "certify": "Compute the certified radius of each prediction.",
     "attack": "Attack a classifier and check its certificates.",
     "audit": "Bound the Lipschitz constant of a saved network.",
-    "verify": "Check the Lipschitz constant of a saved network independently.",
+    "verify": "Verify a saved Lipschitz constant with an independent checker.",
     "export": "Convert a saved network for other runtimes.",
     "data": "List, download and inspect datasets.",
 }
@@ -114,7 +114,7 @@ SUBCOMMANDS = {name: Subcommand(f"taut.cli.{name}:{name}", text) for name, text 
 @click.version_option(package_name="taut", prog_name="taut")
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
 def main(debug: bool) -> None:
-    """Lipschitz networks that use all of their slope, with numbers you can prove.
+    """Lipschitz networks that use their full slope, with bounds you can prove.
 
     The output of a network with Lipschitz constant 1 never changes by more than its input does.
     taut builds such networks from layers that satisfy the constraint at every training step, and

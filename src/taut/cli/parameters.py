@@ -79,16 +79,18 @@ threads_option = click.option("--threads", type=COUNT, default=1, help="Number o
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Random seed."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False),
-    help="Folder of MNIST-style datasets.  [default: TAUT_DATA, else the user's cache]",
+    help="Folder of the downloaded datasets.  [default: $TAUT_DATA, or the user's cache folder]",
 )
 input_shape_option = click.option(
     "--input-shape",
     type=sizes_type(),
-    help="Shape of one input, like 1,28,28.  [default: as saved, or that of the first layer]",
+    metavar="SHAPE",
+    help="Shape of one input, such as 1,28,28.  [default: the shape stored in the file, or the one that "
+    "the first layer implies]",
 )
 
 

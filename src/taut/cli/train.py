@@ -80,6 +80,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         command = click.option(
             f"--{field.name.replace('_', '-')}",
             type=_type(field.name, types[field.name]),
+            metavar="EPOCHS" if field.name == "milestones" else None,
             help=f"{text[:1].upper()}{text[1:]}.{default}",
         )(command)
     return command
@@ -102,11 +103,11 @@ def _type(name: str, kind: FieldType) -> click.ParamType | Callable[[str], Any]:
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file of the same options, such as config.toml of a run; options on the command line "
-    "override it.",
+    help="TOML file with the options above, such as the config.toml of another run; command-line "
+    "options override it.",
 )
-@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/DATA-NORM]")
-@click.option("--report/--no-report", default=True, help="Write OUT/index.html.")
+@click.option("--out", type=FOLDER, help="Output folder of the run.  [default: runs/DATA-NORM]")
+@click.option("--report/--no-report", default=True, help="Write an HTML report to OUT/index.html.")
 @click.option("--tensorboard", is_flag=True, help="Write TensorBoard events to OUT/tensorboard.")
 @json_option
 def train(
@@ -117,11 +118,11 @@ def train(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Train a classifier with certified predictions.
+    """Train a classifier with certified radii.
 
-    Margin, constant and loss follow from the target radius. The folder OUT gets the network, its
-    configuration, a log and a report. The same command again resumes from the last checkpoint and
-    ends with the same weights.
+    The Lipschitz constant, the loss and its margin are derived from the norm and the target radius.
+    OUT receives the network, its configuration, a log and a report. Running the same command again
+    resumes from the last checkpoint and ends with the same weights.
 
     \b
     Examples:

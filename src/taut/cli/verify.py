@@ -14,21 +14,21 @@ __all__ = ["verify"]
 @network_argument
 @click.option(
     "--sha256",
-    help="SHA-256 digest that the file must have, from a source that you trust.",
+    help="Expected SHA-256 digest of the file, from a source you trust.",
 )
 @json_option
 def verify(path: Path, sha256: str | None, as_json: bool) -> None:
-    """Prove the stated Lipschitz constant of a saved network with an independent checker.
+    """Verify the stated Lipschitz constant of a saved network with an independent checker.
 
-    PATH is a file written by taut.save, or the folder of a run of taut train. The checker is one
-    short file, taut/checker.py, that shares no code with the prover and needs numpy alone; anyone
-    can run it without taut: python checker.py FILE. It proves the norm of each layer from the
-    stored weights and a witness stored beside them, rounding included.
+    PATH is a file written by taut.save, or the folder of a taut train run. The checker is one short
+    file, taut/checker.py, which shares no code with the prover and needs only NumPy; it also runs
+    without taut: python checker.py FILE. It proves the norm of each layer from the stored weights
+    and a stored witness, including roundoff.
 
-    A proof says that the stored network has the stated constant. It does not say who wrote the
-    file: for that, compare its digest with one from a source that you trust (--sha256).
+    The proof says that the stored network has the stated constant. It does not say who wrote the
+    file: to check that, compare its digest with one from a source you trust (--sha256).
 
-    Exit status: 0 proven; 1 refused; 2 invalid option.
+    Exit status: 0 proven; 1 not proven; 2 invalid option.
 
     \b
     Example:

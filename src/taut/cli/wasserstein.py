@@ -60,19 +60,19 @@ class AlarmCommand(click.Command):
 @click.command(cls=AlarmCommand)
 @click.argument("a", required=False)
 @click.argument("b", required=False)
-@click.option("--columns", type=columns, help="Columns to compare: names, or positions from 0.")
+@click.option("--columns", type=columns, help="Columns to compare: names or zero-based indices.")
 @click.option(
     "--finite",
     is_flag=True,
-    help="Compare the two finite sets of rows instead of the populations behind them: no "
-    "statistics, both bounds proven.",
+    help="Compare the two finite sets of rows themselves, not the populations they were sampled from. "
+    "Both bounds are then proven, without a confidence level.",
 )
 @click.option(
     "--scaling",
     type=click.Choice(["none", "standard", "robust"]),
     default="none",
-    help="Scaling of the features: none (the data's own units), by mean and standard deviation, or "
-    "by median and quartiles.",
+    help="Scaling of the features: none (the units of the data), standard (mean and standard "
+    "deviation) or robust (median and quartiles).",
 )
 @click.option(
     "--confidence",
@@ -84,49 +84,54 @@ class AlarmCommand(click.Command):
     "--method",
     type=click.Choice(["betting", "bernstein", "hoeffding"]),
     default="betting",
-    help="Confidence bound of the means; betting is the tightest.",
+    help="Type of confidence bound for the means; betting is the tightest.",
 )
 @click.option(
     "--diameter",
     type=POSITIVE,
-    help="Largest possible distance between two rows of one population, in scaled units.  [default: "
-    "assumed to be that of the data]",
+    help="Largest possible distance between two rows of the same population, in scaled units, for the "
+    "upper bound.  [default: estimated from the data]",
 )
 @click.option(
-    "--num-steps", type=COUNT, default=1000, help="Number of training steps of each critic."
+    "--num-steps", type=COUNT, default=1000, help="Maximum number of training steps per critic fit."
 )
 @seed_option
 @threads_option
 @click.option(
     "--stream/--no-stream",
     default=None,
-    help="Read files batch by batch.  [default: if a file needs more than 256 MiB]",
+    help="Stream the files in batches instead of loading them into memory.  [default: stream if a "
+    "file needs more than 256 MiB]",
 )
 @click.option("--report", type=FILE, metavar="PAGE.html", help="Write an HTML report.")
-@click.option("--save", type=FILE, metavar="CRITIC", help="Save the critic, to score later rows.")
-@click.option("--critic", type=FILE, metavar="CRITIC", help="Saved critic for --score.")
-@click.option("--score", metavar="NEW", help="Score new rows with a saved critic, without A and B.")
-@click.option("--scores-out", type=FILE, metavar="CSV", help="Write the score of each new row.")
+@click.option("--save", type=FILE, metavar="CRITIC", help="Save the trained critic.")
+@click.option("--critic", type=FILE, metavar="CRITIC", help="Saved critic to use with --score.")
+@click.option(
+    "--score", metavar="NEW", help="File of new rows to score with --critic, without A and B."
+)
+@click.option(
+    "--scores-out", type=FILE, metavar="CSV", help="Write the score of each new row to a CSV file."
+)
 @click.option(
     "--fail-above",
     type=NOT_NEGATIVE,
     metavar="TOL",
-    help="Largest tolerated distance: exit with status 1 if the LOWER bound is above it.",
+    help="Tolerated distance; exit with status 1 if the LOWER bound exceeds it.",
 )
 @json_option
 def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
-    """Measure how far apart two datasets are, with a guarantee.
+    """Measure the Wasserstein distance between two datasets, with guaranteed bounds.
 
     A and B are files with the same columns, one sample per row: .csv, .tsv, .parquet, .npy, .npz
-    (archive.npz:key for one array of several), idx files like those of MNIST
-    (train-images-idx3-ubyte.gz:3 for the rows of label 3), or folders of images. The result is the
-    Wasserstein-1 distance, the smallest average distance that rows of A have to travel to become
-    rows of B, with a lower and an upper bound.
+    (archive.npz:key selects one of several arrays), IDX files such as those of MNIST
+    (train-images-idx3-ubyte.gz:3 selects the rows with label 3), or folders of images. The result is
+    the Wasserstein-1 distance, the smallest average distance that the rows of A have to travel to
+    become the rows of B, with a lower and an upper bound.
 
-    --save keeps the critic that tells A from B; --critic and --score evaluate later rows with it.
+    --save stores the critic that separates A from B; --critic and --score use it to score new rows.
 
-    Exit status: 0 success; 1 the lower bound is above --fail-above (with --score, the lower bound
-    of the distance from A); 2 invalid file or option; 70 internal error; 130 interrupted.
+    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound of
+    the distance from A); 2 invalid file or option; 70 internal error; 130 interrupted.
 
     \b
     Examples:

@@ -30,62 +30,68 @@ class TrainConfig(Configuration):
     stores both the requested and the resolved configuration in its folder.
 
     Arithmetic: weights are float32 or float64 and so are their constraints; `"bfloat16"` runs the
-    forward and the loss under `torch.autocast`, where constrained layers still compute in the
-    float32 of their weights and only what lies between them is rounded. Certificates are always
-    proven from the stored weights, in float64. Weights of 16 bits are refused: rounding would break
+    forward pass and the loss under `torch.autocast`, where constrained layers still compute in the
+    float32 of their weights and only the operations between them are rounded. Certificates are
+    always proven from the stored weights, in float64. 16-bit weights are rejected: rounding would break
     their constraint by up to a percent.
 
     Attributes:
-        data: data set: digits, mnist, fashion-mnist, cifar10, a .csv, .parquet or .npz file, or a
+        data: dataset: digits, mnist, fashion-mnist, cifar10, a .csv, .parquet or .npz file, or a
             folder of images.
-        data_dir: folder of MNIST-style datasets; does not count as a difference between runs.
-        label: label column of a table: a name, or a position from 0 (-1 is the last); by default
-            the one called label, target, class or y.
-        test: second file, with the test data; by default a part of `data`.
-        validation: share of the training rows held out to select the best epoch; 0 keeps the last.
-        norm: norm of the radius.
+        data_dir: folder of the downloaded datasets; it may change when a run is resumed.
+        label: label column of a table: a name, or a zero-based index (-1 is the last column); by
+            default the column called label, target, class or y.
+        test: separate file with the test data; by default a part of the data is held out.
+        validation: fraction of the training rows held out to select the best epoch; 0 selects the
+            last epoch.
+        norm: norm in which the radius is measured.
         radius: target certified radius, in input units (pixels scaled to [0, 1], or standard
             deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1.
-        loss: training loss; by default cross_entropy.
-        margin: target margin of the loss, instead of the one that follows from `radius`. The
-            paper's kappa = K*a in linf, for a = 0.1: --loss hinge --lipschitz 1000 --margin 100,
-            half of the margin that certifies the radius a.
+        loss: training loss: cross_entropy (with a margin), hinge (multi-class) or hkr
+            (hinge-Kantorovich-Rubinstein); by default cross_entropy.
+        margin: target margin of the loss; by default derived from `radius`. In linf the paper trains
+            for half of the margin that certifies the radius: for 0.1, --loss hinge
+            --lipschitz 1000 --margin 100.
         temperature: temperature of the cross-entropy; by default 4.4 / margin.
-        alpha: weight of the hinge in the hkr loss.
-        arch: architecture; all but dense need images, and wrn has no useful certificate.
-        channels: channels of the stages of convolutions; by default 16,64 in conv, 10,20 in lenet,
-            64,128,256 in wrn.
-        hidden: sizes of the hidden dense layers; by default 256,256,256, or 1024,1024,1024 from 784
-            pixels on, or 128,128 for tables; one less after convolutions.
-        lipschitz: Lipschitz constant of the network; by default 1, in linf 1000.
+        alpha: weight of the hinge term in the hkr loss.
+        arch: architecture: dense for any data; conv, lenet or wrn (Wide ResNet) for images. The
+            certificates of wrn are too weak to be useful.
+        channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
+            for lenet, 64,128,256 for wrn.
+        hidden: widths of the hidden dense layers; by default 256,256,256 for images (1024,1024,1024
+            from 784 pixels) and 128,128 for tables; after convolutions, one layer fewer.
+        lipschitz: Lipschitz constant of the network; by default 1, or 1000 in linf.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
-        constraint: constraint of the weights; by default orthonormal in l2, linf in linf, l1 in l1.
-        dropout: share of hidden units dropped in training.
-        epochs: number of passes over the training data; by default 40, more where that is fewer than
-            2500 steps.
-        augment: augmentation of training images: random shifts by up to an eighth, and mirroring.
-        batch_size: number of examples per step, over all processes; by default near a hundredth of
-            the rows, from 32 to 512.
+        constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
+        dropout: dropout probability.
+        epochs: number of training epochs; by default 40, or more if needed to reach 2500 steps.
+        augment: augmentation of the training images: crop (random crops, padded by an eighth of the
+            shorter side) or crop-flip (also random horizontal flips).
+        batch_size: number of examples per step, over all processes; by default about 1 % of the
+            training rows, as a power of two from 32 to 512.
         optimizer: optimizer; by default adam in l2, aggmo in linf and l1.
-        lr: highest learning rate; by default 0.003 for adam, 0.1 for aggmo in linf and l1, or 1 /
-            lipschitz there for a hinge.
-        schedule: learning-rate schedule: a cosine to zero, steps at the milestones, or constant.
+        lr: peak learning rate; by default 0.003 for adam, and in linf and l1 0.1 for aggmo (1 /
+            lipschitz with a hinge loss).
+        schedule: learning-rate schedule: cosine decay to zero, a step decay at each milestone, or
+            constant.
         milestones: epochs at which the step schedule decays.
-        decay: factor of the step schedule at each milestone.
+        decay: factor of the step schedule, by which each milestone multiplies the learning rate.
         warmup: number of epochs of linear warm-up.
         weight_decay: L2 weight decay.
-        patience: number of epochs without a better certified validation accuracy after which
-            training stops; 0 never stops early.
-        adversarial_radius: radius of PGD adversarial training, for comparison; 0 turns it off.
+        patience: number of epochs without better certified accuracy on the validation rows before
+            training stops early; 0 disables early stopping.
+        adversarial_radius: radius of PGD adversarial training, for comparison; 0 disables it.
         adversarial_steps: number of PGD steps of adversarial training.
         jacobian_weight: weight of the Jacobian spectral-norm penalty, for unconstrained networks.
-        parseval_beta: step of the Parseval retraction of unconstrained layers after each step, for
-            comparison; 0 turns it off.
+        parseval_beta: step size of the Parseval retraction, applied to unconstrained layers after
+            each optimizer step, for comparison; 0 disables it.
         seed: random seed.
-        dtype: arithmetic of the training; bfloat16 rounds only what lies between constrained layers.
-        device: device: auto (a GPU if there is one), cpu, cuda or cuda:1.
-        checkpoint_every: number of steps between checkpoints, beside those at the end of each epoch.
-        threads: number of CPU threads; None leaves torch's own.
+        dtype: floating-point type of training; bfloat16 uses autocast, and constrained layers still
+            compute in float32.
+        device: device: auto (a GPU if available), cpu, cuda or cuda:1.
+        checkpoint_every: number of steps between checkpoints, in addition to the checkpoint at the
+            end of each epoch.
+        threads: number of CPU threads; None keeps torch's setting.
 
     Example:
         >>> TrainConfig(data="mnist", norm="linf", radius=0.1).constraint is None
@@ -139,7 +145,7 @@ class TrainConfig(Configuration):
                 rule="must keep weights in 32 or 64 bits, or their constraint and every certificate "
                 "would break",
                 got=f"dtype={self.dtype!r}",
-                remedy="Use 'float32', or 'bfloat16', which rounds only what lies between "
+                remedy="Use 'float32', or 'bfloat16', which rounds only the operations between "
                 "constrained layers.",
             )
         super().__post_init__()

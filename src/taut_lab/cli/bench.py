@@ -19,12 +19,12 @@ _OUTPUT = (
     click.option(
         "--out",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="JSON file of the record.",
+        help="JSON file for the results.",
     ),
     click.option(
         "--show",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Print the tables of an existing record, and measure nothing.",
+        help="Print the tables of an existing JSON file without measuring anything.",
     ),
     click.option("--quick", is_flag=True, hidden=True, help="Use tiny sizes, for tests."),
 )
@@ -33,21 +33,21 @@ _TIMING = (
         "--peers/--no-peers",
         default=True,
         show_default=True,
-        help="Include layers of deel-torchlip, orthogonium and torch.",
+        help="Include layers from deel-torchlip, orthogonium and torch.",
     ),
     click.option(
         "--rounds",
         type=click.IntRange(min=1),
         default=40,
         show_default=True,
-        help="Number of runs of each layer; slow layers get fewer.",
+        help="Number of timed runs per layer; slow layers get fewer.",
     ),
     click.option(
         "--clock",
         type=click.Choice(["cpu", "wall"]),
         default="cpu",
         show_default=True,
-        help="CPU time of the process, or wall-clock time.",
+        help="Clock to measure with: CPU time of the process, or wall-clock time.",
     ),
     *_OUTPUT,
 )
@@ -82,18 +82,18 @@ def bench() -> None:
 
 @bench.command()
 @_several("--width", "widths", (256, 512, 1024), "Width of the dense layers", least=2)
-@_several("--batch", "batches", (128, 512), "Batch size of the dense layers")
+@_several("--batch-size", "batches", (128, 512), "Batch size of the dense layers")
 @_options(_TIMING)
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time dense layers, activations and Björck's iteration.
+    """Time dense layers, activations and the Björck iteration.
 
-    Layers are timed in turn in one process, on one thread; tables show medians, and ratios to the
-    unconstrained layer. The full benchmark takes about ten minutes, one width and one batch size
-    a quarter of that.
+    Layers are timed in turn in one process, on one thread; the tables show median times and their
+    ratios to the unconstrained layer. The full benchmark takes about ten minutes; a single width
+    and batch size takes a quarter of that.
 
     \b
     Example:
-      taut bench layers --width 1024 --batch 128 --out record.json
+      taut bench layers --width 1024 --batch-size 128 --out record.json
       taut bench layers --show record.json
     """
     from taut_lab.benchmarks import LayerSettings, run_layers
@@ -108,7 +108,8 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 
 @bench.command()
 @click.option(
-    "--batch",
+    "--batch-size",
+    "batch",
     type=click.IntRange(min=1),
     default=64,
     show_default=True,
@@ -116,11 +117,11 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 )
 @_options(_TIMING)
 def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time convolutions on images of 3 x 32 x 32 and 64 x 16 x 16.
+    """Time convolutions on inputs of shape 3 x 32 x 32 and 64 x 16 x 16.
 
-    Layers are timed in turn in one process, on one thread; tables show medians, and ratios to the
-    unconstrained layer. The error is that of all singular values with circular padding. Takes
-    about two minutes.
+    Layers are timed in turn in one process, on one thread; the tables show median times and their
+    ratios to the unconstrained layer. The error column covers all singular values of the
+    convolution with circular padding. Takes about two minutes.
 
     \b
     Example:
@@ -141,16 +142,17 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     "parts",
     type=click.Choice(["table1", "funnels", "coverage", "real"]),
     multiple=True,
-    help="Table to compute; repeatable.  [default: all]",
+    help="Benchmark to run; repeatable.  [default: all]",
 )
-@_several("--dims", "dims", (2, 4, 8, 16, 32, 64, 128), "Dimension of the funnel problems")
-@_several("--counts", "counts", (4, 16, 64, 256), "Number of funnels")
+@_several("--dim", "dims", (2, 4, 8, 16, 32, 64, 128), "Dimension of the funnel problems")
+@_several("--num-funnels", "counts", (4, 16, 64, 256), "Number of funnels")
 @click.option(
     "--budget-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=12.0,
     show_default=True,
-    help='CPU time for training each critic of the funnel problems; "cones, more steps" has no limit.',
+    help='CPU seconds to train each critic on the funnel problems; the critic "cones, more steps" has no '
+    "limit.",
 )
 @click.option(
     "--peers/--no-peers",
@@ -161,20 +163,20 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 @click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of MNIST and the wine-quality tables; without it only small datasets are used.",
+    help="Folder of MNIST and the wine-quality tables; without it, only small datasets are used.",
 )
 @_options(_OUTPUT)
 def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
-    """Measure known distances with critics and bounds.
+    """Evaluate critics and bounds on problems of known distance.
 
-    Computes the first table of the paper, the funnel problems, the coverage of the bounds, and
-    real data against exact transport. The full benchmark takes some hours on one core; every
-    result is recorded as soon as it is finished, and an existing record is resumed.
+    The parts are Table 1 of the paper, the funnel problems, the coverage of the bounds, and real
+    data compared with exact optimal transport. The full benchmark takes several hours on one core;
+    each result is saved to OUT as soon as it is finished, and an existing OUT is resumed.
 
     \b
     Example:
       taut bench wasserstein --part table1 --out record.json
-      taut bench wasserstein --part funnels --dims 16 --counts 64 --no-peers
+      taut bench wasserstein --part funnels --dim 16 --num-funnels 64 --no-peers
       taut bench wasserstein --show record.json
     """
     from rich.console import Console

@@ -20,7 +20,7 @@ __all__ = ["reproduce"]
 
 _PRESETS = click.Choice(["smoke", "cpu", "gpu", "paper"])
 _INTERRUPTED = 130
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def _folder(*names: str) -> Any:
@@ -30,7 +30,7 @@ def _folder(*names: str) -> Any:
         type=click.Path(file_okay=False, path_type=Path),
         default=Path("runs/lab"),
         show_default=True,
-        help="Folder of the records, one file for each cell.",
+        help="Folder of the records, one file per cell.",
     )
 
 
@@ -45,11 +45,11 @@ class _NamesFirst(click.Group):
 
 @click.group(cls=_NamesFirst)
 def reproduce() -> None:
-    """Compute the tables and figures of the paper.
+    """Reproduce the tables and figures of the paper.
 
-    An experiment is a table or figure. It consists of cells, each determined by its configuration
-    and random seed. Every finished cell is recorded in a file, so the same command resumes after an
-    interruption.
+    An experiment is a table or figure. It consists of cells: single runs, each determined by its
+    configuration and random seed. Every finished cell is saved to a file, so running the same
+    command again resumes after an interruption.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def reproduce() -> None:
 @_folder("--records", "--out")
 @_as_json
 def list_experiments(folder: Path, as_json: bool) -> None:
-    """List the experiments, with verdicts and the number of finished cells."""
+    """List the experiments with their verdicts and progress."""
     from taut.cli.output import print_json
     from taut_lab.cli import reproduce_output as output
     from taut_lab.framework.records import Records
@@ -87,7 +87,7 @@ def list_experiments(folder: Path, as_json: bool) -> None:
     type=_PRESETS,
     default="smoke",
     show_default=True,
-    help="Size of the experiment. smoke: seconds, to test the installation; cpu: minutes to hours; "
+    help="Scale of the experiment. smoke: seconds, to test the installation; cpu: minutes to hours; "
     "gpu: the paper's settings with one seed, about a day on a GPU; paper: as in the paper.",
 )
 @click.option(
@@ -100,7 +100,7 @@ def list_experiments(folder: Path, as_json: bool) -> None:
 @click.option(
     "--cluster",
     metavar="URL",
-    help="Address of a dask scheduler, like tcp://host:8786, whose workers compute the cells instead.",
+    help="Address of a Dask scheduler whose workers compute the cells, such as tcp://host:8786.",
 )
 @click.option(
     "--seed",
@@ -122,11 +122,11 @@ def run(
     data_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Compute the cells that are not finished. The word run may be omitted.
+    """Compute the unfinished cells. The word `run` may be omitted.
 
-    NAME is an experiment of `taut reproduce list`, or all. An error in one cell does not stop the
-    others: it is written to a file beside the records, and the cell is tried again next time. If a
-    worker dies, only its cell is computed again. The exit status is 1 if a cell failed.
+    NAME is an experiment from `taut reproduce list`, or all. An error in one cell does not stop the
+    others: it is saved to a file next to the records, and the next run retries the cell. If a
+    worker dies, only its cell is recomputed. The exit status is 1 if a cell failed.
 
     \b
     Examples:
@@ -195,12 +195,12 @@ def run(
 @click.option(
     "--preset",
     type=_PRESETS,
-    help="Size of the experiment.  [default: the largest that is finished]",
+    help="Scale of the experiment.  [default: the largest finished preset]",
 )
 @_folder("--records", "--out")
 @_as_json
 def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool) -> None:
-    """Print the tables of finished cells, with the paper's numbers.
+    """Print the tables of finished cells beside the paper's numbers.
 
     \b
     Example:
@@ -232,7 +232,7 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the report.  [default: RECORDS/report]",
+    help="Output folder of the report.  [default: RECORDS/report]",
 )
 @_as_json
 def report(folder: Path, out: Path | None, as_json: bool) -> None:

@@ -281,7 +281,7 @@ def test_the_command_measures_resumes_and_shows(tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("ot")
     path = tmp_path / "record.json"
-    arguments = ["bench", "wasserstein", "--quick", "--dims", "2", "--counts", "4"]
+    arguments = ["bench", "wasserstein", "--quick", "--dim", "2", "--num-funnels", "4"]
     arguments += ["--budget-seconds", "0.02", "--out", str(path)]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -21,9 +21,9 @@ class GanConfig(Configuration):
     The defaults are small enough for one core; `GanConfig.paper()` has the sizes of the paper.
 
     Attributes:
-        data: data set, a name ("mnist", "digits", ...) or a path, as `taut.data.load_labelled`
+        data: dataset, a name ("mnist", "digits", ...) or a path, as `taut.data.load_labelled`
             takes it; images of any number of channels, whose height and width are multiples of 4.
-        data_dir: folder of MNIST-style datasets; does not count as a difference between runs.
+        data_dir: folder of the downloaded datasets; it may change when a run is resumed.
         critic: kind of critic: "lipschitz" (constrained layers, with a proven constant of at most
             1), "clipped" (weights kept in [-clip, clip]: WGAN), "penalty" (WGAN-GP).
         activation: activation of the critic; None is MaxMin for a 1-Lipschitz critic, which needs
