@@ -8,11 +8,11 @@ classes, a *signed score* is $y_{ic} f_c(x_i)$.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from taut.errors import ArgumentError, check_choice, check_positive
-from taut.losses.margins import check_labels
+from taut.errors import ArgumentError, check_choice, check_nonnegative, check_positive
+from taut.losses.margins import Loss, check_labels
 
 __all__ = [
     "HKR",
@@ -29,7 +29,7 @@ __all__ = [
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-class _ScoreLoss(nn.Module):
+class _ScoreLoss(Loss):
     """A loss of `(n, classes)` scores with weights of samples and classes, reduced as asked."""
 
     class_weight: Tensor | None
@@ -105,6 +105,15 @@ def _signed(logits: Tensor, inside: Tensor) -> Tensor:
     return torch.where(inside, logits, -logits)
 
 
+def _hinges(logits: Tensor, inside: Tensor, margin: float) -> Tensor:
+    """What each signed score falls short of the margin by."""
+    return (margin - _signed(logits, inside)).relu()
+
+
+def _mean_of_classes(each: Tensor, columns: Tensor) -> Tensor:
+    return each @ columns / columns.sum()
+
+
 def _transport(logits: Tensor, inside: Tensor, weight: Tensor) -> Tensor:
     r"""Shares $t_{ic}$ of the samples in the differences of means of each class, times $\sum w$.
 
@@ -141,7 +150,7 @@ class KR(_ScoreLoss):
     """
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
-        return -_transport(logits, inside, weight) @ columns / columns.sum()
+        return -_mean_of_classes(_transport(logits, inside, weight), columns)
 
 
 class OneVsRestHinge(_ScoreLoss):
@@ -165,12 +174,7 @@ class OneVsRestHinge(_ScoreLoss):
         self.margin = float(margin)
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
-        missing = (self.margin - _signed(logits, inside)).relu()
-        return weight * (missing @ columns) / columns.sum()
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"margin={self.margin:g}"
+        return weight * _mean_of_classes(_hinges(logits, inside, self.margin), columns)
 
 
 class CategoricalHinge(OneVsRestHinge):
@@ -239,17 +243,12 @@ class HKR(_ScoreLoss):
         self.alpha, self.margin = float(alpha), float(margin)
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
-        kr = -_transport(logits, inside, weight) @ columns / columns.sum()
-        hinge = self._hinge(logits, inside, columns)
-        return self.alpha * weight * hinge + (1 - self.alpha) * kr
+        distance = _mean_of_classes(_transport(logits, inside, weight), columns)
+        hinge = weight * self._hinge(logits, inside, columns)
+        return self.alpha * hinge - (1 - self.alpha) * distance
 
     def _hinge(self, logits: Tensor, inside: Tensor, columns: Tensor) -> Tensor:
-        missing = (self.margin - _signed(logits, inside)).relu()
-        return missing @ columns / columns.sum()
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"alpha={self.alpha:g}, margin={self.margin:g}"
+        return _mean_of_classes(_hinges(logits, inside, self.margin), columns)
 
 
 class _TemperedHKR(HKR):
@@ -266,10 +265,6 @@ class _TemperedHKR(HKR):
         super().__init__(alpha, margin, reduction, class_weight)
         check_positive(type(self).__name__, "temperature", temperature)
         self.temperature = float(temperature)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"{super().extra_repr()}, temperature={self.temperature:g}"
 
 
 class SoftHKR(_TemperedHKR):
@@ -294,7 +289,7 @@ class SoftHKR(_TemperedHKR):
     def _hinge(self, logits: Tensor, inside: Tensor, columns: Tensor) -> Tensor:
         if logits.shape[1] == 1:
             return super()._hinge(logits, inside, columns)
-        missing = (self.margin - _signed(logits, inside)).relu() * columns
+        missing = _hinges(logits, inside, self.margin) * columns
         sharp = self.temperature * logits.detach()
         # With no other class, or no true one, that half is 0.
         others = sharp.masked_fill(inside, -math.inf).softmax(1).nan_to_num(0.0)
@@ -360,11 +355,7 @@ class TemperatureBCE(_ScoreLoss):
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
         each = F.softplus(-self.temperature * _signed(logits, inside)) / self.temperature
-        return weight * (each @ columns) / columns.sum()
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"temperature={self.temperature:g}"
+        return weight * _mean_of_classes(each, columns)
 
 
 class CosineLoss(_ScoreLoss):
@@ -434,14 +425,8 @@ class AnnealedCrossEntropy(_ScoreLoss):
             ("radius", radius), ("lipschitz", lipschitz), ("temperature", temperature)
         ):  # fmt: skip
             check_positive("AnnealedCrossEntropy", name, value)
-        for name, value in (("offset", offset), ("focus", focus)):
-            if not (math.isfinite(value) and value >= 0):
-                raise ArgumentError(
-                    subject="AnnealedCrossEntropy",
-                    argument=name,
-                    rule="must be finite and >= 0",
-                    got=f"{name}={value}",
-                )
+        check_nonnegative("AnnealedCrossEntropy", "offset", offset)
+        check_nonnegative("AnnealedCrossEntropy", "focus", focus)
         self.radius, self.lipschitz = float(radius), float(lipschitz)
         self.offset, self.temperature, self.focus = float(offset), float(temperature), float(focus)
 
@@ -467,8 +452,3 @@ class AnnealedCrossEntropy(_ScoreLoss):
         losses = F.cross_entropy(self.temperature * shifted, labels, reduction="none")
         focal = (-torch.expm1(-losses)).clamp(min=0) ** self.focus if self.focus else 1.0
         return weight * columns[labels] * focal * losses
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        text = f"radius={self.radius:g}, lipschitz={self.lipschitz:g}, offset={self.offset:g}"
-        return f"{text}, temperature={self.temperature:g}, focus={self.focus:g}"

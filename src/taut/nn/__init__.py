@@ -1,10 +1,8 @@
 """Torch modules that are 1-Lipschitz by construction, and stay so in training."""
 
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
-from taut.nn.aol import AOLLinear
 from taut.nn.balls import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
 from taut.nn.builders import make_activation, mlp
-from taut.nn.centering import Centering
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
@@ -22,19 +20,23 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
-from taut.nn.downsampling import InvertibleDownsampling2d, InvertibleUpsampling2d, L2Pool2d
-from taut.nn.normalisation import LayerCentering, LipschitzBatchNorm
+from taut.nn.downsampling import (
+    InvertibleDownsampling2d,
+    InvertibleUpsampling2d,
+    L2Pool2d,
+    ScaledAvgPool2d,
+)
+from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
 from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
 from taut.nn.rectifiers import LPReLU, SoftHuber
+from taut.nn.rescaled import AOLLinear, UnitNormLinear
 from taut.nn.residual import Residual
 from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
-from taut.nn.scaled_pooling import ScaledAvgPool2d
 from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
-from taut.nn.unit_norm import UnitNormLinear
 
 __all__ = [
     "AOLLinear",

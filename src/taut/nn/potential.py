@@ -14,40 +14,49 @@ proven is the norm of the stored $V$, not that the map which made it did its wor
 constants of the two ways instead would prove no more than 3.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from taut.errors import check_count
 from taut.linalg import bound_operator_norm
 from taut.linalg.rounding import float_up
-from taut.nn.aol import rescale_rows
-from taut.nn.constrained import ConstrainedLayer
+from taut.nn.relu_pairs import (
+    ConstrainedReluPair,
+    FixedReluPair,
+    ReluPair,
+    magnitude_of_pair,
+    register_pairs,
+    with_offset,
+)
+from taut.nn.rescaled import rescale_rows
 from taut.nn.spectral import divide_by_norm, divide_by_norm_traceable
 from taut.nn.weight_cache import WeightCache
 from taut.norms import L1, L2, LINF, Norm
-from taut.rules import Call, Constants, FileSchema, Rounding, register
+from taut.rules import Call, Constants, Rounding, register
 from taut.rules.dense import PRODUCTS
 from taut.rules.forms import in_each_norm
-from taut.rules.schema import Arguments, Shapes
 
-__all__ = ["CPLResidual", "PotentialStep", "SLLResidual"]
-
-
-def _step(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return x - 2 * F.linear(F.linear(x, weight, bias).relu(), weight.mT)
+__all__ = ["CPLResidual", "PotentialStep", "SLLResidual", "register_potential"]
 
 
-def _shown(layer: "PotentialStep | _PotentialResidual") -> str:
-    sizes = f"features={layer.features}, hidden_features={layer.hidden_features}"
-    return f"{sizes}, bias={layer.bias is not None}"
+class _Potential(ReluPair):
+    size_names = ("features", "hidden_features")
+
+    @staticmethod
+    def pair(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        r"""$2 W^\top \mathrm{relu}(W x + b)$."""
+        return 2 * F.linear(F.linear(x, weight, bias).relu(), weight.mT)
+
+    def _combine(self, x: Tensor, pair: Tensor) -> Tensor:
+        return x - pair
 
 
 @final
-class PotentialStep(nn.Module):
+class PotentialStep(_Potential, FixedReluPair):
     r"""$x - 2 W^\top \mathrm{relu}(W x + b)$ with a fixed weight: what the layers here fold to.
 
     Lipschitz in L2 with $\max(1, 2\|W\|_2^2 - 1)$, for any weight `(hidden_features, features)`;
@@ -69,8 +78,6 @@ class PotentialStep(nn.Module):
         True
     """
 
-    bias: nn.Parameter | None
-
     def __init__(
         self,
         features: int,
@@ -81,28 +88,16 @@ class PotentialStep(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_count("PotentialStep", "features", features)
-        check_count("PotentialStep", "hidden_features", hidden_features)
-        self.features, self.hidden_features = features, hidden_features
-        weight = torch.zeros(hidden_features, features, device=device, dtype=dtype)
-        self.weight = nn.Parameter(weight)
-        offset = nn.Parameter(weight.new_zeros(hidden_features)) if bias else None
-        self.register_parameter("bias", offset)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `(..., features)` to the same shape."""
-        return _step(x, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return _shown(self)
+        self._set_sizes(features=features, hidden_features=hidden_features)
+        self._create_parameters((hidden_features, features), bias, device, dtype)
 
 
-class _PotentialResidual(ConstrainedLayer):
+class _PotentialResidual(_Potential, ConstrainedReluPair):
     """A potential step whose weight is kept at norm 1 or less."""
 
     input_norm = L2
     output_norm = L2
+    plain_type = PotentialStep
 
     def __init__(
         self,
@@ -114,26 +109,12 @@ class _PotentialResidual(ConstrainedLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        self._check_bias(bias)
         hidden = features if hidden_features is None else hidden_features
-        check_count(type(self).__name__, "features", features)
-        check_count(type(self).__name__, "hidden_features", hidden)
-        self.features, self.hidden_features = features, hidden
+        self._set_sizes(features=features, hidden_features=hidden)
+        self._bounds = WeightCache()
         self._create_parameters((hidden, features), hidden if bias else None, device, dtype)
         self.reset_parameters()
-
-    def _affine(self, x: Tensor) -> Tensor:
-        return _step(x, self._weight_in_use(), self.bias)
-
-    def as_plain(self, weight: Tensor) -> PotentialStep:
-        """The step with this weight and the bias of the layer."""
-        plain = PotentialStep(self.features, self.hidden_features, False, device="meta")
-        plain.weight = nn.Parameter(weight)
-        plain.register_parameter("bias", self.bias)
-        return plain
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return _shown(self)
 
 
 @final
@@ -141,7 +122,7 @@ class SLLResidual(_PotentialResidual):
     r"""$x - 2 W^\top T^{-1} \mathrm{relu}(W x + b)$ with $T_{ii} = \sum_j |WW^\top|_{ij}$.
 
     The SDP-based layer of Araujo et al. (2023), 1-Lipschitz in L2: see `taut.nn.potential` for the
-    theorem and `taut.nn.aol.rescale_rows` for $\|T^{-1/2} W\|_2 \le 1$. The weights $q$ of the
+    theorem and `taut.nn.rescaled.rescale_rows` for $\|T^{-1/2} W\|_2 \le 1$. The weights $q$ of the
     published $T_{ii} = \sum_j |WW^\top|_{ij}\, q_j / q_i$ are the lengths of the rows of $W$ here,
     and $T^{-1/2} b$ is learned as it is, so rows of zeros divide nothing.
 
@@ -188,18 +169,6 @@ class CPLResidual(_PotentialResidual):
         1.0
     """
 
-    def __init__(
-        self,
-        features: int,
-        hidden_features: int | None = None,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        self._bounds = WeightCache()
-        super().__init__(features, hidden_features, bias, device=device, dtype=dtype)
-
     def constrain(self, weight: Tensor) -> Tensor:
         """The weight divided by a proven bound of its norm; zeros stay."""
         return divide_by_norm(weight, self._bounds)
@@ -209,52 +178,53 @@ class CPLResidual(_PotentialResidual):
         return divide_by_norm_traceable(weight)
 
 
-def _both_ways(call: Call) -> float:
-    r"""$1 + 2 \|W\|_1 \|W\|_\infty$: bounds $I + 2|W|^\top|W|$ in L1 and L-inf, hence in L2."""
-    there, back = (bound_operator_norm(call.module.weight, p).value for p in (L1, LINF))
-    return float_up(1 + 2 * Fraction(there) * Fraction(back))
+def register_potential(
+    step: type[FixedReluPair],
+    norm_of: Callable[[Call, Norm], float],
+    terms: Callable[[Call], int],
+    assumes: str,
+) -> None:
+    """Registers the theorem of this module for a step whose linear map has the norms `norm_of`.
 
+    Args:
+        step: the module.
+        norm_of: proven bounds of the map from each norm to itself.
+        terms: the most roundings that any term of both products undergoes.
+        assumes: as in `Rounding`.
+    """
 
-def _constants(call: Call) -> Constants:
-    def bound(norm: Norm) -> float:
-        if norm != L2:
-            return _both_ways(call)
-        squared = Fraction(bound_operator_norm(call.module.weight, L2).value) ** 2
-        return max(1.0, float_up(2 * squared - 1))
+    def both_ways(call: Call) -> float:
+        r"""$1 + 2 \|W\|_1 \|W\|_\infty$: bounds $I + 2|W|^\top|W|$ in L1 and L-inf, hence in L2."""
+        return float_up(1 + 2 * Fraction(norm_of(call, L1)) * Fraction(norm_of(call, LINF)))
 
-    return in_each_norm(call, bound)
+    def constants(call: Call) -> Constants:
+        def bound(norm: Norm) -> float:
+            if norm != L2:
+                return both_ways(call)
+            return max(1.0, float_up(2 * Fraction(norm_of(call, L2)) ** 2 - 1))
 
+        return in_each_norm(call, bound)
 
-def _magnitude(call: Call, x: Tensor) -> Tensor:
-    weight = call.module.weight.to(x).abs()
-    bias = None if call.module.bias is None else call.module.bias.to(x).abs()
-    return x.abs() + 2 * F.linear(F.linear(x.abs(), weight, bias), weight.mT)
-
-
-register(
-    PotentialStep,
-    proof="step of a convex potential",
-    constants=_constants,
-    # Two products in a row, whose numbers of roundings add up, and a difference.
-    rounding=Rounding(
-        lambda call: sum(call.module.weight.shape) + 8,
-        _magnitude,
-        lambda call: call.x.constants.scaled(_both_ways(call)),
-        PRODUCTS,
-    ),
-)
-
-
-def _shapes(a: Arguments) -> Shapes:
-    hidden = {"bias": (a["hidden_features"],)} if a["bias"] else {}
-    return {"weight": (a["hidden_features"], a["features"]), **hidden}
-
-
-_ARGUMENTS = {"features": int, "hidden_features": int, "bias": bool}
-_SIZES = {"features": 1, "hidden_features": 1}
-for _kind in (PotentialStep, SLLResidual, CPLResidual):
-    register(
-        _kind,
-        file=FileSchema(_kind, _ARGUMENTS, _SIZES, _shapes, {"bias": lambda m: m.bias is not None}),
+    rounding = Rounding(
+        lambda call: terms(call) + 8,
+        lambda call, x: x.abs() + magnitude_of_pair(call, x),
+        lambda call: call.x.constants.scaled(both_ways(call)),
+        assumes,
     )
-register(SLLResidual, CPLResidual, plain=lambda layer: layer.as_plain(layer.evaluation_weight()))
+    register(step, proof="step of a convex potential", constants=constants, rounding=rounding)
+
+
+register_potential(
+    PotentialStep,
+    lambda call, norm: bound_operator_norm(call.module.weight, norm).value,
+    lambda call: sum(call.module.weight.shape),
+    PRODUCTS,
+)
+register_pairs(
+    PotentialStep,
+    SLLResidual,
+    CPLResidual,
+    sizes={"features": 1, "hidden_features": 1},
+    shapes=lambda a: with_offset((a["hidden_features"], a["features"]), a),
+    read={"bias": lambda m: m.bias is not None},
+)

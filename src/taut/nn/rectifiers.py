@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError, check_count, check_positive
 from taut.rules import Call, FileSchema, Rounding, register
+from taut.rules.elementwise import image_of_magnitudes
 from taut.rules.forms import same_constants
 from taut.rules.record import Bounds
 
@@ -102,8 +103,7 @@ class SoftHuber(nn.Module):
 
 
 def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
-    low, high = lower[0], upper[0]
-    least, most = torch.maximum(low, -high).clamp(min=0), torch.maximum(high, -low)
+    least, most = image_of_magnitudes(call, lower, upper)
     return call.run(least), call.run(most)
 
 

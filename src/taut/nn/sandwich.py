@@ -16,36 +16,46 @@ from fractions import Fraction
 from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from taut.errors import check_count
 from taut.linalg import bound_operator_norm, follow_tangent, retract
 from taut.linalg.rounding import float_up
-from taut.nn.constrained import ConstrainedLayer
 from taut.nn.orthonormal import nearest_orthonormal
+from taut.nn.relu_pairs import (
+    ConstrainedReluPair,
+    FixedReluPair,
+    ReluPair,
+    magnitude_of_pair,
+    register_pairs,
+    with_offset,
+)
 from taut.norms import L1, L2, LINF, Norm
-from taut.rules import Call, Constants, FileSchema, Rounding, register
+from taut.rules import Call, Constants, Rounding, register
 from taut.rules.dense import PRODUCTS
 from taut.rules.forms import in_each_norm
-from taut.rules.schema import Arguments, Shapes
 
 __all__ = ["SandwichLinear", "SandwichStep"]
 
 
-def _step(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    outer, inner = _halves(weight)
-    return 2 * F.linear(F.linear(x, inner, bias).relu(), outer.mT)
-
-
 def _halves(weight: Tensor) -> tuple[Tensor, Tensor]:
     """$A$ `(out, out)` and $B$ `(out, in)`."""
-    rows, columns = weight.shape
-    return weight[:, :rows], weight[:, rows:columns]
+    rows = weight.shape[0]
+    return weight[:, :rows], weight[:, rows:]
+
+
+class _Sandwich(ReluPair):
+    size_names = ("in_features", "out_features")
+
+    @staticmethod
+    def pair(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        r"""$2 A^\top \mathrm{relu}(B x + b)$."""
+        outer, inner = _halves(weight)
+        return 2 * F.linear(F.linear(x, inner, bias).relu(), outer.mT)
 
 
 @final
-class SandwichStep(nn.Module):
+class SandwichStep(_Sandwich, FixedReluPair):
     r"""$2 A^\top \mathrm{relu}(B x + b)$ with a fixed $M = [A\ B]$: what `SandwichLinear` folds to.
 
     Lipschitz in L2 with $\|M\|_2^2$, for any weight; it starts at zero.
@@ -64,8 +74,6 @@ class SandwichStep(nn.Module):
         tensor([0.9600])
     """
 
-    bias: nn.Parameter | None
-
     def __init__(
         self,
         in_features: int,
@@ -76,25 +84,13 @@ class SandwichStep(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_count("SandwichStep", "in_features", in_features)
-        check_count("SandwichStep", "out_features", out_features)
-        self.in_features, self.out_features = in_features, out_features
+        self._set_sizes(in_features=in_features, out_features=out_features)
         shape = (out_features, out_features + in_features)
-        self.weight = nn.Parameter(torch.zeros(shape, device=device, dtype=dtype))
-        offset = nn.Parameter(self.weight.new_zeros(out_features)) if bias else None
-        self.register_parameter("bias", offset)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `(..., in_features)` to `(..., out_features)`."""
-        return _step(x, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return _shown(self)
+        self._create_parameters(shape, bias, device, dtype)
 
 
 @final
-class SandwichLinear(ConstrainedLayer):
+class SandwichLinear(_Sandwich, ConstrainedReluPair):
     r"""$\sqrt 2 A^\top \Psi\,\mathrm{relu}(\sqrt 2\, \Psi^{-1} B x + b)$ with $AA^\top + BB^\top = I$.
 
     1-Lipschitz in L2: see `taut.nn.sandwich`. ReLU commutes with positive factors, so the diagonal
@@ -120,6 +116,7 @@ class SandwichLinear(ConstrainedLayer):
     input_norm = L2
     output_norm = L2
     projects_in_place = True
+    plain_type = SandwichStep
 
     def __init__(
         self,
@@ -131,9 +128,8 @@ class SandwichLinear(ConstrainedLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_count("SandwichLinear", "in_features", in_features)
-        check_count("SandwichLinear", "out_features", out_features)
-        self.in_features, self.out_features = in_features, out_features
+        self._check_bias(bias)
+        self._set_sizes(in_features=in_features, out_features=out_features)
         shape = (out_features, out_features + in_features)
         self._create_parameters(shape, out_features if bias else None, device, dtype)
         self.reset_parameters()
@@ -150,25 +146,6 @@ class SandwichLinear(ConstrainedLayer):
         if torch.compiler.is_exporting():
             return super()._weight_in_use()
         return follow_tangent(self._feasible_numbers(), self.weight)
-
-    def _affine(self, x: Tensor) -> Tensor:
-        return _step(x, self._weight_in_use(), self.bias)
-
-    def as_plain(self, weight: Tensor) -> SandwichStep:
-        """The step with this weight and the bias of the layer."""
-        plain = SandwichStep(self.in_features, self.out_features, False, device="meta")
-        plain.weight = nn.Parameter(weight)
-        plain.register_parameter("bias", self.bias)
-        return plain
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return _shown(self)
-
-
-def _shown(layer: SandwichStep | SandwichLinear) -> str:
-    sizes = f"in_features={layer.in_features}, out_features={layer.out_features}"
-    return f"{sizes}, bias={layer.bias is not None}"
 
 
 def _product(call: Call, norm: Norm) -> float:
@@ -192,34 +169,19 @@ def _growth(call: Call) -> Constants:
     return call.x.constants.scaled(max(_product(call, L1), _product(call, LINF)))
 
 
-def _magnitude(call: Call, x: Tensor) -> Tensor:
-    bias = None if call.module.bias is None else call.module.bias.to(x).abs()
-    return _step(x.abs(), call.module.weight.to(x).abs(), bias)
-
-
 register(
     SandwichStep,
     proof="two layers as one",
     constants=_constants,
     # Two products in a row, whose numbers of roundings add up.
-    rounding=Rounding(lambda call: call.module.weight.shape[1] + 8, _magnitude, _growth, PRODUCTS),
+    rounding=Rounding(
+        lambda call: call.module.weight.shape[1] + 8, magnitude_of_pair, _growth, PRODUCTS
+    ),
 )
-
-
-def _shapes(a: Arguments) -> Shapes:
-    weight = {"weight": (a["out_features"], a["out_features"] + a["in_features"])}
-    return {**weight, "bias": (a["out_features"],)} if a["bias"] else weight
-
-
-for _kind in (SandwichStep, SandwichLinear):
-    register(
-        _kind,
-        file=FileSchema(
-            _kind,
-            {"in_features": int, "out_features": int, "bias": bool},
-            {"in_features": 1, "out_features": 1},
-            _shapes,
-            {"bias": lambda m: m.bias is not None},
-        ),
-    )
-register(SandwichLinear, plain=lambda layer: layer.as_plain(layer.evaluation_weight()))
+register_pairs(
+    SandwichStep,
+    SandwichLinear,
+    sizes={"in_features": 1, "out_features": 1},
+    shapes=lambda a: with_offset((a["out_features"], a["out_features"] + a["in_features"]), a),
+    read={"bias": lambda m: m.bias is not None},
+)

@@ -13,6 +13,7 @@ from taut.errors import check_count
 from taut.nn.activations import ChannelActivation
 from taut.nn.conv_orthonormal import OrthonormalConv2d
 from taut.rules import Call, Constants, FileSchema, register, relu_forms
+from taut.rules.elementwise import image_of_magnitudes
 from taut.rules.forms import along_dim, batch_free_dims, register_selection
 from taut.rules.record import Bounds
 
@@ -116,7 +117,7 @@ def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
     half = low.shape[call["dim"]] // 2
     sizes = (half, low.shape[call["dim"]] - half)
     (first, kept), (top, kept_top) = (end.split(sizes, call["dim"]) for end in (low, high))
-    least, most = torch.maximum(first, -top).clamp(min=0), torch.maximum(top, -first)
+    least, most = image_of_magnitudes(call, [first], [top])
     return torch.cat([least, kept], call["dim"]), torch.cat([most, kept_top], call["dim"])
 
 

@@ -1,4 +1,4 @@
-r"""`AOLLinear`: almost orthonormal by one Gram matrix, without an iteration."""
+r"""Dense layers whose rows are rescaled by one formula, without an iteration."""
 
 from typing import final
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 from taut.linalg import gamma
 from taut.nn.constrained import ConstrainedLinear
-from taut.norms import L2
+from taut.norms import L2, LINF
 from taut.rules import FileSchema, register
 
-__all__ = ["AOLLinear", "rescale_rows"]
+__all__ = ["AOLLinear", "UnitNormLinear", "rescale_rows"]
 
 
 def rescale_rows(weight: Tensor) -> Tensor:
@@ -46,30 +46,8 @@ def rescale_rows(weight: Tensor) -> Tensor:
     return (scaled * factors * (1 - rounding - 4 * gamma(weight.numel() + 16))).to(weight.dtype)
 
 
-@final
-class AOLLinear(ConstrainedLinear):
-    r"""$y = x\,C(W)^\top + b$ with rows or columns, whichever are fewer, rescaled to norm at most 1.
-
-    1-Lipschitz in L2 (`rescale_rows`). One matrix product and no iteration, in training as in
-    evaluation. Orthonormal matrices, with one of which training begins, come back as they are; the
-    norm of those far from orthonormal is below 1, and `taut.bound_lipschitz` tells it.
-    `taut.nn.SpectralConv2d` is the same for convolutions.
-
-    Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether to add a learned offset.
-        device: where the parameters live.
-        dtype: float32 or float64.
-
-    Example:
-        >>> layer = AOLLinear(3, 2)
-        >>> bool(torch.linalg.matrix_norm(layer.effective_weight().double(), 2) <= 1)
-        True
-    """
-
+class _RescaledLinear(ConstrainedLinear):
     input_norm = L2
-    output_norm = L2
 
     def __init__(
         self,
@@ -83,14 +61,61 @@ class AOLLinear(ConstrainedLinear):
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.reset_parameters()
 
-    def constrain(self, weight: Tensor) -> Tensor:
-        """The weight with its rows or columns rescaled."""
-        wide = self.out_features <= self.in_features
-        return rescale_rows(weight) if wide else rescale_rows(weight.mT).mT
-
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The same map, which looks at no values."""
         return self.constrain(weight)
 
 
-register(AOLLinear, file=FileSchema.dense(AOLLinear))
+@final
+class AOLLinear(_RescaledLinear):
+    r"""$y = x\,C(W)^\top + b$ with rows or columns, whichever are fewer, rescaled to norm at most 1.
+
+    1-Lipschitz in L2 (`rescale_rows`). One matrix product and no iteration, in training as in
+    evaluation. Orthonormal matrices, with one of which training begins, come back as they are; the
+    norm of those far from orthonormal is below 1, and `taut.bound_lipschitz` tells it.
+    `taut.nn.SpectralConv2d` is the same for convolutions. The arguments are those of
+    `torch.nn.Linear`.
+
+    Example:
+        >>> layer = AOLLinear(3, 2)
+        >>> bool(torch.linalg.matrix_norm(layer.effective_weight().double(), 2) <= 1)
+        True
+    """
+
+    output_norm = L2
+
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The weight with its rows or columns rescaled."""
+        wide = self.out_features <= self.in_features
+        return rescale_rows(weight) if wide else rescale_rows(weight.mT).mT
+
+
+@final
+class UnitNormLinear(_RescaledLinear):
+    r"""$y = x\,C(W)^\top + b$ with every row of $W$ divided by its Euclidean length.
+
+    Each output is 1-Lipschitz in L2 on its own, so the layer is 1-Lipschitz from L2 to L-inf: a last
+    layer for logits that are scores one by one. As a map from L2 to L2 its norm lies between 1 and
+    $\sqrt{\text{out}}$, and `taut.bound_lipschitz` proves the value. `MixedLinear` keeps rows *in*
+    the ball instead. Rows of zeros stay. The arguments are those of `torch.nn.Linear`.
+
+    Example:
+        >>> layer = UnitNormLinear(3, 5)
+        >>> torch.allclose(layer.effective_weight().norm(dim=1), torch.ones(5))
+        True
+    """
+
+    output_norm = LINF
+
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The weight with its rows divided by their lengths."""
+        largest = weight.detach().abs().amax(1, keepdim=True)
+        rows = weight / torch.where(largest > 0, largest, 1.0)
+        squares = rows.square().sum(1, keepdim=True)
+        # A length from n squares, a root, a division and a product, each rounded.
+        margin = gamma(self.in_features + 16, weight.dtype)
+        return rows * torch.where(squares > 0, squares, 1.0).rsqrt() * (1 - margin)
+
+
+for _layer in _RescaledLinear.__subclasses__():
+    register(_layer, file=FileSchema.dense(_layer))
