@@ -189,6 +189,19 @@ def test_blocks_of_shifts_and_rotations_have_orthogonal_jacobians():
         assert taut.bound_lipschitz(folded, input_shape=(6, 3, 3)).value <= 1
 
 
+def test_only_layers_without_momentum_count_their_batches():
+    assert set(taut.nn.Centering(3).state_dict()) == {"running_mean", "bias"}
+    for layer in (
+        taut.nn.Centering(3, momentum=None),
+        taut.nn.LipschitzBatchNorm(3, momentum=None),
+    ):
+        batches = [torch.randn(4, 3) + i for i in range(3)]
+        for batch in batches:
+            layer(batch)
+        assert layer.state_dict()["num_batches_tracked"] == 3
+        torch.testing.assert_close(layer.running_mean, torch.cat(batches).mean(0))
+
+
 def test_without_momentum_the_running_mean_is_that_of_all_batches(tmp_path):
     layer = taut.nn.Centering(3, momentum=None)
     batches = [torch.randn(4, 3) + i for i in range(5)]

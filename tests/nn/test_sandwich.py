@@ -87,3 +87,22 @@ def test_exported_programs_equal_eager():
     x = torch.randn(3, 4)
     program = torch.export.export(layer, (x,))
     torch.testing.assert_close(program.module()(x), layer(x), atol=5e-3, rtol=0)
+
+
+def test_what_overflows_between_the_products_is_not_certified():
+    step = taut.nn.SandwichStep(2, 2, bias=False).eval()
+    step.weight.data = torch.tensor([[0.0, 0.0, 1e30, 0.0], [0.0, 0.5, 0.0, 0.5]])
+    x = torch.tensor([[1e10, 3.0]])
+    assert step(x).isnan().all()
+    lower, upper = taut.bound_outputs(step, x, x, arithmetic="float32")
+    assert lower.isneginf().all() and upper.isposinf().all()
+    assert (taut.certify(step, x, arithmetic="float32").radius == 0).all()
+
+
+def test_what_underflows_between_the_products_is_within_the_bounds():
+    step = taut.nn.SandwichStep(1, 1, bias=False).eval()
+    step.weight.data = torch.tensor([[2.0**100, 2.0**-100]])
+    x = torch.tensor([[2.0**-50]])
+    assert step(x) == 0 and step.double()(x.double()) == 2.0**-49
+    lower, upper = taut.bound_outputs(step.float(), x, x, arithmetic="float32")
+    assert lower <= 0 and upper >= 2.0**-49

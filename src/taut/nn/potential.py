@@ -28,15 +28,15 @@ from taut.nn.relu_pairs import (
     ConstrainedReluPair,
     FixedReluPair,
     ReluPair,
-    magnitude_of_pair,
     register_pairs,
+    rounding_of_pair,
     with_offset,
 )
 from taut.nn.rescaled import rescale_rows
 from taut.nn.spectral import divide_by_norm, divide_by_norm_traceable
 from taut.nn.weight_cache import WeightCache
 from taut.norms import L1, L2, LINF, Norm
-from taut.rules import Call, Constants, Rounding, register
+from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
 from taut.rules.forms import in_each_norm
 
@@ -47,9 +47,14 @@ class _Potential(ReluPair):
     size_names = ("features", "hidden_features")
 
     @staticmethod
-    def pair(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        r"""$2 W^\top \mathrm{relu}(W x + b)$."""
-        return 2 * F.linear(F.linear(x, weight, bias).relu(), weight.mT)
+    def lift(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """$W x + b$."""
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def pull(hidden: Tensor, weight: Tensor) -> Tensor:
+        r"""$W^\top h$."""
+        return F.linear(hidden, weight.mT)
 
     def _combine(self, x: Tensor, pair: Tensor) -> Tensor:
         return x - pair
@@ -205,11 +210,13 @@ def register_potential(
 
         return in_each_norm(call, bound)
 
-    rounding = Rounding(
-        lambda call: terms(call) + 8,
-        lambda call, x: x.abs() + magnitude_of_pair(call, x),
-        lambda call: call.x.constants.scaled(both_ways(call)),
+    rounding = rounding_of_pair(
+        terms,
+        both_ways,
+        lambda call: max(norm_of(call, L1), norm_of(call, LINF)),
+        lambda call: norm_of(call, L1),  # that of the transposed map in L-inf
         assumes,
+        residual=True,
     )
     register(step, proof="step of a convex potential", constants=constants, rounding=rounding)
 

@@ -33,11 +33,14 @@ class _Potential2d(ReluPair):
     size_names = ("channels", "hidden_channels", "kernel_size")
 
     @staticmethod
-    def pair(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        r"""$2 K^\top \mathrm{relu}(K x + b)$."""
-        padding = weight.shape[-1] // 2
-        lifted = F.conv2d(x, weight, bias, padding=padding).relu()
-        return 2 * F.conv_transpose2d(lifted, weight, padding=padding)
+    def lift(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """$K x + b$."""
+        return F.conv2d(x, weight, bias, padding=weight.shape[-1] // 2)
+
+    @staticmethod
+    def pull(hidden: Tensor, weight: Tensor) -> Tensor:
+        r"""$K^\top h$."""
+        return F.conv_transpose2d(hidden, weight, padding=weight.shape[-1] // 2)
 
     def _combine(self, x: Tensor, pair: Tensor) -> Tensor:
         return x - pair

@@ -1,6 +1,7 @@
 """What layers of two linear maps with ReLU between them share: their parameters, folding and files."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -8,15 +9,15 @@ from torch import Tensor, nn
 
 from taut.errors import check_count
 from taut.nn.constrained import ConstrainedLayer
-from taut.rules import Call, FileSchema, register
+from taut.rules import Call, FileSchema, Rounding, register
 from taut.rules.schema import Arguments, Shapes
 
 __all__ = [
     "ConstrainedReluPair",
     "FixedReluPair",
     "ReluPair",
-    "magnitude_of_pair",
     "register_pairs",
+    "rounding_of_pair",
     "with_offset",
 ]
 
@@ -30,8 +31,18 @@ class ReluPair(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def pair(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Both maps in a row; `bias` is added before ReLU."""
+    def lift(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The first map, plus `bias`."""
+
+    @staticmethod
+    @abstractmethod
+    def pull(hidden: Tensor, weight: Tensor) -> Tensor:
+        """The second map."""
+
+    @classmethod
+    def pair(cls, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Both maps with ReLU between them, times 2."""
+        return 2 * cls.pull(cls.lift(x, weight, bias).relu(), weight)
 
     def _combine(self, x: Tensor, pair: Tensor) -> Tensor:
         """The output, from the input and what the pair makes of it."""
@@ -86,11 +97,45 @@ class ConstrainedReluPair(ReluPair, ConstrainedLayer):
         return plain
 
 
-def magnitude_of_pair(call: Call, x: Tensor) -> Tensor:
-    """The sum of the magnitudes of all terms of a fixed pair."""
-    module: FixedReluPair = call.module
-    bias = None if module.bias is None else module.bias.to(x).abs()
-    return module.pair(x.abs(), module.weight.to(x).abs(), bias)
+def rounding_of_pair(
+    terms: Callable[[Call], int],
+    growth: Callable[[Call], float],
+    lift_norm: Callable[[Call], float],
+    pull_norm: Callable[[Call], float],
+    assumes: str,
+    residual: bool = False,
+) -> Rounding:
+    """The rounding of a fixed pair: the numbers of roundings of both sums add up.
+
+    Args:
+        terms: the most roundings that any term of both sums undergoes.
+        growth: the Lipschitz constant of the magnitudes, in all norms.
+        lift_norm: a bound of the first map of magnitudes, in all norms.
+        pull_norm: a bound of the second map of magnitudes in L-inf.
+        assumes: as in `Rounding`.
+        residual: whether the input is added.
+    """
+
+    def numbers(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        weight, bias = call.module.weight, call.module.bias
+        return x.abs(), weight.to(x).abs(), None if bias is None else bias.to(x).abs()
+
+    def magnitude(call: Call, x: Tensor) -> Tensor:
+        total = call.module.pair(*numbers(call, x))
+        return x.abs() + total if residual else total
+
+    return Rounding(
+        lambda call: terms(call) + 8,
+        magnitude,
+        lambda call: call.x.constants.scaled(growth(call)),
+        assumes,
+        inner=Rounding(
+            lambda call: terms(call) + 8,
+            lambda call, x: call.module.lift(*numbers(call, x)),
+            lambda call: call.x.constants.scaled(lift_norm(call)),
+        ),
+        amplified=lambda call: max(1.0, 2 * pull_norm(call)),
+    )
 
 
 def register_pairs(

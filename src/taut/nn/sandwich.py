@@ -26,12 +26,12 @@ from taut.nn.relu_pairs import (
     ConstrainedReluPair,
     FixedReluPair,
     ReluPair,
-    magnitude_of_pair,
     register_pairs,
+    rounding_of_pair,
     with_offset,
 )
 from taut.norms import L1, L2, LINF, Norm
-from taut.rules import Call, Constants, Rounding, register
+from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
 from taut.rules.forms import in_each_norm
 
@@ -48,10 +48,14 @@ class _Sandwich(ReluPair):
     size_names = ("in_features", "out_features")
 
     @staticmethod
-    def pair(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        r"""$2 A^\top \mathrm{relu}(B x + b)$."""
-        outer, inner = _halves(weight)
-        return 2 * F.linear(F.linear(x, inner, bias).relu(), outer.mT)
+    def lift(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """$B x + b$."""
+        return F.linear(x, _halves(weight)[1], bias)
+
+    @staticmethod
+    def pull(hidden: Tensor, weight: Tensor) -> Tensor:
+        r"""$A^\top h$."""
+        return F.linear(hidden, _halves(weight)[0].mT)
 
 
 @final
@@ -148,11 +152,15 @@ class SandwichLinear(_Sandwich, ConstrainedReluPair):
         return follow_tangent(self._feasible_numbers(), self.weight)
 
 
-def _product(call: Call, norm: Norm) -> float:
-    """The product of the norms of both layers; in L1 and L-inf also that of their magnitudes."""
+def _norms(call: Call, norm: Norm) -> tuple[float, float]:
+    """The norms of both maps; in L1 and L-inf also those of their magnitudes."""
     outer, inner = _halves(call.module.weight.detach())
-    first, second = (bound_operator_norm(part, norm).value for part in (inner, outer.mT))
-    return float_up(2 * Fraction(first) * Fraction(second))
+    return bound_operator_norm(inner, norm).value, bound_operator_norm(outer.mT, norm).value
+
+
+def _product(call: Call, norm: Norm) -> float:
+    lift, pull = _norms(call, norm)
+    return float_up(2 * Fraction(lift) * Fraction(pull))
 
 
 def _constants(call: Call) -> Constants:
@@ -164,18 +172,17 @@ def _constants(call: Call) -> Constants:
     return in_each_norm(call, bound)
 
 
-def _growth(call: Call) -> Constants:
-    # What bounds the matrix of magnitudes in L1 and in L-inf bounds it in L2, too.
-    return call.x.constants.scaled(max(_product(call, L1), _product(call, LINF)))
-
-
 register(
     SandwichStep,
     proof="two layers as one",
     constants=_constants,
-    # Two products in a row, whose numbers of roundings add up.
-    rounding=Rounding(
-        lambda call: call.module.weight.shape[1] + 8, magnitude_of_pair, _growth, PRODUCTS
+    rounding=rounding_of_pair(
+        lambda call: call.module.weight.shape[1],
+        # What bounds a matrix of magnitudes in L1 and in L-inf bounds it in L2, too.
+        lambda call: max(_product(call, L1), _product(call, LINF)),
+        lambda call: max(_norms(call, L1)[0], _norms(call, LINF)[0]),
+        lambda call: _norms(call, LINF)[1],
+        PRODUCTS,
     ),
 )
 register_pairs(
