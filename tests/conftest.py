@@ -1,8 +1,11 @@
 import socket
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from taut.training import TrainConfig, train
 
 # Several test processes share few cores.
 torch.set_num_threads(1)
@@ -28,3 +31,11 @@ def _no_network():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", connect_nearby)
         yield
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory) -> Path:
+    """The folder of a small classifier of digits, trained for L2 radius 0.4."""
+    out = tmp_path_factory.mktemp("digits") / "a"
+    train(TrainConfig(hidden=(16,), epochs=3, batch_size=128, radius=0.4), out)
+    return out

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from taut.pictures import Figure
+from taut.plotting import Figure
 from taut_lab.framework.experiment import Experiment, Outcome
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
 from taut_lab.framework.records import Record, Records

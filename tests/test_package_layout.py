@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 ORDER = {
     "taut": "lazy errors checker names norms bounds linalg functional rules nn losses "
     "regularizers optim audit certificates export lattice parallel data attacks transport training "
-    "evaluation sklearn pictures report cli",
+    "evaluation sklearn plotting report cli",
     "taut_lab": "framework experiments benchmarks report cli commands",
 }
 PACKAGES = [f"{top}.{name}" for top, names in ORDER.items() for name in names.split()]

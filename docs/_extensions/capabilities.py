@@ -8,13 +8,13 @@ import taut.nn  # noqa: F401 (its layers register their records)
 from taut.rules.layer_capabilities import CAPABILITIES, capability_table
 
 _HEADINGS = {
-    "bound": "bound",
+    "bound": "Lipschitz bound",
     "certify": "certify (real, float64, float32)",
-    "interval": "boxes",
-    "fold": "fold",
+    "interval": "interval bounds",
+    "fold": "fold to torch.nn",
     "save": "save, load, verify",
     "export": "ONNX, .pt2",
-    "relu": "ReLU form",
+    "relu": "ReLU-only export",
 }
 
 
@@ -31,7 +31,7 @@ class Capabilities(SphinxDirective):
         reasons: dict[str, list[str]] = {}
         for name, can, reason in rows:
             if reason:
-                what = "refused" if not can["bound"] else "not exported"
+                what = "not supported" if not can["bound"] else "no export to ONNX"
                 reasons.setdefault(f"{what}: {reason}", []).append(name.rpartition(".")[2])
         if reasons:
             listed = nodes.bullet_list()

@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from taut.pictures import Figure
+from taut.plotting import Figure
 from taut_lab.experiments import registry
 from taut_lab.framework.presentation import ResultTable, TableEntry
 from taut_lab.framework.records import Records

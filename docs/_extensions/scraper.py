@@ -1,11 +1,11 @@
-"""Figures of the gallery: what `taut.pictures` drew, in the style of taut.pictures."""
+"""Figures of the gallery: what `taut.plotting` drew, in the style of taut.plotting."""
 
 from pathlib import Path
 from typing import Any
 
 from sphinx_gallery.scrapers import figure_rst
 
-from taut.pictures import Figure
+from taut.plotting import Figure
 
 
 def taut_figures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ all the slope it has: networks of ReLU layers cannot, networks that sort can.
 import torch
 
 import taut
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 
 
 def fit_cone(activation):

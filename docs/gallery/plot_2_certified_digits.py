@@ -9,7 +9,7 @@ Training asks for that radius from the start: margin and loss follow from it.
 import torch
 
 import taut
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut.training import TrainConfig, train
 
 config = TrainConfig(

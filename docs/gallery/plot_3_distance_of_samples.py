@@ -9,7 +9,7 @@ known to the program; it is known to us, for a shift moves every point by the sa
 import torch
 
 import taut
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 
 generator = torch.Generator().manual_seed(0)
 shift = torch.tensor([0.6, 0.8])  # of length 1

@@ -236,7 +236,7 @@ def behind(*modules):
 MIXES = "mixes the samples"
 REFUSED = {
     "unknown function": (behind(Swish()), r"`exp in 1 \(Swish\)`: its slope grows"),
-    "layer norm": (behind(nn.LayerNorm(3)), "`1` .LayerNorm.: it divides by the deviation"),
+    "layer norm": (behind(nn.LayerNorm(3)), "`1` .LayerNorm.: it divides by a statistic"),
     "attention": (lambda: nn.MultiheadAttention(3, 1), "attention multiplies tensors"),
     "batch size": (around(lambda m, x: m.f(x) / x.shape[0]), "size of the batch"),
     "a batch of one": (

@@ -157,12 +157,21 @@ def test_help_states_the_defaults():
     assert [found[norm].lr for norm in found] == [0.003, 0.1, 0.1]
     hinge = resolve(TrainConfig(norm="linf", loss="hinge", lipschitz=50.0), data)
     assert hinge.lr == pytest.approx(1 / 50)
-    assert "0.003 for adam, and in linf and l1 0.1 for aggmo (1 / lipschitz" in helped("lr")
+    hkr = resolve(TrainConfig(norm="l1", loss="hkr", lipschitz=50.0), data)
+    assert hkr.lr == pytest.approx(1 / 50)
+    rates = "0.1 with cross_entropy and 1 / lipschitz with hinge or hkr"
+    assert f"by default 0.003 for adam; for aggmo in linf and l1, {rates}" in helped("lr")
     for each in found.values():
         assert f"by default {each.loss}" in helped("loss")
         assert each.margin is not None and each.temperature == pytest.approx(4.4 / each.margin)
     assert "by default 4.4 / margin" in helped("temperature")
-    assert found["l2"].hidden == (256,) * 3 and "by default 256,256,256" in helped("hidden")
+    assert found["l2"].hidden == (256,) * 3 and "256,256,256 for smaller images" in helped("hidden")
+    after = [resolve(TrainConfig(arch=arch), data).hidden for arch in ("conv", "lenet", "wrn")]
+    assert after == [(256,) * 2, (50,), ()]
+    assert (
+        "conv has two such layers instead of three, lenet has one of width 50, wrn has none"
+        in helped("hidden")
+    )
 
 
 def test_the_margin_of_the_paper_is_half_of_a_proof():

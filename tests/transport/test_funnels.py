@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from support import seeded
 from taut.errors import ArgumentError
 from taut.transport import funnels
-from taut.transport.funnel_benchmark import Funnels
+from taut.transport.funnel_problem import Funnels
 
 CELLS = [(1, 3), (2, 1), (2, 64), (3, 200), (16, 32), (64, 5)]
 each_cell = pytest.mark.parametrize(("dim", "count"), CELLS)
@@ -146,7 +146,7 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     points = cube(100, 3)
     before = whole.potential(points), *whole.sample(50, seeded(1))
     # The function hides the module of the same name.
-    monkeypatch.setattr(import_module("taut.transport.funnel_benchmark"), "_CHUNK", 70)
+    monkeypatch.setattr(import_module("taut.transport.funnel_problem"), "_CHUNK", 70)
     after = whole.potential(points), *whole.sample(50, seeded(1))
     for one, other in zip(before, after, strict=True):
         torch.testing.assert_close(one, other)

@@ -5,7 +5,7 @@ and errors into radii, `intervals` propagates boxes.
 """
 
 from taut.certificates.arithmetic import Arithmetic
-from taut.certificates.inputs import certify, direct_executor
+from taut.certificates.certification import certify, direct_executor
 from taut.certificates.intervals import bound_outputs
 from taut.certificates.outputs import BoundedEvaluation, bound_output
 from taut.certificates.result import Certificates

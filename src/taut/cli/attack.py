@@ -44,7 +44,10 @@ _VIOLATED = 3
     help="Add the results to the HTML report of the run, PATH/index.html.",
 )
 @click.option(
-    "--page", type=FILE, metavar="PAGE.html", help="Write the HTML report to this file instead."
+    "--page",
+    type=FILE,
+    metavar="PAGE.html",
+    help="Write the HTML report to this file instead of PATH/index.html.",
 )
 def attack(**options: Any) -> None:
     """Attack a classifier, and check that no attack contradicts its certificates.

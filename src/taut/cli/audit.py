@@ -42,7 +42,7 @@ def audit(
 
     PATH is a file written by taut.save, or the folder of a taut train run. Its checksum, shapes and
     values are verified, no code from the file is run, and the constant is proven from the stored
-    weights, including roundoff.
+    weights; roundoff in computing it is accounted for.
 
     Exit status: 0 proven; 1 not proven, or above --at-most; 2 invalid file or option.
 

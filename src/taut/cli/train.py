@@ -122,7 +122,7 @@ def train(
 
     The Lipschitz constant, the loss and its margin are derived from the norm and the target radius.
     OUT receives the network, its configuration, a log and a report. Running the same command again
-    resumes from the last checkpoint and ends with the same weights.
+    resumes from the last checkpoint and ends with the weights of an uninterrupted run.
 
     \b
     Examples:

@@ -84,7 +84,7 @@ class AlarmCommand(click.Command):
     "--method",
     type=click.Choice(["betting", "bernstein", "hoeffding"]),
     default="betting",
-    help="Type of confidence bound for the means; betting is the tightest.",
+    help="Type of confidence bound for the mean critic values; betting is the tightest.",
 )
 @click.option(
     "--diameter",
@@ -130,8 +130,8 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
 
     --save stores the critic that separates A from B; --critic and --score use it to score new rows.
 
-    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound of
-    the distance from A); 2 invalid file or option; 70 internal error; 130 interrupted.
+    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound on
+    the distance of the new rows from A); 2 invalid file or option; 70 internal error; 130 interrupted.
 
     \b
     Examples:

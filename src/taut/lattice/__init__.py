@@ -4,7 +4,7 @@ Every function follows a constructive proof, and returns a plain `torch.nn.Seque
 `torch.nn.Linear` layers and the activations of `taut.nn`.
 """
 
-from taut.lattice.activations import (
+from taut.lattice.activation_equivalences import (
     abs_from_max_min,
     concatenated_relu_from_max_min,
     full_sort_from_max_min,

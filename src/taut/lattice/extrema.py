@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from taut.errors import ArgumentError
-from taut.lattice.affine import Affine, as_linear, beside_zeros, take_apart
+from taut.lattice.decomposition import Affine, as_linear, beside_zeros, take_apart
 from taut.nn import GroupSort, MaxMin
 
 __all__ = ["maximum", "maximum_of", "minimum", "minimum_of"]

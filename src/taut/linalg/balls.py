@@ -10,7 +10,7 @@ from torch import Tensor
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_positive
 from taut.linalg.rounding import gamma, unit_roundoff
-from taut.linalg.threshold import project_by_threshold
+from taut.linalg.threshold_projection import project_by_threshold
 from taut.linalg.transforms import numbers_of
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Self-contained HTML reports: one file, no scripts, nothing fetched."""
 
-from taut.pictures import COLOURS, Picture, draw
+from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier import classifier_page, classifier_sections, run_facts
 from taut.report.page import Code, Compared, Link, Meter, Page, Section, Table, check_extras
 from taut.report.sentences import (

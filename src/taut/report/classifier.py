@@ -14,7 +14,7 @@ from taut.evaluation import (
     evenly_spaced_rows,
     jacobian_norms,
 )
-from taut.pictures import COLOURS, Picture, draw
+from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier_images import adversaries, examples, gradients
 from taut.report.page import Meter, Page, Section, Table
 from taut.report.sentences import (

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from taut.certificates import Certificates
 from taut.evaluation import EvaluatedClassifier, RobustnessResult, input_gradients
-from taut.pictures import COLOURS, Picture, draw
+from taut.plotting import COLOURS, Picture, draw
 from taut.report.figures import Tile, as_image, draw_gallery
 from taut.report.page import Section, Table
 from taut.report.sentences import NORM_NAMES, format_bound, radius_label, radius_unit

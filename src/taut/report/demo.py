@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.pictures import COLOURS, Picture, draw
+from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier import classifier_sections
 from taut.report.demo_run import DemoRun, DigitsResult, TaskResult, TrainedCritic
 from taut.report.figures import smooth

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.pictures import Picture, draw
+from taut.plotting import Picture, draw
 
 __all__ = ["Tile", "as_image", "draw_gallery", "draw_image", "smooth"]
 

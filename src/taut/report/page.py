@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taut.errors import check_choice, check_positive, require
-from taut.pictures import Picture
+from taut.plotting import Picture
 
 __all__ = ["Code", "Compared", "Link", "Meter", "Page", "Section", "Table", "check_extras"]
 

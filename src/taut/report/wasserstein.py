@@ -8,7 +8,7 @@ import numpy as np
 from torch import Generator
 
 from taut.data import Table as Rows
-from taut.pictures import COLOURS, Picture, draw
+from taut.plotting import COLOURS, Picture, draw
 from taut.report.figures import smooth
 from taut.report.page import Page, Section, Table
 from taut.report.sentences import (
@@ -19,7 +19,7 @@ from taut.report.sentences import (
     distance_rows,
     format_bound,
 )
-from taut.report.wasserstein_rows import collect_details, extremes, features
+from taut.report.wasserstein_differences import collect_details, extremes, features
 from taut.transport import WassersteinResult
 
 __all__ = ["draw_interval", "wasserstein_page"]

@@ -38,7 +38,7 @@ class TrainConfig(Configuration):
     Attributes:
         data: dataset: digits, mnist, fashion-mnist, cifar10, a .csv, .parquet or .npz file, or a
             folder of images.
-        data_dir: folder of the downloaded datasets; it may change when a run is resumed.
+        data_dir: folder of the downloaded datasets; a resumed run may use another one.
         label: label column of a table: a name, or a zero-based index (-1 is the last column); by
             default the column called label, target, class or y.
         test: separate file with the test data; by default a part of the data is held out.
@@ -49,17 +49,19 @@ class TrainConfig(Configuration):
             deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class) or hkr
             (hinge-Kantorovich-Rubinstein); by default cross_entropy.
-        margin: target margin of the loss; by default derived from `radius`. In linf the paper trains
-            for half of the margin that certifies the radius: for 0.1, --loss hinge
-            --lipschitz 1000 --margin 100.
-        temperature: temperature of the cross-entropy; by default 4.4 / margin.
+        margin: target margin of the loss; by default derived from `radius`. In linf, certifying
+            the radius takes a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
+            of it: for radius 0.1, --loss hinge --lipschitz 1000 --margin 100.
+        temperature: factor that multiplies the logits in the cross-entropy (an inverse temperature);
+            by default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
         arch: architecture: dense for any data; conv, lenet or wrn (Wide ResNet) for images. The
             certificates of wrn are too weak to be useful.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn.
-        hidden: widths of the hidden dense layers; by default 256,256,256 for images (1024,1024,1024
-            from 784 pixels) and 128,128 for tables; after convolutions, one layer fewer.
+        hidden: widths of the hidden dense layers; by default 1024,1024,1024 for images with at
+            least 784 values, 256,256,256 for smaller images, and 128,128 for tables; conv has two such
+            layers instead of three, lenet has one of width 50, wrn has none.
         lipschitz: Lipschitz constant of the network; by default 1, or 1000 in linf.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
@@ -70,12 +72,12 @@ class TrainConfig(Configuration):
         batch_size: number of examples per step, over all processes; by default about 1 % of the
             training rows, as a power of two from 32 to 512.
         optimizer: optimizer; by default adam in l2, aggmo in linf and l1.
-        lr: peak learning rate; by default 0.003 for adam, and in linf and l1 0.1 for aggmo (1 /
-            lipschitz with a hinge loss).
+        lr: peak learning rate; by default 0.003 for adam; for aggmo in linf and l1, 0.1 with
+            cross_entropy and 1 / lipschitz with hinge or hkr.
         schedule: learning-rate schedule: cosine decay to zero, a step decay at each milestone, or
             constant.
         milestones: epochs at which the step schedule decays.
-        decay: factor of the step schedule, by which each milestone multiplies the learning rate.
+        decay: factor by which the step schedule multiplies the learning rate at each milestone.
         warmup: number of epochs of linear warm-up.
         weight_decay: L2 weight decay.
         patience: number of epochs without better certified accuracy on the validation rows before

@@ -18,7 +18,7 @@ from taut.transport.distance_bounds import bound_population_upper
 from taut.transport.estimator import wasserstein
 from taut.transport.exact import Transport, exact_transport
 from taut.transport.feature_scaling import FeatureScaling, Scaling
-from taut.transport.funnel_benchmark import funnels
+from taut.transport.funnel_problem import funnels
 from taut.transport.mean_bounds import Method, bound_difference, bound_mean
 from taut.transport.permutation import permutation_p_value
 from taut.transport.problems import (

@@ -117,11 +117,12 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 )
 @_options(_TIMING)
 def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time convolutions on inputs of shape 3 x 32 x 32 and 64 x 16 x 16.
+    """Time convolutional layers.
 
-    Layers are timed in turn in one process, on one thread; the tables show median times and their
-    ratios to the unconstrained layer. The error column covers all singular values of the
-    convolution with circular padding. Takes about two minutes.
+    Inputs have shape 3 x 32 x 32 and 64 x 16 x 16. Layers are timed in turn in one process, on one
+    thread; the tables show median times and their ratios to the unconstrained layer. The error
+    column shows how far the convolution's singular values are from 1, at most; all layers use
+    circular padding. Takes about two minutes.
 
     \b
     Example:
@@ -144,15 +145,20 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     multiple=True,
     help="Benchmark to run; repeatable.  [default: all]",
 )
-@_several("--dim", "dims", (2, 4, 8, 16, 32, 64, 128), "Dimension of the funnel problems")
-@_several("--num-funnels", "counts", (4, 16, 64, 256), "Number of funnels")
+@_several("--dim", "dims", (2, 4, 8, 16, 32, 64, 128), "Dimension of the data in the funnels part")
+@_several(
+    "--num-funnels",
+    "counts",
+    (4, 16, 64, 256),
+    "Number of cones in the optimal critic of the funnels part",
+)
 @click.option(
     "--budget-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=12.0,
     show_default=True,
-    help='CPU seconds to train each critic on the funnel problems; the critic "cones, more steps" has no '
-    "limit.",
+    help="Training time of each critic in the funnels part, in CPU seconds; the row called "
+    '"cones, more steps" has no time limit.',
 )
 @click.option(
     "--peers/--no-peers",
@@ -167,11 +173,13 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 )
 @_options(_OUTPUT)
 def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
-    """Evaluate critics and bounds on problems of known distance.
+    """Evaluate critics and bounds where the distance is known.
 
-    The parts are Table 1 of the paper, the funnel problems, the coverage of the bounds, and real
-    data compared with exact optimal transport. The full benchmark takes several hours on one core;
-    each result is saved to OUT as soon as it is finished, and an existing OUT is resumed.
+    table1 is Table 1 of the paper (Anil, Lucas and Grosse, 2019); funnels has synthetic pairs of distributions in up to 128
+    dimensions, whose optimal critic is a minimum of cones; coverage counts how often the bounds
+    contain the true distance; real compares the bounds on real data with exact optimal transport. The full
+    benchmark takes several hours on one core. Each result is saved to OUT as soon as it is
+    finished; if OUT exists, the benchmark resumes from it.
 
     \b
     Example:

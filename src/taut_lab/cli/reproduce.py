@@ -30,7 +30,7 @@ def _folder(*names: str) -> Any:
         type=click.Path(file_okay=False, path_type=Path),
         default=Path("runs/lab"),
         show_default=True,
-        help="Folder of the records, one file per cell.",
+        help="Folder of the saved results (records), one JSON file per cell.",
     )
 
 
@@ -66,7 +66,11 @@ def reproduce() -> None:
 @_folder("--records", "--out")
 @_as_json
 def list_experiments(folder: Path, as_json: bool) -> None:
-    """List the experiments with their verdicts and progress."""
+    """List the experiments with their progress and verdicts.
+
+    The verdict says whether the finished cells support the paper's claim: confirmed, refuted or
+    undecided.
+    """
     from taut.cli.output import print_json
     from taut_lab.cli import reproduce_output as output
     from taut_lab.framework.records import Records

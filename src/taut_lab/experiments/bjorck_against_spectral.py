@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut.transport import cone
 from taut_lab.experiments.critic_training import at_point, run_critic
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result

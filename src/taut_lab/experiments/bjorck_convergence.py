@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from taut.linalg import bjorck
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
 from taut_lab.framework.selection import numbers_of, select, values_of

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from taut.linalg import apply_bjorck, bjorck, bound_by_scaling
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
 from taut_lab.framework.selection import numbers_of

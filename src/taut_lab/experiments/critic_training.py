@@ -16,7 +16,7 @@ from taut.errors import check_choice
 from taut.evaluation import values_and_gradient_norms
 from taut.nn import OrthonormalLinear, mlp
 from taut.optim import AggMo
-from taut.pictures import COLOURS
+from taut.plotting import COLOURS
 from taut.transport import Problem, Sampler, bound_difference, bound_mean, fit_critic
 from taut_lab.framework.experiment import Config
 

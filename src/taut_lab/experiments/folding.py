@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
 from taut.evaluation import values_and_gradient_norms
-from taut.lattice.affine import as_linear
+from taut.lattice.decomposition import as_linear
 from taut.nn import Abs
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
 from taut_lab.framework.selection import numbers_of, select, values_of

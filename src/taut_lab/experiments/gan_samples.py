@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Generator
 
-from taut.pictures import Figure
+from taut.plotting import Figure
 from taut.training.gan import GanConfig, draw_grid
 from taut_lab.experiments.generator_distance import evaluate_generator, train_once
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result

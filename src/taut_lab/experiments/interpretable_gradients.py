@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from taut.pictures import Figure
+from taut.plotting import Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.evaluation import evenly_spaced_rows, jacobian_singular_values
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut.training import Prepared, TrainConfig, build_network, load_data, prepare, resolve
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result

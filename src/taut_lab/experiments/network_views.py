@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
 from taut.nn import MaxMin, mlp
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, select, tabulate

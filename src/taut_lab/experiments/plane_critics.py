@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut.transport import absolute_value, three_cones
 from taut_lab.experiments.critic_training import (
     ACTIVATION_COLOURS,

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from taut.pictures import Figure
+from taut.plotting import Figure
 from taut.transport import cone
 from taut_lab.experiments.critic_training import (
     ACTIVATION_COLOURS,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Result
 from taut_lab.framework.presentation import ResultTable
 from taut_lab.framework.selection import tabulate

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from taut.pictures import COLOURS, Figure
+from taut.plotting import COLOURS, Figure
 from taut.training import evaluate
 from taut_lab.experiments.classifier_training import train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result

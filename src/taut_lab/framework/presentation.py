@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from taut.pictures import Figure
+from taut.plotting import Figure
 
 __all__ = ["Presentation", "ResultTable", "TableEntry"]
 

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Sequence
 from pathlib import Path
 
-from taut.pictures import Figure, Picture
+from taut.plotting import Figure, Picture
 from taut.report import Code, Compared, Link, Page, Section, Table
 from taut_lab.experiments import registry
 from taut_lab.framework.presentation import ResultTable, TableEntry

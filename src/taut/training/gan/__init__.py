@@ -3,7 +3,7 @@
 from taut.training.gan.config import CRITICS, GanConfig
 from taut.training.gan.loop import GanProgress, train_gan
 from taut.training.gan.networks import ImageGenerator, build_critic, build_generator
-from taut.training.gan.pictures import draw_grid
+from taut.training.gan.sample_grid import draw_grid
 from taut.training.gan.trained_gan import GanRun, load_gan, load_gan_run
 
 __all__ = [

@@ -18,7 +18,7 @@ from taut.training.environment import Environment
 from taut.training.examples import Prepared, load_data, prepare
 from taut.training.gan.config import GanConfig
 from taut.training.gan.networks import ImageGenerator, build_critic, build_generator
-from taut.training.gan.pictures import write_grid
+from taut.training.gan.sample_grid import write_grid
 from taut.training.gan.trained_gan import GanFolder, GanRun, freeze, load_gan_run
 from taut.training.progress import Log
 from taut.training.run_folder import write_json

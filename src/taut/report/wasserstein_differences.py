@@ -9,8 +9,8 @@ import torch
 from torch import Generator, Tensor
 
 from taut.data import Table as Rows
-from taut.pictures import COLOURS, Picture, draw
-from taut.report.attribution import attribute
+from taut.plotting import COLOURS, Picture, draw
+from taut.report.feature_shares import attribute
 from taut.report.figures import Tile, as_image, draw_gallery, draw_image
 from taut.report.page import Section, Table
 from taut.transport import WassersteinResult

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from support import seeded
 from taut.errors import ArgumentError
 from taut.nn import mlp
-from taut.report.attribution import attribute
+from taut.report.feature_shares import attribute
 from taut.transport import ConeCritic
 
 

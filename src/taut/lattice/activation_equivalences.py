@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
-from taut.lattice.affine import as_linear, beside_zeros
+from taut.lattice.decomposition import as_linear, beside_zeros
 from taut.nn import Abs, FullSort, GroupSort, MaxMin
 
 __all__ = [
