@@ -64,6 +64,23 @@ def spectral_normalised(weight: np.ndarray) -> np.ndarray:
     return weight / np.linalg.norm(weight, 2)
 
 
+def rows_rescaled(weight: np.ndarray) -> np.ndarray:
+    """Rows divided by the roots of the row sums of the Gram matrix; zeros stay."""
+    weight = weight / max(np.abs(weight).max(), 1e-300)
+    sums = np.abs(weight @ weight.T).sum(1, keepdims=True)
+    return np.where(sums > 0, weight / np.sqrt(np.where(sums > 0, sums, 1)), 0)
+
+
+def rows_on_sphere(weight: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(weight, axis=1, keepdims=True)
+    return weight / np.where(lengths > 0, lengths, 1)
+
+
+def almost_orthonormal(weight: np.ndarray) -> np.ndarray:
+    wide = weight.shape[0] <= weight.shape[1]
+    return rows_rescaled(weight) if wide else rows_rescaled(weight.T).T
+
+
 def spectral_clipped(weight: np.ndarray) -> np.ndarray:
     return weight / max(1.0, float(np.linalg.norm(weight, 2)))
 
@@ -170,6 +187,22 @@ DENSE = [
         twice=False,
     ),
     DenseCase(
+        "aol",
+        taut.nn.AOLLinear,
+        L2,
+        L2,
+        evaluated=almost_orthonormal,
+        trained=almost_orthonormal,
+    ),
+    DenseCase(
+        "unit-norm",
+        taut.nn.UnitNormLinear,
+        L2,
+        LINF,
+        evaluated=rows_on_sphere,
+        trained=rows_on_sphere,
+    ),
+    DenseCase(
         "parseval",
         partial(taut.nn.ParsevalLinear, beta=0.1),
         L2,
@@ -211,6 +244,11 @@ def sort_pairs_descending(x: np.ndarray) -> np.ndarray:
 
 def largest_of_groups(x: np.ndarray, group_size: int) -> np.ndarray:
     return x.reshape(*x.shape[:-1], group_size, x.shape[-1] // group_size).max(-2)
+
+
+def half_abs(x: np.ndarray) -> np.ndarray:
+    folded = np.arange(x.shape[-1]) < x.shape[-1] // 2
+    return np.where(folded, np.abs(x), x)
 
 
 def reflect_pairs(x: np.ndarray, angle: float) -> np.ndarray:
@@ -286,6 +324,7 @@ ACTIVATIONS = [
         )
         for size in (2, 3)
     ),
+    ActivationCase("half-abs", lambda width: taut.nn.HalfAbs(), half_abs, taut.nn.HalfAbs),
     ActivationCase("abs", lambda width: taut.nn.Abs(), np.abs, taut.nn.Abs),
     *(
         ActivationCase(
@@ -367,9 +406,23 @@ CONVOLUTIONS = [
 # to make one and the shape of an input.
 PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     taut.nn.Centering: (lambda: taut.nn.Centering(4), (3, 4)),
+    taut.nn.ChannelShift2d: (taut.nn.ChannelShift2d, (2, 6, 3, 3)),
     taut.nn.ConeCritic: (lambda: taut.nn.ConeCritic(5, 4), (3, 4)),
     taut.nn.InvertibleDownsampling2d: (lambda: taut.nn.InvertibleDownsampling2d(2), (2, 2, 4, 4)),
+    taut.nn.InvertibleUpsampling2d: (lambda: taut.nn.InvertibleUpsampling2d(2), (2, 4, 2, 2)),
+    taut.nn.LayerCentering: (taut.nn.LayerCentering, (3, 4)),
+    taut.nn.LipschitzBatchNorm: (lambda: taut.nn.LipschitzBatchNorm(4), (3, 4)),
+    taut.nn.LPReLU: (lambda: taut.nn.LPReLU(4), (3, 4)),
+    taut.nn.SoftHuber: (taut.nn.SoftHuber, (3, 4)),
+    taut.nn.ScaledAvgPool2d: (lambda: taut.nn.ScaledAvgPool2d(2), (2, 2, 4, 4)),
     taut.nn.L2Pool2d: (lambda: taut.nn.L2Pool2d(2), (2, 2, 4, 4)),
+    taut.nn.PotentialStep: (lambda: taut.nn.PotentialStep(4, 6), (3, 4)),
+    taut.nn.SLLResidual: (lambda: taut.nn.SLLResidual(4, 6), (3, 4)),
+    taut.nn.PotentialStep2d: (lambda: taut.nn.PotentialStep2d(2, 3), (2, 2, 3, 3)),
+    taut.nn.SLLResidual2d: (lambda: taut.nn.SLLResidual2d(2, 3), (2, 2, 3, 3)),
+    taut.nn.SandwichLinear: (lambda: taut.nn.SandwichLinear(4, 3), (3, 4)),
+    taut.nn.SandwichStep: (lambda: taut.nn.SandwichStep(4, 3), (3, 4)),
+    taut.nn.CPLResidual: (lambda: taut.nn.CPLResidual(4, 3), (3, 4)),
     taut.nn.Residual: (lambda: taut.nn.Residual(taut.nn.OrthonormalLinear(4, 4)), (3, 4)),
 }
 

@@ -29,18 +29,18 @@ TABLE = """: Identity Abs ReLU ReLU6 Tanh LogSigmoid Softsign Tanhshrink Sigmoid
     SiLU=1.09984 Mish=1.0885 Hardsigmoid=0.166667 Hardswish=1.500001; p: Dropout AlphaDropout
     FeatureAlphaDropout; approximate: GELU=1.1289041451851549; alpha: ELU CELU=1.000001; lambd: Softshrink;
     beta threshold: Softplus; min_val max_val: Hardtanh; negative_slope: LeakyReLU; lower upper: RReLU;
-    num_parameters: PReLU; factor: Scale InvertibleDownsampling; upscale_factor: PixelShuffle;
-    downscale_factor: PixelUnshuffle; groups: ChannelShuffle; dim: MaxMin FullSort LogSoftmax Softmax=0.5;
-    group_size dim: GroupSort Maxout; num_channels learnable dim: Householder; num_centres dim temperature:
-    ConeCritic; num_features momentum bias: Centering; num_features eps momentum affine: BatchNorm;
-    start_dim end_dim: Flatten; dim unflattened_size: Unflatten; padding: ZeroPad ReflectionPad
-    ReplicationPad CircularPad; output_size: AdaptiveAvgPool AdaptiveMaxPool; kernel_size stride ceil_mode:
-    L2Pool; kernel_size stride ceil_mode padding dilation: MaxPool; kernel_size stride ceil_mode padding
-    count_include_pad: AvgPool; in_features out_features bias: Linear; in_channels out_channels kernel_size
-    stride padding dilation groups bias padding_mode: Conv"""
+    num_parameters: PReLU LPReLU; factor: Scale InvertibleDownsampling InvertibleUpsampling; delta:
+    SoftHuber; upscale_factor: PixelShuffle; downscale_factor: PixelUnshuffle; groups: ChannelShuffle; dim:
+    MaxMin FullSort HalfAbs LogSoftmax Softmax=0.5; group_size dim: GroupSort Maxout; num_channels learnable
+    dim: Householder; num_centres dim temperature: ConeCritic; num_features momentum bias: Centering;
+    num_features eps momentum affine: BatchNorm; start_dim end_dim: Flatten; dim unflattened_size:
+    Unflatten; padding: ZeroPad ReflectionPad ReplicationPad CircularPad; output_size: AdaptiveAvgPool
+    AdaptiveMaxPool; kernel_size stride ceil_mode: L2Pool; kernel_size stride ceil_mode padding dilation:
+    MaxPool; kernel_size stride ceil_mode padding count_include_pad: AvgPool; in_features out_features bias:
+    Linear; in_channels out_channels kernel_size stride padding dilation groups bias padding_mode: Conv"""
 ROWS = [row.split(":") for row in TABLE.split(";")]
 KINDS = {each.split("=")[0]: (a.split(), each) for a, names in ROWS for each in names.split()}
-PREFIX = r"^(Orthonormal|Spectral|Parseval|Linf|L1|Mixed)(?=Linear|Conv)"
+PREFIX = r"^(AOL|Orthonormal|Spectral|Parseval|Linf|L1|Mixed|UnitNorm)(?=Linear|Conv)"
 OPTIONAL = {"method", "order", "num_steps", "scaling", "beta", "p", "output_padding"}
 Axis = namedtuple("Axis", "taps stride dilation front size outputs")  # a circle has no `outputs`
 
@@ -251,7 +251,7 @@ def layer(kind: str, a: Any, path: str, tensors: Any, witness: Any, bounds: Any,
     require(base in KINDS, f"{at} is not a layer that this checker knows")
     names, slope = KINDS[base]
     known = set(names) <= a.keys() <= {*names, *(OPTIONAL if base in ("Linear", "Conv") else ())}
-    known &= all(usual(value) or (name == "dim" and value is None) for name, value in a.items())
+    known &= all(usual(x) or (name in ("dim", "momentum") and x is None) for name, x in a.items())
     require(known, f"{at} has arguments of an unknown kind")
     require(0 <= witness.get("l2", 0) < 2.0**500, f"{at}: the witness is not a norm")
     rank, last = len(shape or ()) + 1, "Softmax" not in base and a.get("dim", 0) is None
@@ -293,8 +293,8 @@ def layer(kind: str, a: Any, path: str, tensors: Any, witness: Any, bounds: Any,
             after = a.get("unflattened_size", [shape[first] // group])
             after = (*shape[:first], *after, *shape[first + 1 :])
             require(math.prod(after) * group == math.prod(shape), f"{at} does not divide {shape}")
-        case "PixelShuffle" | "PixelUnshuffle" | "InvertibleDownsampling" if shape:
-            f = Fraction(*a.values()) ** (1 if base == "PixelShuffle" else -1)
+        case "PixelShuffle" | "PixelUnshuffle" | "InvertibleDownsampling" | "InvertibleUpsampling" if shape:
+            f = Fraction(*a.values()) ** (1 if base in ("PixelShuffle", "InvertibleUpsampling") else -1)
             after = tuple(map(int, (shape[0] / f**2, shape[1] * f, shape[2] * f)))
             require(math.prod(after) == math.prod(shape), f"{at} does not divide {shape}")
         case "Householder":  # rows and columns of a reflection sum to |cos| + |sin| at most

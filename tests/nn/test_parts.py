@@ -7,6 +7,7 @@ from torch import nn
 
 import taut
 import taut.export.architecture
+from taut import checker
 from taut.errors import ArgumentError
 
 
@@ -167,3 +168,123 @@ def test_downsampling_teaches_what_is_no_image():
         layer(torch.zeros(4))
     with pytest.raises(ArgumentError, match="multiples of 4"):
         layer.inverse(torch.zeros(1, 3, 2, 2))
+
+
+def test_shifts_move_five_parts_around_the_borders():
+    x = np.random.default_rng(0).normal(size=(2, 7, 4, 5))
+    got = taut.nn.ChannelShift2d(2)(torch.from_numpy(x)).numpy()
+    up, down, left, right, kept = np.array_split(x, 5, axis=1)
+    moved = [np.roll(up, -2, 2), np.roll(down, 2, 2), np.roll(left, -2, 3), np.roll(right, 2, 3)]
+    np.testing.assert_array_equal(got, np.concatenate([*moved, kept], axis=1))
+    with pytest.raises(taut.errors.NoRuleError, match="mixes the samples of a batch"):
+        taut.bound_lipschitz(taut.nn.ChannelShift2d(), input_shape=(4, 4))
+
+
+def test_blocks_of_shifts_and_rotations_have_orthogonal_jacobians():
+    block = taut.nn.shift_rotate(6).double().eval()
+    matrix = jacobian(block, torch.randn(6, 3, 3, dtype=torch.float64))
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    assert 0.99 <= singular.min() and singular.max() <= 1 + 1e-14
+    for folded in (block, taut.fold(block)):
+        assert taut.bound_lipschitz(folded, input_shape=(6, 3, 3)).value <= 1
+
+
+def test_only_layers_without_momentum_count_their_batches():
+    assert set(taut.nn.Centering(3).state_dict()) == {"running_mean", "bias"}
+    for layer in (
+        taut.nn.Centering(3, momentum=None),
+        taut.nn.LipschitzBatchNorm(3, momentum=None),
+    ):
+        batches = [torch.randn(4, 3) + i for i in range(3)]
+        for batch in batches:
+            layer(batch)
+        assert layer.state_dict()["num_batches_tracked"] == 3
+        torch.testing.assert_close(layer.running_mean, torch.cat(batches).mean(0))
+
+
+def test_without_momentum_the_running_mean_is_that_of_all_batches(tmp_path):
+    layer = taut.nn.Centering(3, momentum=None)
+    batches = [torch.randn(4, 3) + i for i in range(5)]
+    for batch in batches:
+        layer(batch)
+    torch.testing.assert_close(layer.running_mean, torch.cat(batches).mean(0))
+    taut.save(layer.eval(), tmp_path / "net.taut", input_shape=(3,))
+    loaded = taut.load(tmp_path / "net.taut")
+    assert torch.equal(loaded(batches[0]), layer(batches[0]))
+    checker.check((tmp_path / "net.taut").read_bytes())
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 5), (6, 4, 4)], ids=str)
+def test_layer_centering_is_a_projection_with_exact_constants(shape):
+    layer = taut.nn.LayerCentering()
+    matrix = jacobian(layer, torch.randn(shape, dtype=torch.float64))
+    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
+        bound = taut.bound_lipschitz(layer, norm, input_shape=shape).value
+        seen = np.linalg.norm(matrix, order)
+        assert seen * (1 - 1e-12) <= bound <= seen * (1 + 1e-12)
+    np.testing.assert_allclose(matrix @ matrix, matrix, atol=1e-14)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("shape", [(16, 3), (8, 3, 4, 4)], ids=str)
+def test_one_factor_for_all_channels_never_stretches(spread, shape):
+    layer = taut.nn.LipschitzBatchNorm(3, momentum=1.0).double()
+    sizes = torch.tensor([1.0, 0.1, 0.5]).view(-1, *(1,) * (len(shape) - 2))
+    x = 2 + spread * sizes * torch.randn(shape, dtype=torch.float64)
+    variances = x.transpose(0, 1).flatten(1).numpy().var(1)
+    factor = 1 / np.sqrt(max(1, variances.max()) + 1e-5)
+    mean = x.transpose(0, 1).flatten(1).mean(1).view(sizes.shape)
+    torch.testing.assert_close(layer(x), (x - mean) * factor)
+    layer.eval()
+    torch.testing.assert_close(layer(x), (x - mean) * factor)
+    for norm in ("l1", "l2", "linf"):
+        bound = taut.bound_lipschitz(layer, norm, input_shape=shape[1:]).value
+        assert factor <= bound <= min(1, factor * (1 + 1e-9))
+
+
+def test_slopes_of_lprelu_are_held_whatever_the_parameter():
+    layer = taut.nn.LPReLU(3)
+    layer.weight.data = torch.tensor([-7.0, 0.3, 1e30])
+    x = torch.tensor([[-2.0, -2.0, -2.0], [1.0, 2.0, 3.0]])
+    expected = torch.tensor([[2.0, -0.6, -2.0], [1.0, 2.0, 3.0]])
+    torch.testing.assert_close(layer(x), expected)
+    torch.testing.assert_close(taut.fold(layer)(x), expected)
+    for norm in ("l1", "l2", "linf"):
+        assert taut.bound_lipschitz(layer, norm, input_shape=(3,)).value == 1
+
+
+def test_upsampling_undoes_downsampling():
+    x = torch.randn(2, 3, 6, 9)
+    down, up = taut.nn.InvertibleDownsampling2d(3), taut.nn.InvertibleUpsampling2d(3)
+    assert torch.equal(up(down(x)), x) and torch.equal(up(x := down(x)), down.inverse(x))
+    assert taut.bound_lipschitz(up, input_shape=(9, 2, 2)).value == 1
+    with pytest.raises(ArgumentError, match="multiples of 9"):
+        up(torch.zeros(1, 3, 2, 2))
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.3, 20.0])
+def test_soft_huber_is_a_rounded_absolute_value_of_slope_at_most_one(delta):
+    layer = taut.nn.SoftHuber(delta)
+    x = torch.cat([torch.linspace(-50, 50, 201), torch.tensor([1e-9, 1e6])]).double()
+    got = layer(x).numpy()
+    np.testing.assert_allclose(got, np.hypot(x.numpy(), delta) - delta, rtol=1e-9, atol=1e-12)
+    size = np.abs(x.numpy())
+    assert (np.abs(got - size) <= delta + 1e-15 * size).all()
+    assert np.abs(np.diag(jacobian(layer, x))).max() <= 1
+    for norm in ("l1", "l2", "linf"):
+        assert taut.bound_lipschitz(layer, norm, input_shape=(3,)).value == 1
+
+
+@pytest.mark.parametrize("kernel", [1, 2, 3, (1, 2), (2, 3)], ids=str)
+def test_scaled_means_have_norm_one_and_exact_constants(kernel):
+    layer = taut.nn.ScaledAvgPool2d(kernel)
+    x = torch.randn(2, 7, 6, dtype=torch.float64)  # the last row of pixels may be left over
+    torch.testing.assert_close(
+        layer(x[None]), nn.AvgPool2d(kernel)(x[None]) * np.prod(layer.kernel_size) ** 0.5
+    )
+    matrix = jacobian(layer, x)
+    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
+        bound = taut.bound_lipschitz(layer, norm, input_shape=(2, 7, 6)).value
+        seen = np.linalg.norm(matrix, order)
+        assert seen * (1 - 1e-14) <= bound <= seen * (1 + 1e-12)
+    assert taut.bound_lipschitz(layer, input_shape=(2, 7, 6)).value <= 1

@@ -50,7 +50,7 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
             elif "Pad" in name:
                 more = (1, 0.5) if "Constant" in name else (1,)
                 made[kind] = (lambda kind=kind, more=more: kind(*more), _spatial(name))
-            elif "BatchNorm" in name:
+            elif name.startswith("BatchNorm"):
                 shape = VECTOR if name[-2] == "1" else _spatial(name)
                 made[kind] = (lambda kind=kind, n=shape[0]: _lively(kind(n)), shape)
     for kind, make, shape in (
@@ -61,6 +61,15 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
         (taut.nn.Householder, lambda: taut.nn.Householder(8, angle=0.7), VECTOR),
         (taut.nn.Abs, taut.nn.Abs, VECTOR),
         (taut.nn.ConeCritic, _cones, VECTOR),
+        (taut.nn.PotentialStep, lambda: _drawn(taut.nn.PotentialStep(8, 5)), VECTOR),
+        (taut.nn.SLLResidual, lambda: taut.nn.SLLResidual(8, 12), VECTOR),
+        (taut.nn.CPLResidual, lambda: taut.nn.CPLResidual(8), VECTOR),
+        (taut.nn.PotentialStep2d, lambda: _drawn(taut.nn.PotentialStep2d(4, 5)), IMAGE),
+        (taut.nn.SLLResidual2d, lambda: taut.nn.SLLResidual2d(4, 7), IMAGE),
+        (taut.nn.SandwichStep, lambda: _drawn(taut.nn.SandwichStep(8, 5)), VECTOR),
+        (taut.nn.ChannelShift2d, lambda: taut.nn.ChannelShift2d(2), IMAGE),
+        (taut.nn.InvertibleUpsampling2d, lambda: taut.nn.InvertibleUpsampling2d(2), IMAGE),
+        (taut.nn.LipschitzBatchNorm, lambda: _lively(taut.nn.LipschitzBatchNorm(4)), IMAGE),
         (taut.nn.Scale, lambda: taut.nn.Scale(-1.7), VECTOR),
         (taut.nn.Centering, lambda: _lively(taut.nn.Centering(4)), IMAGE),
         (taut.nn.InvertibleDownsampling2d, lambda: taut.nn.InvertibleDownsampling2d(2), IMAGE),
@@ -88,6 +97,12 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
 
 def _cones() -> nn.Module:
     return taut.nn.ConeCritic.from_points(torch.randn(5, 8), torch.rand(5), sign=-1)
+
+
+def _drawn(module: nn.Module) -> nn.Module:
+    for tensor in module.parameters():
+        torch.nn.init.normal_(tensor.data, 0, 0.2)
+    return module
 
 
 def _lively(module: nn.Module) -> nn.Module:

@@ -168,3 +168,8 @@ class DirectExecutor(fx.Interpreter):
             return super().call_function(target, args, kwargs)
         arguments = bind_arguments(target, args, kwargs)
         return direct_convolution(Call(target, arguments), arguments["input"])
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """One layer, by its own direct form if it has one."""
+        module: Any = self.fetch_attr(str(target))
+        return getattr(module, "run_direct", module)(*args, **kwargs)

@@ -9,7 +9,6 @@ from torch import Tensor, fx, nn
 from taut.audit import RuleInterpreter
 from taut.certificates.arithmetic import Arithmetic, dtype_of
 from taut.certificates.execution import program_in_double, with_rounded_numbers
-from taut.certificates.rounded import underflow
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic, gamma
 from taut.rules import Call, Constants, Record, Value
@@ -125,11 +124,16 @@ class _Boxes(RuleInterpreter):
         count = rounding.count(call)
         widest = [torch.maximum(a.abs(), b.abs()) for a, b in zip(lower, upper, strict=True)]
         terms = rounding.magnitude(call, *widest) * (1 + 2 * gamma(count + 2))
-        slack = 4 * gamma(count) * terms + 8 * underflow(count, torch.float64, rounding.squares)
+        slack = 4 * gamma(count) * terms + 8 * rounding.lost(call, torch.float64)
         if self.dtype is not None:
             slack = slack + gamma(count, self.dtype) * terms * (1 + 2.0**-40)
-            slack = slack + underflow(count, self.dtype, rounding.squares)
+            slack = slack + rounding.lost(call, self.dtype)
             slack = torch.where(terms < rounding.ceiling(self.dtype), slack, math.inf)
+        if rounding.inner is not None:
+            inner = rounding.inner.magnitude(call, *widest) * (1 + 2 * gamma(count + 2))
+            ceiling = rounding.inner.ceiling(self.dtype or torch.float64)
+            whole = (inner < ceiling).flatten(1).all(1)
+            slack = torch.where(whole.view(-1, *(1,) * (slack.dim() - 1)), slack, math.inf)
         return slack
 
     def _by_constant(self, record: Record, call: Call, tracked: list[Box]) -> tuple[Tensor, Tensor]:

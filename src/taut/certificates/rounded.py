@@ -102,10 +102,11 @@ class Rounded:
         return tuple(self.value.shape[1:])
 
 
-def underflow(count: int, dtype: torch.dtype, root: bool) -> float:
-    """Products and sums that fall below the normal range, `count` of each at most; or their root."""
-    lost = 4 * (count + 1) * torch.finfo(dtype).tiny
-    return math.sqrt(lost) if root else lost
+def _magnitudes(rounding: Rounding, call: Call, incoming: list[Rounded]) -> Tensor:
+    """The norms of the magnitudes, which are computed in float64 with as many roundings, from above."""
+    terms = rounding.magnitude(call, *(r.value for r in incoming))
+    norms = up(norms_up(terms) * (1 + 2 * gamma(rounding.count(call) + 2)))
+    return norms + rounding.lost(call, torch.float64) * math.prod(terms.shape[1:])
 
 
 def added_rounding(
@@ -122,29 +123,37 @@ def added_rounding(
     """
     count = rounding.count(call)
     size = math.prod(value.shape[1:])
-    terms = rounding.magnitude(call, *(r.value for r in incoming))
-    # The magnitudes themselves are computed in float64, with as many roundings.
-    magnitude = up(norms_up(terms) * (1 + 2 * gamma(count + 2)))
-    magnitude = magnitude + underflow(count, torch.float64, rounding.squares) * size
+    magnitude = _magnitudes(rounding, call, incoming)
     ones = value.new_tensor([[size], [math.nextafter(math.sqrt(size), math.inf)], [1.0]])
-    here = up(gamma(count) * magnitude + underflow(count, torch.float64, rounding.squares) * ones)
+    here = up(gamma(count) * magnitude + rounding.lost(call, torch.float64) * ones)
     # Infinity could hide behind a maximum, and then no bound would hold.
-    here = torch.where(value.reshape(len(value), size).isfinite().all(1), here, math.inf)
+    finite = value.reshape(len(value), size).isfinite().all(1)
+    between = magnitude
+    if rounding.inner is not None:
+        between = _magnitudes(rounding.inner, call, incoming)
+        finite &= between[2].isfinite()
+    here = torch.where(finite, here, math.inf)
     limit = value.new_full((len(value),), math.inf)
     nothing = Constants(0.0, 0.0, 0.0)
     far, slope = torch.zeros_like(here), value.new_zeros(3)
     if dtype is not None:
-
-        def grown(parts: list[Constants]) -> Tensor:
-            seen = [Value(c, r.shape) for c, r in zip(parts, incoming, strict=True)]
-            return rounding.growth(call.with_values(seen)).within(size).values
-
         moved = [Constants.added([r.bound.error, r.bound.far]) for r in incoming]
         rates = [Constants.added([r.bound.reach, r.bound.slope]) for r in incoming]
-        start, rate = up(magnitude + grown(moved)), grown(rates)
+
+        def grown(part: Rounding, parts: list[Constants]) -> Constants:
+            seen = [Value(c, r.shape) for c, r in zip(parts, incoming, strict=True)]
+            return part.growth(call.with_values(seen))
+
+        start = up(magnitude + grown(rounding, moved).within(size).values)
+        rate = grown(rounding, rates).within(size).values
         limit = (rounding.ceiling(dtype) - start[2]) / rate[2]
+        if rounding.inner is not None:
+            start_inside = up(between[2] + grown(rounding.inner, moved).values[2])
+            rate_inside = grown(rounding.inner, rates).values[2]
+            room = (rounding.inner.ceiling(dtype) - start_inside) / rate_inside
+            limit = torch.minimum(limit, room)
         unit = gamma(count, dtype)
-        far = up(unit * start + underflow(count, dtype, rounding.squares) * ones)
+        far = up(unit * start + rounding.lost(call, dtype) * ones)
         slope = up(unit * rate)
     fresh = (Constants.of(here), Constants.of(far), nothing, Constants.of(slope.to(value)))
     return ErrorBound(*(part.within(size) for part in fresh)), limit

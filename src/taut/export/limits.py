@@ -156,4 +156,6 @@ def _without_storage(model: nn.Module, held: dict[int, Tensor]) -> nn.Module:
                 sizes = layer.in_features, layer.out_features
                 plain = nn.Linear(*sizes, bias=False, device="meta", dtype=layer.weight.dtype)
                 parent._modules[name] = plain
+            elif layer is not None and (as_plain := getattr(layer, "as_plain", None)):
+                parent._modules[name] = as_plain(layer.weight)
     return twin.eval()

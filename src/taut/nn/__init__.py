@@ -3,7 +3,6 @@
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.balls import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
 from taut.nn.builders import make_activation, mlp
-from taut.nn.centering import Centering
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
@@ -21,28 +20,48 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
-from taut.nn.downsampling import InvertibleDownsampling2d, L2Pool2d
+from taut.nn.downsampling import (
+    InvertibleDownsampling2d,
+    InvertibleUpsampling2d,
+    L2Pool2d,
+    ScaledAvgPool2d,
+)
+from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
+from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
+from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
+from taut.nn.rectifiers import LPReLU, SoftHuber
+from taut.nn.rescaled import AOLLinear, UnitNormLinear
 from taut.nn.residual import Residual
+from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
+from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
 __all__ = [
+    "AOLLinear",
     "Abs",
+    "CPLResidual",
     "Centering",
+    "ChannelShift2d",
     "ConeCritic",
     "ConstrainedConv",
     "ConstrainedLayer",
     "ConstrainedLinear",
     "FullSort",
     "GroupSort",
+    "HalfAbs",
     "Householder",
     "InvertibleDownsampling2d",
+    "InvertibleUpsampling2d",
     "L1Linear",
     "L2Pool2d",
+    "LPReLU",
+    "LayerCentering",
     "LinfConv1d",
     "LinfConv2d",
     "LinfLinear",
+    "LipschitzBatchNorm",
     "MaxMin",
     "Maxout",
     "MixedLinear",
@@ -52,8 +71,16 @@ __all__ = [
     "OrthonormalConvTranspose2d",
     "OrthonormalLinear",
     "ParsevalLinear",
+    "PotentialStep",
+    "PotentialStep2d",
     "Residual",
+    "SLLResidual",
+    "SLLResidual2d",
+    "SandwichLinear",
+    "SandwichStep",
     "Scale",
+    "ScaledAvgPool2d",
+    "SoftHuber",
     "SpectralConv1d",
     "SpectralConv2d",
     "SpectralConv3d",
@@ -61,6 +88,8 @@ __all__ = [
     "SpectralConvTranspose2d",
     "SpectralConvTranspose3d",
     "SpectralLinear",
+    "UnitNormLinear",
     "make_activation",
     "mlp",
+    "shift_rotate",
 ]

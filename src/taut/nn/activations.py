@@ -15,10 +15,12 @@ from taut import functional
 from taut.errors import ArgumentError, check_count
 from taut.rules import FileSchema, register, relu_forms
 
-__all__ = ["Abs", "FullSort", "GroupSort", "Householder", "MaxMin", "Maxout"]
+__all__ = ["Abs", "ChannelActivation", "FullSort", "GroupSort", "Householder", "MaxMin", "Maxout"]
 
 
-class _ChannelActivation(nn.Module):
+class ChannelActivation(nn.Module):
+    """An activation over the channels along `dim`."""
+
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
@@ -38,7 +40,7 @@ class _ChannelActivation(nn.Module):
         return "" if self.dim is None else f"dim={self.dim}"
 
 
-class _GroupActivation(_ChannelActivation):
+class _GroupActivation(ChannelActivation):
     def __init__(self, group_size: int, dim: int | None = None) -> None:
         super().__init__(dim)
         check_count(type(self).__name__, "group_size", group_size)
@@ -50,7 +52,7 @@ class _GroupActivation(_ChannelActivation):
 
 
 @final
-class MaxMin(_ChannelActivation):
+class MaxMin(ChannelActivation):
     """The larger of each pair of channels in the first half, the smaller in the second.
 
     A permutation of its input at every point: 1-Lipschitz and gradient-norm-preserving in every
@@ -91,7 +93,7 @@ class GroupSort(_GroupActivation):
 
 
 @final
-class FullSort(_ChannelActivation):
+class FullSort(ChannelActivation):
     """All channels in ascending order: `GroupSort` with one group.
 
     Example:
@@ -137,7 +139,7 @@ class Abs(nn.Module):
 
 
 @final
-class Householder(_ChannelActivation):
+class Householder(ChannelActivation):
     r"""A reflection of each pair of channels that lies beyond a line, the line learned or fixed.
 
     1-Lipschitz and gradient-norm-preserving in L2 for any angle; MaxMin at $\pi / 2$. See

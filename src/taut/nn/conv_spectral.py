@@ -23,7 +23,9 @@ __all__ = [
 ]
 
 
-class _SpectralConv(ConstrainedConv):
+class SpectralConv(ConstrainedConv):
+    """What the convolutions here share: channels rescaled to norm at most 1."""
+
     input_norm = L2
     output_norm = L2
 
@@ -55,14 +57,14 @@ class _SpectralConv(ConstrainedConv):
 
 
 @final
-class SpectralConv1d(_SpectralConv):
+class SpectralConv1d(SpectralConv):
     """`SpectralConv2d` in one dimension."""
 
     _dims = 1
 
 
 @final
-class SpectralConv2d(_SpectralConv):
+class SpectralConv2d(SpectralConv):
     r"""A convolution of norm at most 1 in every forward, for every shape it accepts.
 
     Each channel of the free parameter is multiplied by
@@ -88,32 +90,32 @@ class SpectralConv2d(_SpectralConv):
 
 
 @final
-class SpectralConv3d(_SpectralConv):
+class SpectralConv3d(SpectralConv):
     """`SpectralConv2d` in three dimensions."""
 
     _dims = 3
 
 
 @final
-class SpectralConvTranspose1d(TransposedConv, _SpectralConv):
+class SpectralConvTranspose1d(TransposedConv, SpectralConv):
     """The transposed `SpectralConv1d`, with torch's arguments."""
 
     _dims = 1
 
 
 @final
-class SpectralConvTranspose2d(TransposedConv, _SpectralConv):
+class SpectralConvTranspose2d(TransposedConv, SpectralConv):
     """The transposed `SpectralConv2d`, with torch's arguments."""
 
     _dims = 2
 
 
 @final
-class SpectralConvTranspose3d(TransposedConv, _SpectralConv):
+class SpectralConvTranspose3d(TransposedConv, SpectralConv):
     """The transposed `SpectralConv3d`, with torch's arguments."""
 
     _dims = 3
 
 
-for _layer in _SpectralConv.__subclasses__():
+for _layer in SpectralConv.__subclasses__():
     register(_layer, file=convolution_schema(_layer))

@@ -1,5 +1,6 @@
-"""Fewer pixels: `L2Pool2d`, the length of each window, and `InvertibleDownsampling2d`."""
+"""Fewer or more pixels: lengths and means of windows, and invertible rearrangements."""
 
+import math
 from collections.abc import Sequence
 from typing import final
 
@@ -10,14 +11,37 @@ from torch.nn import functional as F
 from taut import functional
 from taut.errors import ArgumentError, check_count
 from taut.linalg.axes import per_dimension
+from taut.nn.scale import Scale
 from taut.rules import FileSchema, register
 from taut.rules.pooling import pooling_schema
+from taut.rules.schema import Sizes
 
-__all__ = ["InvertibleDownsampling2d", "L2Pool2d"]
+__all__ = ["InvertibleDownsampling2d", "InvertibleUpsampling2d", "L2Pool2d", "ScaledAvgPool2d"]
+
+
+class _Rearrangement(nn.Module):
+    """Blocks of `factor * factor` pixels for as many channels, or back."""
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        check_count(type(self).__name__, "factor", factor)
+        self.factor = int(factor)
+
+    def _to_pixels(self, subject: str, x: Tensor) -> Tensor:
+        if x.dim() < 3 or x.shape[-3] % self.factor**2:
+            raise ArgumentError(
+                f"{subject} must be (..., channels, height, width) with channels in multiples of "
+                f"{self.factor**2}; got shape {tuple(x.shape)}."
+            )
+        return F.pixel_shuffle(x, self.factor)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"factor={self.factor}"
 
 
 @final
-class InvertibleDownsampling2d(nn.Module):
+class InvertibleDownsampling2d(_Rearrangement):
     """Turns each block of `factor * factor` pixels into channels: a permutation of the entries.
 
     An isometry in every norm. `torch.nn.PixelUnshuffle` is the same map; this one explains sizes
@@ -32,11 +56,6 @@ class InvertibleDownsampling2d(nn.Module):
         >>> layer(x).shape, torch.equal(layer.inverse(layer(x)), x)
         (torch.Size([1, 12, 2, 3]), True)
     """
-
-    def __init__(self, factor: int) -> None:
-        super().__init__()
-        check_count("InvertibleDownsampling2d", "factor", factor)
-        self.factor = int(factor)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(..., c, h, w)` to `(..., c * factor**2, h / factor, w / factor)`."""
@@ -54,16 +73,27 @@ class InvertibleDownsampling2d(nn.Module):
 
     def inverse(self, y: Tensor) -> Tensor:
         """What `forward` has made `y` of."""
-        if y.dim() < 3 or y.shape[-3] % self.factor**2:
-            raise ArgumentError(
-                "InvertibleDownsampling2d.inverse: `y` must be (..., channels, height, width) with "
-                f"channels in multiples of {self.factor**2}; got shape {tuple(y.shape)}."
-            )
-        return F.pixel_shuffle(y, self.factor)
+        return self._to_pixels("InvertibleDownsampling2d.inverse: `y`", y)
 
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"factor={self.factor}"
+
+@final
+class InvertibleUpsampling2d(_Rearrangement):
+    """Turns each `factor * factor` channels into a block of pixels: undoes the downsampling.
+
+    A permutation of the entries, so an isometry in every norm.
+
+    Args:
+        factor: the side of a block.
+
+    Example:
+        >>> x = torch.randn(1, 3, 4, 6)
+        >>> torch.equal(InvertibleUpsampling2d(2)(InvertibleDownsampling2d(2)(x)), x)
+        True
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., c * factor**2, h, w)` to `(..., c, h * factor, w * factor)`."""
+        return self._to_pixels("InvertibleUpsampling2d: the input", x)
 
 
 @final
@@ -102,6 +132,42 @@ class L2Pool2d(nn.Module):
         return f"{text}, ceil_mode=True" if self.ceil_mode else text
 
 
+@final
+class ScaledAvgPool2d(nn.Module):
+    r"""The mean of each window of $n$ cells times $\sqrt n$; windows stand side by side.
+
+    Each output is the product with a unit vector, and no two read the same cell: a projection up to
+    rotation, of norm 1 in L2, where plain average pooling has $1 / \sqrt n$. In L1 the constant is
+    $1 / \sqrt n$, in L-inf $\sqrt n$.
+
+    Args:
+        kernel_size: cells of a window.
+
+    Example:
+        >>> ScaledAvgPool2d(2)(torch.tensor([[[[1.0, 2.0], [2.0, 3.0]]]]))
+        tensor([[[[4.]]]])
+    """
+
+    def __init__(self, kernel_size: int | Sequence[int]) -> None:
+        super().__init__()
+        self.kernel_size = per_dimension("ScaledAvgPool2d", "kernel_size", kernel_size, 2)
+        # A hair below the root, so that rounding a proof upwards does not pass 1.
+        self.factor = math.sqrt(math.prod(self.kernel_size)) * (1 - 2.0**-50)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., channels, height, width)` to as many channels and one cell a window."""
+        return F.avg_pool2d(x, self.kernel_size) * self.factor
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"kernel_size={self.kernel_size}"
+
+
+register(
+    InvertibleUpsampling2d,
+    call=lambda m: (torch.ops.aten.pixel_shuffle.default, {"upscale_factor": m.factor}),
+    file=FileSchema(InvertibleUpsampling2d, {"factor": int}),
+)
 register(
     InvertibleDownsampling2d,
     call=lambda m: (torch.ops.aten.pixel_unshuffle.default, {"downscale_factor": m.factor}),
@@ -114,4 +180,9 @@ register(
         {"kernel_size": list(m.kernel_size), "stride": list(m.stride), "ceil_mode": m.ceil_mode},
     ),
     file=pooling_schema(L2Pool2d),
+)
+register(
+    ScaledAvgPool2d,
+    plain=lambda m: nn.Sequential(nn.AvgPool2d(m.kernel_size), Scale(m.factor)),
+    file=FileSchema(ScaledAvgPool2d, {"kernel_size": Sizes(2)}),
 )

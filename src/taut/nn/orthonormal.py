@@ -32,7 +32,7 @@ from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 from taut.rules import FileSchema, register
 
-__all__ = ["OrthonormalLinear"]
+__all__ = ["OrthonormalLinear", "nearest_orthonormal"]
 
 
 @final
@@ -106,8 +106,7 @@ class OrthonormalLinear(ConstrainedLinear):
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The nearest orthonormal matrix."""
-        u, _, vh = torch.linalg.svd(weight.double(), full_matrices=False)
-        return _below_one((u @ vh).to(weight.dtype))
+        return nearest_orthonormal(weight)
 
     def _weight_in_use(self) -> Tensor:
         if not self.projects_in_place or torch.compiler.is_exporting():
@@ -188,6 +187,12 @@ def _unbatch(
         for arg, dim in zip(args, in_dims, strict=True)
     )
     return zip(*lists, strict=True)
+
+
+def nearest_orthonormal(weight: Tensor) -> Tensor:
+    """The nearest orthonormal matrix, without looking at values."""
+    u, _, vh = torch.linalg.svd(weight.double(), full_matrices=False)
+    return _below_one((u @ vh).to(weight.dtype))
 
 
 def _below_one(weight: Tensor) -> Tensor:

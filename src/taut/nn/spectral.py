@@ -19,7 +19,7 @@ from taut.nn.weight_cache import WeightCache
 from taut.norms import L2
 from taut.rules import FileSchema, register
 
-__all__ = ["ParsevalLinear", "SpectralLinear"]
+__all__ = ["ParsevalLinear", "SpectralLinear", "divide_by_norm", "divide_by_norm_traceable"]
 
 
 @final
@@ -55,25 +55,11 @@ class SpectralLinear(ConstrainedLinear):
 
     def constrain(self, weight: Tensor) -> Tensor:
         """The weight divided by a proven bound of its norm; zeros stay."""
-        bound = call_on_numbers(self._bound_norm, weight)
-        largest = weight.detach().abs().amax()
-        largest = torch.where(largest > 0, largest, 1.0)
-        scaled, bound = weight / largest, (bound / largest).to(weight.dtype)
-        sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
-        # The value is that of the proven bound, the derivative that of the norm.
-        return scaled / (bound + (sigma - sigma.detach()))
-
-    def _bound_norm(self, weight: Tensor) -> Tensor:
-        known = self._bounds.recall(weight)
-        if known is None:
-            known = _bound_for_division(weight)
-            self._bounds.keep(weight, known)
-        return known
+        return divide_by_norm(weight, self._bounds)
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The weight divided by its norm."""
-        norm = _norm_for_division(weight)
-        return weight / torch.where(norm > 0, norm, 1.0)
+        return divide_by_norm_traceable(weight)
 
 
 @final
@@ -143,6 +129,31 @@ class ParsevalLinear(ConstrainedLinear):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"{super().extra_repr()}, beta={self.beta}"
+
+
+def divide_by_norm(weight: Tensor, bounds: WeightCache) -> Tensor:
+    """The weight divided by a proven bound of its norm, which `bounds` remembers; zeros stay."""
+
+    def bound_norm(weight: Tensor) -> Tensor:
+        known = bounds.recall(weight)
+        if known is None:
+            known = _bound_for_division(weight)
+            bounds.keep(weight, known)
+        return known
+
+    bound = call_on_numbers(bound_norm, weight)
+    largest = weight.detach().abs().amax()
+    largest = torch.where(largest > 0, largest, 1.0)
+    scaled, bound = weight / largest, (bound / largest).to(weight.dtype)
+    sigma, _, _ = power_iteration(scaled, even_vector(scaled.shape[1], scaled), num_steps=10)
+    # The value is that of the proven bound, the derivative that of the norm.
+    return scaled / (bound + (sigma - sigma.detach()))
+
+
+def divide_by_norm_traceable(weight: Tensor) -> Tensor:
+    """The weight divided by its norm, without looking at values."""
+    norm = _norm_for_division(weight)
+    return weight / torch.where(norm > 0, norm, 1.0)
 
 
 def _bound_for_division(weight: Tensor) -> Tensor:

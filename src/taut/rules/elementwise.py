@@ -22,7 +22,7 @@ from taut.rules.forms import (
 from taut.rules.record import Bounds, Call, Rounding, register
 from taut.rules.schema import FileSchema
 
-__all__ = ["SLOPES"]
+__all__ = ["SLOPES", "image_of_magnitudes"]
 
 aten = torch.ops.aten
 Slope = Callable[[Call], float]
@@ -192,7 +192,8 @@ for _rule, _functions in {
     register_selection(*_functions, proof="largest slope", constants=_rule)
 
 
-def _image_of_magnitudes(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
+def image_of_magnitudes(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
+    """The magnitudes of a box."""
     low, high = lower[0], upper[0]
     return torch.maximum(low, -high).clamp(min=0), torch.maximum(high, -low)
 
@@ -202,7 +203,7 @@ register(
     proof="largest slope",
     constants=same_constants,
     exact=True,
-    image=_image_of_magnitudes,
+    image=image_of_magnitudes,
 )
 
 # Modules of torch that are one of these functions, with the arguments that a file gives them.

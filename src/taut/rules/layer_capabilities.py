@@ -43,7 +43,7 @@ def capabilities_of(kind: type[nn.Module]) -> dict[str, bool]:
         "export": known and kind not in _NO_ONNX,
         "relu": record.relu is not None
         or kind in (nn.Linear, nn.ReLU, nn.Flatten, nn.Identity)
-        or (plain and "Linear" in kind.__name__),
+        or any(parent.__name__ == "ConstrainedLinear" for parent in kind.__mro__),
     }
 
 

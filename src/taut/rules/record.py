@@ -127,6 +127,8 @@ class Rounding:
         assumes: what it takes for granted of the execution, in a few words.
         squares: whether it takes the root of a sum of squares: these overflow sooner, and underflow
             loses the root of what it loses of a sum.
+        inner: of two sums in a row, what is known of the first, which must not overflow either.
+        amplified: by how much the second enlarges what underflow took from the first in L-inf, or 1.
     """
 
     count: Callable[[Call], int]
@@ -134,6 +136,13 @@ class Rounding:
     growth: Callable[[Call], Constants]
     assumes: str = ""
     squares: bool = False
+    inner: "Rounding | None" = None
+    amplified: Callable[[Call], float] = lambda call: 1.0
+
+    def lost(self, call: Call, dtype: torch.dtype) -> float:
+        """What numbers below the normal range may take from an entry: one a product, one a sum."""
+        lost = 4 * (self.count(call) + 1) * torch.finfo(dtype).tiny
+        return (math.sqrt(lost) if self.squares else lost) * self.amplified(call)
 
     def ceiling(self, dtype: torch.dtype) -> float:
         """Up to which magnitude nothing overflows."""

@@ -12,7 +12,15 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError
 
-__all__ = ["absolute_value", "group_sort", "householder", "max_min", "maxout", "scale"]
+__all__ = [
+    "absolute_value",
+    "group_sort",
+    "half_absolute_value",
+    "householder",
+    "max_min",
+    "maxout",
+    "scale",
+]
 
 # Beyond this a group takes more layers than verifiers can follow.
 _LARGEST_GROUP = 64
@@ -48,6 +56,13 @@ def absolute_value(module: nn.Module, width: int, subject: str) -> Iterator[Tens
     """The sum of both parts."""
     eye = torch.eye(width)
     yield from (torch.cat([eye, -eye]), None, torch.cat([eye, eye], 1))
+
+
+def half_absolute_value(module: nn.Module, width: int, subject: str) -> Iterator[Tensor | None]:
+    """The sum of both parts in the first half, their difference in the second."""
+    eye = torch.eye(width)
+    signs = torch.where(torch.arange(width) < width // 2, 1.0, -1.0)
+    yield from (torch.cat([eye, -eye]), None, torch.cat([eye, signs * eye], 1))
 
 
 def scale(module: nn.Module, width: int, subject: str) -> Iterator[Tensor | None]:

@@ -34,7 +34,16 @@ _SHARPNESS = 4.4
 _BEYOND = 1.1
 
 
-class _MarginLoss(nn.Module, ABC):
+class Loss(nn.Module):
+    """A loss that prints its numbers."""
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        numbers = {name: value for name, value in vars(self).items() if isinstance(value, float)}
+        return ", ".join(f"{name}={value:g}" for name, value in numbers.items())
+
+
+class _MarginLoss(Loss, ABC):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of `(n, classes)`, or `(n, 1)` for a sign, against `(n,)` class indices."""
         check_labels(type(self).__name__, logits, labels)
@@ -42,11 +51,6 @@ class _MarginLoss(nn.Module, ABC):
 
     @abstractmethod
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor: ...
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        numbers = {name: value for name, value in vars(self).items() if isinstance(value, float)}
-        return ", ".join(f"{name}={value:g}" for name, value in numbers.items())
 
 
 class MultiClassHinge(_MarginLoss):

@@ -1,0 +1,41 @@
+"""Losses: of margins, for certificates; of scores and distances between classes."""
+
+from taut.losses.margins import (
+    LOSSES,
+    HingeKR,
+    MultiClassHinge,
+    OffsetCrossEntropy,
+    check_labels,
+    loss_for_radius,
+    margin_for_radius,
+)
+from taut.losses.scores import (
+    HKR,
+    KR,
+    AnnealedCrossEntropy,
+    CategoricalHinge,
+    CosineLoss,
+    LseHKR,
+    OneVsRestHinge,
+    SoftHKR,
+    TemperatureBCE,
+)
+
+__all__ = [
+    "HKR",
+    "KR",
+    "LOSSES",
+    "AnnealedCrossEntropy",
+    "CategoricalHinge",
+    "CosineLoss",
+    "HingeKR",
+    "LseHKR",
+    "MultiClassHinge",
+    "OffsetCrossEntropy",
+    "OneVsRestHinge",
+    "SoftHKR",
+    "TemperatureBCE",
+    "check_labels",
+    "loss_for_radius",
+    "margin_for_radius",
+]
