@@ -369,6 +369,8 @@ PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = 
     taut.nn.Centering: (lambda: taut.nn.Centering(4), (3, 4)),
     taut.nn.ConeCritic: (lambda: taut.nn.ConeCritic(5, 4), (3, 4)),
     taut.nn.InvertibleDownsampling2d: (lambda: taut.nn.InvertibleDownsampling2d(2), (2, 2, 4, 4)),
+    taut.nn.LinfDistance: (lambda: taut.nn.LinfDistance(4, 5), (3, 4)),
+    taut.nn.SortDistance: (lambda: taut.nn.SortDistance(4, 5, q=1.0), (3, 4)),
     taut.nn.L2Pool2d: (lambda: taut.nn.L2Pool2d(2), (2, 2, 4, 4)),
     taut.nn.Residual: (lambda: taut.nn.Residual(taut.nn.OrthonormalLinear(4, 4)), (3, 4)),
 }

@@ -21,6 +21,7 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
+from taut.nn.distance import LinfDistance, SortDistance
 from taut.nn.downsampling import InvertibleDownsampling2d, L2Pool2d
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.residual import Residual
@@ -42,6 +43,7 @@ __all__ = [
     "L2Pool2d",
     "LinfConv1d",
     "LinfConv2d",
+    "LinfDistance",
     "LinfLinear",
     "MaxMin",
     "Maxout",
@@ -54,6 +56,7 @@ __all__ = [
     "ParsevalLinear",
     "Residual",
     "Scale",
+    "SortDistance",
     "SpectralConv1d",
     "SpectralConv2d",
     "SpectralConv3d",
