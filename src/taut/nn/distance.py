@@ -12,6 +12,7 @@ from taut.linalg.distance import lp_distance
 from taut.linalg.rounding import exact_double
 from taut.norms import LINF, Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
+from taut.rules.dense import PRODUCTS
 
 __all__ = ["LinfDistance", "SortDistance"]
 
@@ -217,18 +218,33 @@ def _corner_distances(
 ) -> tuple[Tensor, Tensor]:
     """Over a box, `|x_i - w|` ranges from the gap between `w` and the interval to its farther end."""
     (low,), (high,), weight = lower, upper, call.module.weight.double()
+    # A maximum may hide a NaN, and then no bound would hold.
+    known = (low.isfinite() & high.isfinite()).all(-1, keepdim=True)
+    low, high = low.where(known, 0.0), high.where(known, 0.0)
+    if isinstance(call.module, SortDistance):
+        near, far = _sorted_ends(low, high, weight, call.module.coefficients)
+    else:
+        near = torch.maximum(_largest_excess(low, weight), _largest_excess(-high, -weight))
+        far = torch.maximum(lp_distance(low, weight), lp_distance(high, weight))
+    return near.where(known & (near > 0), 0.0), far.where(known, math.inf)
+
+
+def _largest_excess(x: Tensor, weight: Tensor) -> Tensor:
+    r"""$\max_i (x_i - w_{oi})$, never above the truth: shifted until all differences are positive."""
+    shift = 2 * (weight.abs().amax() + x.abs().amax(-1, keepdim=True))
+    return (lp_distance(x + shift, weight) - shift) - 2.0**-48 * shift
+
+
+def _sorted_ends(
+    low: Tensor, high: Tensor, weight: Tensor, coefficients: list[float]
+) -> tuple[Tensor, Tensor]:
     ends: list[Tensor] = []
     size = max(1, _CHUNK // weight.numel())
     for a, b in zip(low.unsqueeze(-2).split(size), high.unsqueeze(-2).split(size), strict=True):
         above, below = a - weight, weight - b
         nearest = torch.maximum(above, below).clamp(min=0)
         farthest = torch.maximum(b - weight, weight - a)
-        if isinstance(call.module, SortDistance):
-            coefficients = call.module.coefficients
-            near, far = (_order_statistics(u, coefficients) for u in (nearest, farthest))
-        else:
-            near, far = nearest.amax(-1), farthest.amax(-1)
-        ends.append(torch.stack([near, far]))
+        ends.append(torch.stack([_order_statistics(u, coefficients) for u in (nearest, farthest)]))
     near, far = torch.cat(ends, 1)
     return near, far
 
@@ -246,9 +262,8 @@ register(
     LinfDistance,
     proof="distances",
     constants=_each_unit,
-    rounding=Rounding(
-        lambda call: 1, _magnitude, _each_unit
-    ),  # one subtraction; a maximum is exact
+    # One subtraction; a maximum is exact.
+    rounding=Rounding(lambda call: 1, _magnitude, _each_unit),
     image=_corner_distances,
     file=_file(LinfDistance),
 )
@@ -256,7 +271,8 @@ register(
     SortDistance,
     proof="order statistics of distances",
     constants=_each_unit,
-    rounding=Rounding(lambda call: _NUM_TERMS + 3, _magnitude, _each_unit),
+    # A subtraction, a rounded coefficient, a product, and a sum.
+    rounding=Rounding(lambda call: _NUM_TERMS + 3, _magnitude, _each_unit, PRODUCTS),
     image=_corner_distances,
     file=_file(SortDistance, q=float),
 )

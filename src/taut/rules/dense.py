@@ -14,10 +14,10 @@ from taut.rules.forms import call_with_attributes, in_each_norm, register_linear
 from taut.rules.record import Call, register
 from taut.rules.schema import FileSchema
 
-__all__ = ["linear_constants"]
+__all__ = ["PRODUCTS", "linear_constants"]
 
 aten = torch.ops.aten
-_PRODUCTS = "sums of products in any order, in full precision (no TF32, no 16-bit products)"
+PRODUCTS = "sums of products in any order, in full precision (no TF32, no 16-bit products)"
 
 
 def linear_constants(call: Call, weight: Tensor, key: object) -> Constants:
@@ -45,7 +45,7 @@ register_linear(
     constants=_linear,
     terms=lambda call: call["weight"].shape[1] + 2,
     offset="bias",
-    assumes=_PRODUCTS,
+    assumes=PRODUCTS,
 )
 register(
     nn.Linear,
@@ -88,7 +88,7 @@ register_linear(
     proof="operator norm",
     constants=_matmul,
     terms=_matmul_terms,
-    assumes=_PRODUCTS,
+    assumes=PRODUCTS,
 )
 
 
@@ -105,7 +105,7 @@ register_linear(
     constants=_addmm,
     terms=lambda call: call["mat2"].shape[0] + 2,
     offset="self",
-    assumes=_PRODUCTS,
+    assumes=PRODUCTS,
 )
 
 
@@ -153,5 +153,5 @@ register_linear(
     proof="operator norm",
     constants=_einsum,
     terms=lambda call: _blocks(call).shape[2] + 2,
-    assumes=_PRODUCTS,
+    assumes=PRODUCTS,
 )
