@@ -212,9 +212,9 @@ def convolution(a: Any, adjoint: bool, kernel: Any, shape: Any, witness: Any, at
         circle.append(Axis(k, step, d, 0, n, None))
         around = 1 + max(0, -(-(end - reach) // max(back, 1)))
         repeats *= around if n is None else -(-((outer - reach - 1) // step + 1) // (n // step))
-    ways: Any = ("zeros" if mode == "zeros" else "padding", plain, copies), ("circle", circle, repeats)
-    blocks = kernel.reshape(groups, rows, columns, *taps)
-    found = (route_gains(blocks, *way, witness, at) for way in ways[: 1 + (mode == "circular")])
+    routes = [("zeros" if mode == "zeros" else "padding", plain, copies), ("circle", circle, repeats)]
+    blocks, count = kernel.reshape(groups, rows, columns, *taps), 1 + (mode == "circular")
+    found = (route_gains(blocks, n, axes, most, witness, at) for n, axes, most in routes[:count])
     gains = list(map(min, zip(*found, strict=True)))
     return gains[::-1] if adjoint else gains, shape and (a["out_channels"], *outputs)
 

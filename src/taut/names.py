@@ -7,6 +7,7 @@ __all__ = [
     "ArchitectureName",
     "Arithmetic",
     "AugmentationName",
+    "CertificateMethod",
     "ConstraintName",
     "DtypeName",
     "LossName",
@@ -17,6 +18,7 @@ __all__ = [
 
 NormName = Literal["l1", "l2", "linf"]
 Arithmetic = Literal["real", "float64", "float32"]
+CertificateMethod = Literal["lipschitz", "interval", "best"]
 # Other group sizes: `activation=lambda width: taut.nn.GroupSort(size)`.
 ActivationName = Literal[
     "maxmin", "fullsort", "maxout", "abs", "relu", "householder", "identity",
