@@ -26,8 +26,8 @@ ActivationName = Literal[
     "groupsort9", "groupsort10", "groupsort12", "groupsort16", "groupsort32",
 ]  # fmt: skip
 ConstraintName = Literal["orthonormal", "bjorck", "spectral", "parseval", "linf", "l1", "none"]
-ArchitectureName = Literal["dense", "conv", "lenet", "wrn"]
-LossName = Literal["cross_entropy", "hinge", "hkr"]
+ArchitectureName = Literal["dense", "conv", "lenet", "wrn", "distance"]
+LossName = Literal["cross_entropy", "hinge", "hkr", "ramp"]
 OptimizerName = Literal["adam", "sgd", "aggmo"]
 ScheduleName = Literal["cosine", "step", "constant"]
 AugmentationName = Literal["none", "crop", "crop-flip"]

@@ -24,7 +24,7 @@ __all__ = ["lp_distance"]
 
 _LOG = logging.getLogger("taut")
 _CHUNK = 2**22  # entries of the cube at once, without a compiler
-_WORTH_COMPILING = 2**23
+_WORTH_COMPILING = 2**22
 
 
 def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf) -> Tensor:
