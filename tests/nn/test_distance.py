@@ -170,7 +170,7 @@ def test_training_learns_a_function_that_rows_in_the_l1_ball_cannot():
         adam.zero_grad()
         nn.functional.mse_loss(net(x)[:, 0], x.abs().amax(1)).backward()
         adam.step()
-    assert float((net.eval()(x)[:, 0] - x.abs().amax(1)).abs().max()) < 0.1
+    assert (net.eval()(x)[:, 0] - x.abs().amax(1)).abs().max().item() < 0.1
 
 
 def test_a_broken_weight_and_wrong_shapes_are_refused():
