@@ -415,6 +415,8 @@ PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = 
     taut.nn.LPReLU: (lambda: taut.nn.LPReLU(4), (3, 4)),
     taut.nn.SoftHuber: (taut.nn.SoftHuber, (3, 4)),
     taut.nn.ScaledAvgPool2d: (lambda: taut.nn.ScaledAvgPool2d(2), (2, 2, 4, 4)),
+    taut.nn.LinfDistance: (lambda: taut.nn.LinfDistance(4, 5), (3, 4)),
+    taut.nn.SortDistance: (lambda: taut.nn.SortDistance(4, 5, q=1.0), (3, 4)),
     taut.nn.L2Pool2d: (lambda: taut.nn.L2Pool2d(2), (2, 2, 4, 4)),
     taut.nn.PotentialStep: (lambda: taut.nn.PotentialStep(4, 6), (3, 4)),
     taut.nn.SLLResidual: (lambda: taut.nn.SLLResidual(4, 6), (3, 4)),

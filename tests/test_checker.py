@@ -139,6 +139,14 @@ AGREEING: dict[str, tuple[Any, dict[str, Any]]] = {
     "max": (lambda: images(nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2, 1, dilation=2)), PICTURES),
     "max of all": (lambda: images(nn.MaxPool2d(8, 1)), {**PICTURES, "norm": "l1"}),
     "l2 pooling": (lambda: images(tnn.L2Pool2d(2)), {**PICTURES, "norm": "linf"}),
+    "distances": (
+        lambda: nn.Sequential(tnn.LinfDistance(4, 7), tnn.Centering(7), tnn.SortDistance(7, 3)),
+        {"norm": "linf", "input_shape": (4,)},
+    ),
+    "distances of many points": (
+        lambda: nn.Sequential(tnn.SortDistance(4, 7, q=0.3), tnn.LinfDistance(7, 2)),
+        {"norm": "l1", "input_shape": (3, 4)},
+    ),
     "the rest": (
         lambda: images(
             nn.BatchNorm2d(4),

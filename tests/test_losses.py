@@ -12,11 +12,17 @@ from taut.losses import (
     HingeKR,
     MultiClassHinge,
     OffsetCrossEntropy,
+    RampLoss,
     loss_for_radius,
     margin_for_radius,
 )
 
-LOSSES = [MultiClassHinge(1.3), OffsetCrossEntropy(0.7, 2.0), HingeKR(1.3, 5.0)]
+LOSSES = [
+    MultiClassHinge(1.3),
+    OffsetCrossEntropy(0.7, 2.0),
+    HingeKR(1.3, 5.0),
+    RampLoss(1.3, 2.0, 0.3),
+]
 NAMES = [type(loss).__name__ for loss in LOSSES]
 
 
@@ -143,13 +149,32 @@ def test_losses_for_a_radius():
     assert isinstance(binary, OffsetCrossEntropy) and binary.offset == 2
 
 
-@pytest.mark.parametrize("kind", ["cross_entropy", "hinge", "hkr"])
+@pytest.mark.parametrize("kind", ["cross_entropy", "hinge", "hkr", "ramp"])
 @pytest.mark.parametrize("scale", [0.01, 1000.0])
 def test_scaling_the_network_scales_the_loss(kind, scale):
     logits, labels = batch(5)
     one = loss_for_radius(0.5, lipschitz=1.0, kind=kind)(logits, labels)
     other = loss_for_radius(0.5, lipschitz=scale, kind=kind)(scale * logits, labels)
-    assert other.item() == pytest.approx(one.item() * (1 if kind == "cross_entropy" else scale))
+    unit = 1 if kind in ("cross_entropy", "ramp") else scale
+    assert other.item() == pytest.approx(one.item() * unit)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_the_ramp_lies_between_the_shares_that_lack_a_margin_and_that_are_wrong(classes):
+    logits, labels = batch(classes, n=200)
+    loss = RampLoss(0.8, weight=0.0)
+    if classes == 1:
+        margin = logits[:, 0] * (2 * labels - 1)
+    else:
+        rows = [
+            [row[t] - other for i, other in enumerate(row) if i != t]
+            for row, t in zip(logits.tolist(), labels.tolist(), strict=True)
+        ]
+        margin = torch.tensor([min(row) for row in rows])
+    value = loss(logits, labels).item()
+    assert (margin < 0).double().mean() <= value <= (margin < 0.8).double().mean()
+    more = RampLoss(0.8, 2.0, weight=0.5)(logits, labels).item() - value
+    assert more == pytest.approx(0.5 * OffsetCrossEntropy(0.0, 2.0)(logits, labels).item())
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)

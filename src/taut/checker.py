@@ -37,7 +37,8 @@ TABLE = """: Identity Abs ReLU ReLU6 Tanh LogSigmoid Softsign Tanhshrink Sigmoid
     Unflatten; padding: ZeroPad ReflectionPad ReplicationPad CircularPad; output_size: AdaptiveAvgPool
     AdaptiveMaxPool; kernel_size stride ceil_mode: L2Pool; kernel_size stride ceil_mode padding dilation:
     MaxPool; kernel_size stride ceil_mode padding count_include_pad: AvgPool; in_features out_features bias:
-    Linear; in_channels out_channels kernel_size stride padding dilation groups bias padding_mode: Conv"""
+    Linear; in_features out_features: LinfDistance; in_features out_features q: SortDistance; in_channels
+    out_channels kernel_size stride padding dilation groups bias padding_mode: Conv"""
 ROWS = [row.split(":") for row in TABLE.split(";")]
 KINDS = {each.split("=")[0]: (a.split(), each) for a, names in ROWS for each in names.split()}
 PREFIX = r"^(AOL|Orthonormal|Spectral|Parseval|Linf|L1|Mixed|UnitNorm)(?=Linear|Conv)"
@@ -194,9 +195,8 @@ def convolution(a: Any, adjoint: bool, kernel: Any, shape: Any, witness: Any, at
     fits &= shape is None or (len(shape) == len(taps) + 1 and shape[0] == a["in_channels"])
     fits &= min(*taps, *strides, *dilations) > 0 and math.prod(taps) <= MOST_TAPS
     require(fits, f"{at} does not fit its kernel, or its input of shape {shape}")
-    ends = [2 * int(x) for x in padding.split()] if padding not in ("same", "valid") else [0] * len(taps)
-    if padding == "same":
-        ends = [d * (k - 1) for k, d in zip(taps, dilations, strict=True)]
+    named = {"same": [d * (k - 1) for k, d in zip(taps, dilations, strict=True)], "valid": [0] * len(taps)}
+    ends = named[padding] if padding in named else [2 * int(x) for x in padding.split()]
     require(min(ends) >= 0 and (padding != "same" or max(strides) == 1), f"{at}: unusual padding")
     outputs, plain, circle, copies, repeats = [], [], [], 1, 1
     lists = taps, strides, dilations, ends, a.get("output_padding", [0] * len(taps)), sizes
@@ -212,10 +212,9 @@ def convolution(a: Any, adjoint: bool, kernel: Any, shape: Any, witness: Any, at
         circle.append(Axis(k, step, d, 0, n, None))
         around = 1 + max(0, -(-(end - reach) // max(back, 1)))
         repeats *= around if n is None else -(-((outer - reach - 1) // step + 1) // (n // step))
-    routes = [("zeros" if mode == "zeros" else "padding", plain, copies)]
-    routes += [("circle", circle, repeats)] if mode == "circular" else []
-    blocks = kernel.reshape(groups, rows, columns, *taps)
-    found = (route_gains(blocks, *route, witness, at) for route in routes)
+    routes = [("zeros" if mode == "zeros" else "padding", plain, copies), ("circle", circle, repeats)]
+    blocks, count = kernel.reshape(groups, rows, columns, *taps), 1 + (mode == "circular")
+    found = (route_gains(blocks, n, axes, most, witness, at) for n, axes, most in routes[:count])
     gains = list(map(min, zip(*found, strict=True)))
     return gains[::-1] if adjoint else gains, shape and (a["out_channels"], *outputs)
 
@@ -271,11 +270,12 @@ def layer(kind: str, a: Any, path: str, tensors: Any, witness: Any, bounds: Any,
             l1, l2, linf = route_gains(weight[None], "dense", [], 1, witness, at)
             table = [l1], [short, l2], [float(np.abs(weight).max()), long, linf]
             return [min(map(times, bounds, row)) for row in table], shape and (*shape[:-1], sizes[0])
-        case "ConeCritic":  # one value for each point, of the same size in all norms
-            require(shape is None or shape[-1] == a["dim"], f"{at} does not fit {shape}")
-            steep = float(np.abs(tensors[f"{dot}sign"]))
-            reached = list(map(times, [steep, steep, times(steep, root(a["dim"]))], bounds))
-            return [min(reached[: None if rank == 2 else q]) for q in (1, 2, 3)], shape and (*shape[:-1], 1)
+        case "ConeCritic" | "LinfDistance" | "SortDistance":  # bounds of one value, `out` for each point
+            out, size, cone = a.get("out_features", 1), a.get("in_features", a.get("dim")), "dim" in a
+            fits = cone or (weight.shape == (out, size) and 0 < a.get("q", 1) <= 1)
+            require(fits and (shape is None or shape[-1] == size), f"{at} does not fit {shape}")
+            steep, after = abs(float(tensors[f"{dot}sign"])) if cone else 1.0, shape and (*shape[:-1], out)
+            gains = [times(steep, each) for each in (out, root(out), root(size) if cone else 1)]
         case "Conv":
             gains, after = convolution(a, adjoint, weight, shape, witness, at)
         case _ if base.endswith("Pool"):

@@ -7,6 +7,7 @@ __all__ = [
     "ArchitectureName",
     "Arithmetic",
     "AugmentationName",
+    "CertificateMethod",
     "ConstraintName",
     "DtypeName",
     "LossName",
@@ -17,6 +18,7 @@ __all__ = [
 
 NormName = Literal["l1", "l2", "linf"]
 Arithmetic = Literal["real", "float64", "float32"]
+CertificateMethod = Literal["lipschitz", "interval", "best"]
 # Other group sizes: `activation=lambda width: taut.nn.GroupSort(size)`.
 ActivationName = Literal[
     "maxmin", "fullsort", "maxout", "abs", "relu", "householder", "identity",
@@ -24,8 +26,8 @@ ActivationName = Literal[
     "groupsort9", "groupsort10", "groupsort12", "groupsort16", "groupsort32",
 ]  # fmt: skip
 ConstraintName = Literal["orthonormal", "bjorck", "spectral", "parseval", "linf", "l1", "none"]
-ArchitectureName = Literal["dense", "conv", "lenet", "wrn"]
-LossName = Literal["cross_entropy", "hinge", "hkr"]
+ArchitectureName = Literal["dense", "conv", "lenet", "wrn", "distance"]
+LossName = Literal["cross_entropy", "hinge", "hkr", "ramp"]
 OptimizerName = Literal["adam", "sgd", "aggmo"]
 ScheduleName = Literal["cosine", "step", "constant"]
 AugmentationName = Literal["none", "crop", "crop-flip"]

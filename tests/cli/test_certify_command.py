@@ -231,3 +231,14 @@ def test_audit_and_export_take_the_folder(digits_run, tmp_path):
     empty.mkdir()
     result = invoke("audit", empty)
     assert result.exit_code == 2 and "has no model.safetensors" in result.stderr
+
+
+def test_the_method_is_chosen_and_stated(tmp_path):
+    config = TrainConfig(norm="linf", hidden=(16,), epochs=1, batch_size=128)
+    found = train(config, tmp_path / "run")
+    inputs = found.data().test.inputs[:20]
+    proven = taut.certify(found.model, inputs, "linf", method="interval", input_range=(0.0, 1.0))
+    result = run(tmp_path / "run", "--method", "interval", "--csv", tmp_path / "r.csv", "--json")
+    assert json.loads(result.stdout)["method"] == proven.method == "interval propagation"
+    rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
+    assert [float(row["radius"]) for row in rows[:20]] == pytest.approx(proven.radius.tolist())

@@ -70,6 +70,8 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
         (taut.nn.ChannelShift2d, lambda: taut.nn.ChannelShift2d(2), IMAGE),
         (taut.nn.InvertibleUpsampling2d, lambda: taut.nn.InvertibleUpsampling2d(2), IMAGE),
         (taut.nn.LipschitzBatchNorm, lambda: _lively(taut.nn.LipschitzBatchNorm(4)), IMAGE),
+        (taut.nn.LinfDistance, lambda: taut.nn.LinfDistance(8, 5), VECTOR),
+        (taut.nn.SortDistance, lambda: taut.nn.SortDistance(8, 5, q=0.6), VECTOR),
         (taut.nn.Scale, lambda: taut.nn.Scale(-1.7), VECTOR),
         (taut.nn.Centering, lambda: _lively(taut.nn.Centering(4)), IMAGE),
         (taut.nn.InvertibleDownsampling2d, lambda: taut.nn.InvertibleDownsampling2d(2), IMAGE),

@@ -51,6 +51,7 @@ def assert_equal_to_the_bit(first, second):
         {"constraint": "bjorck", "optimizer": "aggmo"},
         {"constraint": "spectral", "dropout": 0.5, "schedule": "step", "milestones": (1,)},
         {"norm": "linf", "lipschitz": 10.0},
+        {"norm": "linf", "arch": "distance"},
         {"adversarial_radius": 0.1, "adversarial_steps": 2, "hidden": (16,), "batch_size": 700},
         {"jacobian_weight": 0.05, "hidden": (16,), "batch_size": 700, "dtype": "float64"},
         {"validation": 0.0, "dtype": "bfloat16", "warmup": 1.0},

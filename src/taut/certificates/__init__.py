@@ -1,7 +1,7 @@
 """Inputs to certified radii and boxes to boxes, every rounding included.
 
 `execution` runs a network in float64 with a proven error at every operation, `radii` turns margins
-and errors into radii, `intervals` propagates boxes.
+and errors into radii, `intervals` propagates boxes, `interval_radii` finds the largest of them.
 """
 
 from taut.certificates.arithmetic import Arithmetic

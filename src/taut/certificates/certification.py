@@ -1,6 +1,8 @@
 """`certify`: inputs to proven radii."""
 
+import math
 from collections.abc import Callable
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +11,15 @@ from taut.audit import Prepared, Program, audit_program, bound_of, find_program,
 from taut.bounds import Bound, Hypotheses
 from taut.certificates.arithmetic import Arithmetic, dtype_of
 from taut.certificates.execution import DirectExecutor, Execution, in_double
+from taut.certificates.interval_radii import InputRange, interval_radii
+from taut.certificates.intervals import BoxInterpreter
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.result import Certificates
 from taut.certificates.rounded import Rounded
-from taut.errors import ArgumentError, DtypeError, check_count
+from taut.errors import ArgumentError, DtypeError, check_choice, check_count
 from taut.linalg.rounding import check_arithmetic
-from taut.norms import NormLike, as_norm
+from taut.names import CertificateMethod
+from taut.norms import LINF, Norm, NormLike, as_norm
 from taut.rules import Constants
 
 __all__ = ["certify", "direct_executor"]
@@ -30,6 +35,8 @@ def certify(
     labels: Tensor | None = None,
     arithmetic: Arithmetic = "real",
     batch_size: int = 1024,
+    method: CertificateMethod = "lipschitz",
+    input_range: InputRange | None = None,
 ) -> Certificates:
     r"""Radii within which no change of the input changes the prediction: a theorem for each input.
 
@@ -50,6 +57,10 @@ def certify(
     errors. `taut.certificates.direct_executor` runs a network that way, and gives the predictions of
     the float32 certificates of networks with convolutions.
 
+    In L-inf, `method="interval"` proves radii by propagating boxes, cut at the range of the data if
+    `input_range` gives one: for networks that were trained for it, also unconstrained ones, they are
+    far larger than those that follow from a constant.
+
     Args:
         model: maps `(batch, ...)` to `(batch, classes)`, or to one output a sample, whose sign is
             the prediction. Not changed.
@@ -58,6 +69,10 @@ def certify(
         labels: `(batch,)`, the true classes, 0 and 1 for one output.
         arithmetic: "real", "float64" or "float32".
         batch_size: inputs at a time; bounds the memory.
+        method: "lipschitz", by margins and constants; "interval", by bisection over boxes, in L-inf
+            alone; or "best", the larger radius of the two for each input.
+        input_range: smallest and largest possible value of an input, which `x` must respect; radii
+            then speak of the $x'$ in this range alone.
 
     Raises:
         NoRuleError: a step has no proven constant or no proven rounding error; the text names it.
@@ -73,6 +88,7 @@ def certify(
     p = as_norm(norm, _SUBJECT)
     dtype = dtype_of(arithmetic, _SUBJECT)
     check_count(_SUBJECT, "batch_size", batch_size)
+    _check_method(method, p, x, input_range)
     check_arithmetic(_SUBJECT)
     if not x.dtype.is_floating_point:
         raise DtypeError(
@@ -94,16 +110,24 @@ def certify(
     execution = Execution(program, found.input.constants, dtype, _SUBJECT)
     run_in_float32 = _float32_executor(prepared, stored) if arithmetic == "float32" else None
     certifier = _Certifier(found.output.constants)
+    boxes = None if method == "lipschitz" else BoxInterpreter(program, _SUBJECT, dtype)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for batch in x.detach().split(batch_size):
-        run, limit = execution(batch.to(device, torch.float64))
+        exact = batch.to(device, torch.float64)
+        run, limit = execution(exact)
         output = run.value
         if run_in_float32 is not None:
             with torch.autocast(held.device.type, enabled=False):
                 output = run_in_float32(batch.to(held.device)).to(device)
         prediction, margin, radius = certifier(run, output)
-        known = (limit > 0) & _finite(batch.to(device)) & _finite(output) & _finite(run.value)
-        parts.append((prediction, margin, torch.where(known, torch.minimum(radius, limit), 0.0)))
+        finite = _finite(exact) & _finite(output) & _finite(run.value)
+        radius = torch.where(finite & (limit > 0), torch.minimum(radius, limit), 0.0)
+        if boxes is not None:
+            start = radius[finite] if method == "best" else torch.zeros_like(radius[finite])
+            radius[finite] = interval_radii(
+                boxes, exact[finite], prediction[finite], start, input_range
+            )
+        parts.append((prediction, margin, radius))
     home = device if x.device.type == "mps" else x.device
     prediction, margin, radius = (torch.cat(part).to(home) for part in zip(*parts, strict=True))
     lipschitz = bound_of(found)
@@ -113,16 +137,48 @@ def certify(
         radius=radius,
         norm=p,
         arithmetic=arithmetic,
-        method=certifier.method,
+        method={
+            "lipschitz": certifier.method,
+            "interval": "interval propagation",
+            "best": f"{certifier.method} or interval propagation",
+        }[method],
         lipschitz=lipschitz,
         correct=None if labels is None else _compare(prediction, labels),
-        hypotheses=_hypotheses(lipschitz, arithmetic, execution),
+        hypotheses=_hypotheses(lipschitz, arithmetic, execution, input_range),
     )
 
 
-def _hypotheses(lipschitz: Bound, arithmetic: str, execution: Execution) -> Hypotheses:
+def _check_method(
+    method: CertificateMethod, norm: Norm, x: Tensor, input_range: InputRange | None
+) -> None:
+    check_choice(_SUBJECT, "method", method, get_args(CertificateMethod))
+    if method != "lipschitz" and norm != LINF:
+        raise ArgumentError(
+            subject=_SUBJECT,
+            argument="method",
+            rule="must be 'lipschitz' for norms other than linf, whose balls are no boxes",
+            got=f"method={method!r}, norm={norm.name!r}",
+        )
+    if input_range is None:
+        return
+    low, high = input_range
+    if not -math.inf < low < high < math.inf or bool(((x < low) | (x > high)).any()):
+        raise ArgumentError(
+            subject=_SUBJECT,
+            argument="input_range",
+            rule="must be two numbers in order, with all of `x` between them",
+            got=f"input_range={input_range!r}",
+            remedy="Leave it out if inputs may take any value.",
+        )
+
+
+def _hypotheses(
+    lipschitz: Bound, arithmetic: str, execution: Execution, input_range: InputRange | None
+) -> Hypotheses:
     known = lipschitz.hypotheses
     kept = [s for s in known.statements if "real arithmetic" not in s]
+    if input_range is not None:
+        kept.append(f"every entry of an input lies between {input_range[0]} and {input_range[1]}")
     if arithmetic == "real":
         kept.append("the prediction is that of the network computed exactly, in real arithmetic")
     else:

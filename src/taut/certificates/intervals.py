@@ -1,6 +1,7 @@
 """Boxes of inputs to boxes of outputs: interval propagation, rounded outward."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,21 +14,44 @@ from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic, gamma
 from taut.rules import Call, Constants, Record, Value
 
-__all__ = ["Box", "bound_outputs"]
+__all__ = ["Box", "BoxInterpreter", "bound_outputs"]
 
 _SUBJECT = "bound_outputs"
 
 
 class Box:
-    """Lower and upper ends of a batch of tensors, entry by entry, in float64."""
+    """Lower and upper ends of a batch of tensors, entry by entry, in float64.
 
-    def __init__(self, lower: Tensor, upper: Tensor) -> None:
-        self.lower, self.upper = lower, upper
+    Attributes:
+        lower: lower ends.
+        upper: upper ends.
+        last: the dense layer that these are the outputs of, where they are.
+    """
+
+    def __init__(self, lower: Tensor, upper: Tensor, last: "LastBoxes | None" = None) -> None:
+        self.lower, self.upper, self.last = lower, upper, last
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one sample."""
         return tuple(self.lower.shape[1:])
+
+
+@dataclass(frozen=True)
+class LastBoxes:
+    """A dense layer behind boxes.
+
+    Attributes:
+        features: boxes of its input.
+        weight: `(classes, features)`.
+        bias: `(classes,)`, or None.
+        slack: `(batch, classes)`: what the computation of the ends, and one execution, may be off by.
+    """
+
+    features: Box
+    weight: Tensor
+    bias: Tensor | None
+    slack: Tensor
 
 
 @torch.no_grad()
@@ -70,11 +94,13 @@ def bound_outputs(
             f"{tuple(upper.shape)} of {lower.dtype} and {upper.dtype}."
         )
     program = program_in_double(model, tuple(lower.shape[1:]), _SUBJECT, lower.device)
-    box = _Boxes(program, _SUBJECT, dtype).run(Box(lower.double(), upper.double()))
+    box = BoxInterpreter(program, _SUBJECT, dtype).run(Box(lower.double(), upper.double()))
     return box.lower, box.upper
 
 
-class _Boxes(RuleInterpreter):
+class BoxInterpreter(RuleInterpreter):
+    """Runs a program, with its stored tensors in float64, on boxes."""
+
     tracked = Box
 
     def __init__(self, program: Any, subject: str, dtype: torch.dtype | None) -> None:
@@ -82,12 +108,15 @@ class _Boxes(RuleInterpreter):
         self.dtype = dtype
 
     def value_of(self, held: Box) -> Value:
+        """Its shape; nothing is known of the constants of a box."""
         return Value(Constants(math.inf, math.inf, math.inf), held.shape)
 
     def size_of(self, held: Box) -> Any:
+        """The number of boxes."""
         return len(held.lower)
 
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
+        """The box of the result, rounded outward."""
         if not record.exact and record.rounding is None:
             raise NoRuleError("what its execution rounds is not known.")
         assert record.constants is not None
@@ -113,7 +142,10 @@ class _Boxes(RuleInterpreter):
             return Box(low, high)
         slack = self._rounding(record, call, lower, upper)
         inf = torch.full_like(low, math.inf)
-        return Box(torch.nextafter(low - slack, -inf), torch.nextafter(high + slack, inf))
+        last = None
+        if call.target is torch.ops.aten.linear.default and low.dim() == 2:
+            last = LastBoxes(tracked[0], call["weight"], call["bias"], slack)
+        return Box(torch.nextafter(low - slack, -inf), torch.nextafter(high + slack, inf), last)
 
     def _rounding(
         self, record: Record, call: Call, lower: list[Tensor], upper: list[Tensor]

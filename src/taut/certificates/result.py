@@ -29,7 +29,8 @@ class Certificates:
         radius: `(batch,)`, float64; 0 for ties and where the input or an output is not finite.
         norm: the norm of the radii.
         arithmetic: "real", "float64" or "float32".
-        method: "last-layer pairs", "vector map" or "sign".
+        method: "last-layer pairs", "vector map" or "sign" by constants; "interval propagation"; or
+            one of the former and the latter, whichever proves more.
         lipschitz: the proven constant of the whole network, layer by layer.
         correct: `(batch,)`, whether the prediction is the label; None without labels.
         hypotheses: what the radii hold for, and what deployment must keep.

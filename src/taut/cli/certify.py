@@ -25,6 +25,13 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
     help="Arithmetic that the certificate covers: exact real numbers, or floating point including its "
     "roundoff.",
 )
+@click.option(
+    "--method",
+    type=click.Choice(["lipschitz", "interval", "best"]),
+    default="lipschitz",
+    help="Proof of the radii: the Lipschitz constant, interval propagation within the range of the "
+    "data (linf only), or the larger radius of both.",
+)
 @click.option("--limit", type=COUNT, metavar="N", help="Use at most N evenly spaced examples.")
 @click.option("--csv", "table", type=FILE, help="Write the predictions and radii to a CSV file.")
 def certify(**options: Any) -> None:
@@ -55,7 +62,7 @@ def certify(**options: Any) -> None:
     classifier, table = chosen.classifier, options["table"]
     if options["limit"]:
         classifier = classifier.take(evenly_spaced_rows(len(classifier.examples), options["limit"]))
-    found = classifier.certify(options["arithmetic"])
+    found = classifier.certify(options["arithmetic"], options["method"])
     median = float(found.radius.median())
     # Without a target radius, the median in one digit; 0 if most radii are 0.
     radius = chosen.radius or float(f"{median:.1g}")

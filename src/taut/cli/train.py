@@ -180,13 +180,22 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
             ) from error
     typed = {name: given[name] for name in typed_options(*given)}
     config = replace(config, **typed)
-    loss = config.loss or "cross_entropy"
+    distance = config.arch == "distance"
+    loss = config.loss or ("ramp" if distance else "cross_entropy")
+    layers = (not distance, "another --arch", config.arch)
     needs = {
+        "activation": layers,
+        "constraint": layers,
+        "dropout": layers,
         "milestones": (config.schedule == "step", "--schedule step", config.schedule),
         "decay": (config.schedule == "step", "--schedule step", config.schedule),
-        "channels": (config.arch != "dense", "--arch conv, lenet or wrn", config.arch),
+        "channels": (
+            config.arch in ("conv", "lenet", "wrn"),
+            "--arch conv, lenet or wrn",
+            config.arch,
+        ),
         "alpha": (loss == "hkr", "--loss hkr", loss),
-        "temperature": (loss == "cross_entropy", "--loss cross_entropy", loss),
+        "temperature": (loss in ("cross_entropy", "ramp"), "--loss cross_entropy or ramp", loss),
         "adversarial_steps": (config.adversarial_radius > 0, "--adversarial-radius", "none"),
     }
     for name in typed:

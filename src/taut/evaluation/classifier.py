@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.certificates import Certificates, certify
-from taut.names import Arithmetic
+from taut.names import Arithmetic, CertificateMethod
 from taut.norms import Norm
 from taut.training import Examples, InputSpec, TrainedRun
 
@@ -43,15 +43,27 @@ class EvaluatedClassifier:
         name, rounded = Path(run.config.data).name, bool(run.inputs.shift)
         return cls(name, run.model, run.inputs, test, norm, rounded)
 
-    def certify(self, arithmetic: Arithmetic = "real") -> Certificates:
-        r"""A proven radius for every example.
+    def certify(
+        self, arithmetic: Arithmetic = "real", method: CertificateMethod = "lipschitz"
+    ) -> Certificates:
+        r"""A proven radius for every example; by intervals, within the range of the data if known.
 
         Where rows are rounded to float32 on their way into the network, the radius is that of the
         row before rounding, against rows that are rounded as well: rounding moves each by at most
         $u = 2^{-24}$ of its length, so $r (1 - 2 u) - 3 u \|x\|$ remains.
         """
         x, labels = self.examples.inputs, self.examples.labels
-        found = certify(self.model, x, self.norm, labels=labels, arithmetic=arithmetic)
+        low, high = self.spec.low, self.spec.high
+        known = method != "lipschitz" and low is not None and high is not None
+        found = certify(
+            self.model,
+            x,
+            self.norm,
+            labels=labels,
+            arithmetic=arithmetic,
+            method=method,
+            input_range=(low, high) if known else None,  # type: ignore[arg-type]
+        )
         if not self.rounded:
             return found
         lengths = self.norm.vector(x.double().flatten(1)).to(found.radius.device)

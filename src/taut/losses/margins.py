@@ -1,4 +1,4 @@
-r"""Margin losses: hinge, offset cross-entropy, hinge-Kantorovich-Rubinstein.
+r"""Margin losses: hinge, offset cross-entropy, hinge-Kantorovich-Rubinstein, ramp.
 
 All depend on the margins of the true class $t$ over the others, $m_i = f_t - f_i$, or $m = \pm f$
 for one output whose sign is the prediction. A margin above `margin_for_radius(r, ...)` is a
@@ -21,6 +21,7 @@ __all__ = [
     "HingeKR",
     "MultiClassHinge",
     "OffsetCrossEntropy",
+    "RampLoss",
     "loss_for_radius",
     "margin_for_radius",
 ]
@@ -32,6 +33,8 @@ LOSSES: tuple[LossName, ...] = get_args(LossName)
 _SHARPNESS = 4.4
 # A hinge stops pushing at its margin, and inputs that were not trained on fall a little short.
 _BEYOND = 1.1
+# A ramp gives up on inputs that fall far short, so it can ask for more of the others.
+_FAR_BEYOND = 1.5
 
 
 class Loss(nn.Module):
@@ -102,11 +105,7 @@ class OffsetCrossEntropy(_MarginLoss):
         self.temperature = float(temperature)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if _is_binary(logits):
-            lead = _signed(logits, labels)
-            return F.softplus(self.temperature * (self.offset - lead)).mean()
-        put_back = F.one_hot(labels.long(), logits.shape[1]).to(logits.dtype) * self.offset
-        return F.cross_entropy(self.temperature * (logits - put_back), labels.long())
+        return _cross_entropy(logits, labels, self.offset, self.temperature)
 
 
 class HingeKR(_MarginLoss):
@@ -138,6 +137,46 @@ class HingeKR(_MarginLoss):
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return self.alpha * _hinge(logits, labels, self.margin) - _distance(logits, labels)
+
+
+class RampLoss(_MarginLoss):
+    r"""The ramp of the smallest margin, and some cross-entropy.
+
+    $$\operatorname{mean}_x \min\Big(1, \max\big(0, 1 - \tfrac1\kappa \min_{i \ne t} (f_t(x) - f_i(x))\big)
+      \Big) + \lambda \operatorname{CE}(T f)$$
+
+    The ramp lies between the share of inputs without the margin $\kappa$ and that of the misclassified,
+    so it is close to what certified accuracy counts, and inputs that are beyond saving cost no more
+    than 1. It has no gradient there, which is what the cross-entropy is for: let its weight fall in
+    the course of training.
+
+    Args:
+        margin: target margin $\kappa > 0$.
+        temperature: factor $T > 0$ of the logits in the cross-entropy.
+        weight: weight $\lambda \ge 0$ of the cross-entropy; an attribute that training may change.
+
+    Example:
+        >>> RampLoss(2.0, weight=0.0)(torch.tensor([[1.5, 0.5], [0.0, 9.0]]), torch.tensor([0, 0]))
+        tensor(0.7500)
+    """
+
+    def __init__(self, margin: float, temperature: float = 1.0, weight: float = 0.1) -> None:
+        super().__init__()
+        check_positive("RampLoss", "margin", margin)
+        check_nonnegative("RampLoss", "weight", weight)
+        check_positive("RampLoss", "temperature", temperature)
+        self.margin = float(margin)
+        self.temperature = float(temperature)
+        self.weight = float(weight)
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if _is_binary(logits):
+            margin = _signed(logits, labels)
+        else:
+            true = labels.long()[:, None]
+            margin = (logits.gather(1, true) - logits).scatter(1, true, torch.inf).amin(1)
+        ramp = (1 - margin / self.margin).clamp(0, 1).mean()
+        return ramp + self.weight * _cross_entropy(logits, labels, 0.0, self.temperature)
 
 
 def margin_for_radius(
@@ -181,7 +220,8 @@ def loss_for_radius(
 
     - "cross_entropy": offset $m$, temperature $4.4/m$;
     - "hinge": margin $1.1 m$;
-    - "hkr": margin $1.1 m$ and weight `alpha` of the hinge.
+    - "hkr": margin $1.1 m$ and weight `alpha` of the hinge;
+    - "ramp": margin $1.5 m$, temperature $4.4/(1.5 m)$.
 
     Scaling the network, its constant or the data changes nothing but the scale. The paper
     trains for $\kappa = K r$ in L-inf, half of $m$: `MultiClassHinge(margin)` takes any margin.
@@ -198,6 +238,8 @@ def loss_for_radius(
         return MultiClassHinge(_BEYOND * margin)
     if kind == "hkr":
         return HingeKR(_BEYOND * margin, alpha)
+    if kind == "ramp":
+        return RampLoss(_FAR_BEYOND * margin, _SHARPNESS / (_FAR_BEYOND * margin))
     return OffsetCrossEntropy(margin, _SHARPNESS / margin)
 
 
@@ -237,6 +279,13 @@ def _is_binary(logits: Tensor) -> bool:
 def _signed(logits: Tensor, labels: Tensor) -> Tensor:
     """The margin of the true sign, `(n,)`."""
     return logits.flatten() * (2 * labels.to(logits.dtype) - 1)
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor, offset: float, temperature: float) -> Tensor:
+    if _is_binary(logits):
+        return F.softplus(temperature * (offset - _signed(logits, labels))).mean()
+    put_back = F.one_hot(labels.long(), logits.shape[1]).to(logits.dtype) * offset
+    return F.cross_entropy(temperature * (logits - put_back), labels.long())
 
 
 def _hinge(logits: Tensor, labels: Tensor, margin: float) -> Tensor:

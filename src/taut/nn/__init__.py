@@ -20,6 +20,7 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
+from taut.nn.distance import LinfDistance, SortDistance
 from taut.nn.downsampling import (
     InvertibleDownsampling2d,
     InvertibleUpsampling2d,
@@ -60,6 +61,7 @@ __all__ = [
     "LayerCentering",
     "LinfConv1d",
     "LinfConv2d",
+    "LinfDistance",
     "LinfLinear",
     "LipschitzBatchNorm",
     "MaxMin",
@@ -81,6 +83,7 @@ __all__ = [
     "Scale",
     "ScaledAvgPool2d",
     "SoftHuber",
+    "SortDistance",
     "SpectralConv1d",
     "SpectralConv2d",
     "SpectralConv3d",

@@ -47,7 +47,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         lipschitz: Lipschitz constant of `decision_function`; it only sets the scale of the outputs.
         radius: target radius. None takes a quarter of the median distance from a row to the
             nearest row of another class: half of what any classifier could certify there.
-        loss: training loss, "cross_entropy", "hinge" or "hkr".
+        loss: training loss, "cross_entropy", "hinge", "hkr" or "ramp".
         epochs: number of passes over the rows.
         batch_size: number of rows per step.
         lr: initial learning rate of Adam, with a cosine schedule to zero.

@@ -10,9 +10,11 @@ from torch import nn
 
 from taut.errors import ArgumentError, check_choice
 from taut.nn import (
+    Centering,
     ConstrainedLinear,
     InvertibleDownsampling2d,
     LinfConv2d,
+    LinfDistance,
     OrthonormalConv2d,
     Residual,
     Scale,
@@ -259,9 +261,26 @@ def _plain_convolution(channels: int, following: int, kernel_size: int, stride: 
     return made
 
 
+def _build_distance(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+    """Layers of L-inf distances with centred outputs; a logit is minus the last distance.
+
+    Inputs are multiplied by the constant first, and all else is 1-Lipschitz in L-inf.
+    """
+    assert config.lipschitz is not None and config.hidden is not None
+    flatten = [] if len(input_shape) == 1 else [nn.Flatten()]
+    layers: list[nn.Module] = [*flatten, Scale(config.lipschitz)]
+    size = math.prod(input_shape)
+    for width in config.hidden:
+        # The mean of the last batch alone: before evaluation it is taken over a large one.
+        layers += [LinfDistance(size, width), Centering(width, momentum=1.0, bias=False)]
+        size = width
+    return nn.Sequential(*layers, LinfDistance(size, outputs), Scale(-1.0))
+
+
 ARCHITECTURES: dict[str, Architecture] = {
     "dense": _build_dense,
     "conv": _build_conv,
     "lenet": _build_lenet,
     "wrn": _build_wrn,
+    "distance": _build_distance,
 }

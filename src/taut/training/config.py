@@ -47,22 +47,26 @@ class TrainConfig(Configuration):
         norm: norm in which the radius is measured.
         radius: target certified radius, in input units (pixels scaled to [0, 1], or standard
             deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1.
-        loss: training loss: cross_entropy (with a margin), hinge (multi-class) or hkr
-            (hinge-Kantorovich-Rubinstein); by default cross_entropy.
+        loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
+            (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus fading cross-entropy); by default
+            cross_entropy, or ramp for the arch distance.
         margin: target margin of the loss; by default derived from `radius`. In linf, certifying
             the radius takes a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
             of it: for radius 0.1, --loss hinge --lipschitz 1000 --margin 100.
         temperature: factor that multiplies the logits in the cross-entropy (an inverse temperature);
             by default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
-        arch: architecture: dense for any data; conv, lenet or wrn (Wide ResNet) for images. The
+        arch: architecture: dense for any data; distance for any data in linf, where its units, the
+            distances to stored points, certify most; conv, lenet or wrn (Wide ResNet) for images. The
             certificates of wrn are too weak to be useful.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn.
         hidden: widths of the hidden dense layers; by default 1024,1024,1024 for images with at
             least 784 values, 256,256,256 for smaller images, and 128,128 for tables; conv has two such
-            layers instead of three, lenet has one of width 50, wrn has none.
-        lipschitz: Lipschitz constant of the network; by default 1, or 1000 in linf.
+            layers instead of three, lenet has one of width 50, wrn has none; distance has
+            256,256,256 for all images.
+        lipschitz: Lipschitz constant of the network; by default 1, or 1000 in linf; for distance, the
+            reciprocal standard deviation of the pixels.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
@@ -70,10 +74,10 @@ class TrainConfig(Configuration):
         augment: augmentation of the training images: crop (random crops, padded by an eighth of the
             shorter side) or crop-flip (also random horizontal flips).
         batch_size: number of examples per step, over all processes; by default about 1 % of the
-            training rows, as a power of two from 32 to 512.
-        optimizer: optimizer; by default adam in l2, aggmo in linf and l1.
-        lr: peak learning rate; by default 0.003 for adam; for aggmo in linf and l1, 0.1 with
-            cross_entropy and 1 / lipschitz with hinge or hkr.
+            training rows, as a power of two from 32 to 512 (128 for distance).
+        optimizer: optimizer; by default adam in l2 and for distance, aggmo in linf and l1.
+        lr: peak learning rate; by default 0.003 for adam, 0.02 for distance; for aggmo in linf
+            and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.
         schedule: learning-rate schedule: cosine decay to zero, a step decay at each milestone, or
             constant.
         milestones: epochs at which the step schedule decays.

@@ -4,7 +4,8 @@ from dataclasses import replace
 from math import prod
 
 from taut.data import LabelledData
-from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, loss_for_radius
+from taut.errors import ArgumentError
+from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, RampLoss, loss_for_radius
 from taut.norms import L2, LINF, Norm, as_norm
 from taut.training.architectures import check_image
 from taut.training.augmentation import check_augmentation
@@ -34,7 +35,9 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
       given margin keeps the product of the two;
     - the optimizer for L-inf and L1 is AggMo: rows have bounded sums there, which the equal steps of
       Adam would soon exhaust;
-    - a hinge has the unit of the constant, so its learning rate is divided by it.
+    - a hinge has the unit of the constant, so its learning rate is divided by it;
+    - a distance network standardises pixels: its constant is 1 over their standard deviation. The
+      target margin is that of the radius and half a deviation more, its rate that of the authors.
 
     Example:
         >>> from taut.data import load_labelled
@@ -48,22 +51,33 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     depth = 2 if len(shape) == 1 or config.arch in _CHANNELS else 3
     hidden = (128 if len(shape) == 1 else 1024 if prod(shape) >= 784 else 256,) * depth
     hidden = _HIDDEN.get(config.arch, hidden)
+    distance = config.arch == "distance"
+    if distance:
+        _check_distance(config)
+        hidden = (128, 128) if len(shape) == 1 else (256, 256, 256)
     check_augmentation(config.augment, tuple(shape))
     if config.arch in _CHANNELS:
         check_image(config.arch, shape)
-    constraint = "none" if config.arch == "wrn" else _CONSTRAINTS[norm.name]
+    constraint = "none" if distance or config.arch == "wrn" else _CONSTRAINTS[norm.name]
     radius = config.radius or _RADII[norm.name]
     # For L-inf the paper's constant, spread evenly over the layers.
-    lipschitz = config.lipschitz or (1000.0 if norm == LINF else 1.0)
-    loss = config.loss or "cross_entropy"
-    batch_size = config.batch_size or min(512, max(32, 2 ** round(rows / 100).bit_length() // 2))
+    lipschitz = config.lipschitz or (1000.0 if norm == LINF and not distance else 1.0)
+    if distance and config.lipschitz is None and data.train.low is not None:
+        lipschitz = 1 / max(float(data.train.inputs.std()), 1e-6)
+    loss = config.loss or ("ramp" if distance else "cross_entropy")
+    most = 128 if distance else 512
+    batch_size = config.batch_size or min(most, max(32, 2 ** round(rows / 100).bit_length() // 2))
     steps = -(-rows // batch_size)
-    optimizer = config.optimizer or ("adam" if norm == L2 else "aggmo")
+    optimizer = config.optimizer or ("adam" if distance or norm == L2 else "aggmo")
     asked = loss_for_radius(radius, lipschitz=lipschitz, norm=norm, kind=loss, alpha=config.alpha)
     margin, temperature = config.margin, config.temperature
     if isinstance(asked, OffsetCrossEntropy):
         margin = margin or asked.offset
         temperature = temperature or asked.temperature * (asked.offset / margin)
+    elif isinstance(asked, RampLoss):
+        beyond = 2 * lipschitz * radius + 1 if distance else asked.margin
+        margin = margin or beyond
+        temperature = temperature or asked.temperature * asked.margin / margin
     else:
         assert isinstance(asked, MultiClassHinge | HingeKR)
         margin = margin or asked.margin
@@ -79,10 +93,28 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         hidden=hidden if config.hidden is None else config.hidden,
         constraint=config.constraint or constraint,
         optimizer=optimizer,
-        lr=config.lr or _rate(optimizer, norm, loss, lipschitz),
+        lr=config.lr or (0.02 if distance else _rate(optimizer, norm, loss, lipschitz)),
         batch_size=batch_size,
         epochs=config.epochs or max(40, -(-2500 // steps)),
     )
+
+
+def _check_distance(config: TrainConfig) -> None:
+    for name, rule, wrong in (
+        (
+            "norm",
+            "must be 'linf' with arch='distance', which is made for it",
+            config.norm != "linf",
+        ),
+        (
+            "patience",
+            "must be 0 with arch='distance', which is evaluated at the end",
+            config.patience,
+        ),
+    ):
+        if wrong:
+            got = f"{name}={getattr(config, name)!r}"
+            raise ArgumentError(subject="TrainConfig", argument=name, rule=rule, got=got)
 
 
 def _rate(optimizer: str, norm: Norm, loss: str, lipschitz: float) -> float:

@@ -12,10 +12,18 @@ from taut.audit import bound_lipschitz
 from taut.data import LabelledData
 from taut.errors import ArgumentError, DamagedFileError
 from taut.export import save
+from taut.losses import RampLoss
 from taut.training.architectures import build_network
 from taut.training.augmentation import augment
 from taut.training.config import TrainConfig
 from taut.training.defaults import resolve
+from taut.training.distances import (
+    cross_entropy_weight,
+    exponent_at,
+    set_exponent,
+    start_distances,
+    update_means,
+)
 from taut.training.environment import Environment
 from taut.training.evaluation import evaluate
 from taut.training.examples import Prepared, load_data, prepare, with_absolute_paths
@@ -127,6 +135,7 @@ class _ClassifierSession(Session[TrainConfig]):
     ) -> None:
         assert config.epochs is not None and config.batch_size is not None
         network = build_network(config, data.spec.shape, len(data.spec.classes))
+        start_distances(network, data.train.inputs)
         states = {"": TrainingState(config, network.to(environment.device))}
         super().__init__(config, data, folder, environment, states)
         self.epochs, self.batch_size = config.epochs, config.batch_size
@@ -153,6 +162,10 @@ class _ClassifierSession(Session[TrainConfig]):
         mine = parallel.share(rows).to(self.environment.device)
         x, labels = self.rows.inputs[mine], self.rows.labels[mine]
         x = augment(x, config.augment, generator_at(config.seed, *here, 0))
+        progress = self._progress_at(position.step + 0.5)
+        set_exponent(state.model, exponent_at(progress))
+        if isinstance(self.objective.loss, RampLoss):
+            self.objective.loss.weight = cross_entropy_weight(progress)
         with state.step(self.learning_rate()):
             loss, logits = self.objective(state.model, x, labels, here)
             (loss * parallel.share_weight(len(rows))).backward()
@@ -162,6 +175,10 @@ class _ClassifierSession(Session[TrainConfig]):
         correct = (logits.argmax(1) == labels).sum()
         sums = torch.stack([loss.detach().double() * len(mine), correct.double()])
         position.count(len(rows), *parallel.gather(sums.cpu()[None]).sum(0).tolist())
+
+    def _progress_at(self, step: float) -> float:
+        """The share of the run that is over at a step of the present epoch."""
+        return (self.position.epoch + step / self.steps) / self.epochs
 
     def learning_rate(self, ahead: int = 0) -> float:
         """The learning rate of the next step, or of a later one."""
@@ -179,7 +196,8 @@ class _ClassifierSession(Session[TrainConfig]):
             "certified": None,
             "lr": self.learning_rate(-1),
         }
-        if self.data.validation is None:
+        exact = update_means(state.model, self.rows.inputs)
+        if self.data.validation is None or not exact:
             bound = bound_lipschitz(state.model, config.norm, self.data.spec.shape)
         else:
             assert config.radius is not None

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.attacks import adversarial_batch
-from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy
+from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, RampLoss
 from taut.regularizers import spectral_jacobian
 from taut.training.config import TrainConfig
 from taut.training.examples import InputSpec
@@ -26,6 +26,8 @@ def make_loss(config: TrainConfig) -> nn.Module:
     if config.loss == "hkr":
         return HingeKR(config.margin, config.alpha)
     assert config.temperature is not None
+    if config.loss == "ramp":
+        return RampLoss(config.margin, config.temperature)
     return OffsetCrossEntropy(config.margin, config.temperature)
 
 

@@ -143,6 +143,8 @@ def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
     assert config.lr is not None
     options: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
     if config.optimizer == "adam":
+        if config.arch == "distance":  # as the authors of SortNet have it: gradients are sparse
+            options |= {"betas": (0.9, 0.99), "eps": 1e-10}
         return torch.optim.Adam(model.parameters(), **options)
     if config.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), momentum=0.9, **options)

@@ -1,0 +1,200 @@
+r"""Distances between points and rows of a weight, in $\ell_p$ and $\ell_\infty$, with fast derivatives.
+
+$$y_{bo} = \Bigl(\sum_i |x_{bi} - w_{oi}|^p\Bigr)^{1/p}, \qquad y_{bo} = \max_i |x_{bi} - w_{oi}|.$$
+
+Forward and backward passes are three reductions of the same cube `batch x out x in`, which is never
+stored: large ones are fused by `torch.compile` (C++ on CPUs, Triton on GPUs), small ones, and all of
+them where no compiler is found, go chunk by chunk.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from taut.errors import ArgumentError
+from taut.linalg.transforms import in_transform
+
+__all__ = ["lp_distance"]
+
+_LOG = logging.getLogger("taut")
+_CHUNK = 2**22  # entries of the cube at once, without a compiler
+_WORTH_COMPILING = 2**22
+
+
+def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf) -> Tensor:
+    r"""The distance of every point to every row, $\|x_b - w_o\|_p$.
+
+    1-Lipschitz in each point from $\ell_p$, hence from $\ell_\infty$ for $p = \infty$. Finite exponents
+    are even, so that powers are products; they are scaled by the largest difference and never
+    overflow. Where several coordinates share the maximum, each gets its derivative.
+
+    Args:
+        x: `(..., in)`.
+        weight: `(out, in)`.
+        p: infinity, or an even whole number.
+
+    Returns:
+        `(..., out)`.
+
+    Example:
+        >>> lp_distance(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0], [3.0, 1.0]]))
+        tensor([[4., 1.]])
+        >>> lp_distance(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0]]), 2)
+        tensor([[5.]])
+    """
+    if not math.isinf(p) and (p != int(p) or p < 2 or p % 2):
+        raise ArgumentError(
+            subject="lp_distance",
+            argument="p",
+            rule="must be infinity or an even whole number",
+            got=f"p={p!r}",
+            remedy="Use 8, 16, ..., 1024 in training and math.inf in evaluation.",
+        )
+    points = x.reshape(-1, x.shape[-1])
+    differentiated = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    if torch.compiler.is_compiling() or in_transform():
+        y = _root(*_distance(points, weight, bits=_bits(p)), p)
+    elif math.isinf(p) and not differentiated:
+        # Half as fast as a fused kernel, but exact in any dtype, and nothing waits for a compiler.
+        y = torch.cdist(points, weight, p=p)
+    else:
+        y = _Distance.apply(points.contiguous(), weight.contiguous(), p)
+    return y.reshape(*x.shape[:-1], len(weight))  # type: ignore[union-attr]
+
+
+_Bits = tuple[bool, ...]
+
+
+def _bits(p: float) -> _Bits:
+    """Half of a finite exponent in binary, lowest bit first: constants to the compiler."""
+    half = 0 if math.isinf(p) else int(p) // 2
+    return tuple(bool(half >> k & 1) for k in range(half.bit_length()))
+
+
+def _power(square: Tensor, bits: _Bits) -> Tensor:
+    """A power by repeated squaring, at least the cube of the roundoff: subnormal numbers are slow."""
+    exponent = sum(bit << k for k, bit in enumerate(bits))
+    square = square.clamp(min=torch.finfo(square.dtype).eps ** (3 / max(1, exponent)))
+    result = torch.ones_like(square)
+    for bit in bits:
+        result = result * square if bit else result
+        square = square * square
+    return result
+
+
+def _distance(x: Tensor, w: Tensor, *, bits: _Bits) -> tuple[Tensor, Tensor]:
+    """The largest differences `(batch, out)`, and the sums of powers of all, relative to them."""
+    difference = x.unsqueeze(1) - w
+    largest = difference.abs().amax(-1)
+    if not bits:
+        return largest, largest
+    ratio = difference / largest.detach().clamp(min=_tiny(x)).unsqueeze(-1)
+    return largest, _power(ratio * ratio, bits).sum(-1)
+
+
+def _root(largest: Tensor, total: Tensor, p: float) -> Tensor:
+    """The distances; where all differences are 0, their derivative is taken to be 0."""
+    if math.isinf(p):
+        return largest
+    return largest.detach() * total.clamp(min=_tiny(total)).pow(1 / p)
+
+
+def _pulled_back(a: Tensor, y: Tensor, grad: Tensor, b: Tensor, *, bits: _Bits) -> Tensor:
+    r"""The gradient of points `(rows, in)`, from distances and gradients `(rows, others)`.
+
+    A distance is symmetric, so points and rows of the weight may change places. `b` is `(in, others)`:
+    the sum runs over the last index of everything, which is contiguous.
+    """
+    difference = a.unsqueeze(-1) - b
+    y, grad = y.unsqueeze(1), grad.unsqueeze(1)
+    if bits:
+        ratio = difference / y.clamp(min=_tiny(y))
+        # One factor less than the power has: the derivative is of odd degree p - 1.
+        square = ratio * ratio
+        share = ratio * _power(square, _less_one(bits))
+    else:
+        share = difference.sign() * (difference.abs() >= y)
+    return (share * grad).sum(-1)
+
+
+def _less_one(bits: _Bits) -> _Bits:
+    lowest = bits.index(True)
+    return (*(True for _ in range(lowest)), False, *bits[lowest + 1 :])
+
+
+def _tiny(x: Tensor) -> float:
+    return torch.finfo(x.dtype).tiny
+
+
+class _Distance(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, p: float) -> Tensor:
+        if math.isinf(p) and not _is_large(x, w.numel()):
+            return torch.cdist(x, w, p=p)
+        largest, total = _reduce(_distance, (x,), w, w.numel(), p)
+        return _root(largest, total, p)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
+        x, w, ctx.p = inputs
+        ctx.save_for_backward(x, w, output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, w, y = ctx.saved_tensors
+        of_x = of_w = None
+        if torch.is_grad_enabled():  # derivatives of derivatives, from plain operations
+            y = _root(*_distance(x, w, bits=_bits(ctx.p)), ctx.p)
+            of_x = _pulled_back(x, y, grad, w.T, bits=_bits(ctx.p))
+            return of_x, _pulled_back(w, y.T, grad.T, x.T, bits=_bits(ctx.p)), None
+        if ctx.needs_input_grad[0]:
+            (of_x,) = _reduce(_pulled_back, (x, y, grad), w.T.contiguous(), w.numel(), ctx.p)
+        if ctx.needs_input_grad[1]:
+            rows = (w, y.T.contiguous(), grad.T.contiguous())
+            (of_w,) = _reduce(_pulled_back, rows, x.T.contiguous(), x.numel(), ctx.p)
+        return of_x, of_w, None
+
+
+def _is_large(rows: Tensor, row_entries: int) -> bool:
+    # The compiler specialises on sizes of 1, and gives up on a function that it compiled too often.
+    return min(rows.shape) > 1 and len(rows) * row_entries >= _WORTH_COMPILING
+
+
+def _reduce(
+    kernel: Callable[..., Any], rows: tuple[Tensor, ...], whole: Tensor, row_entries: int, p: float
+) -> tuple[Tensor, ...]:
+    """A reduction of the cube: fused if that is worth a compilation, else chunk by chunk of rows."""
+    fused = _fused(kernel, _bits(p)) if _is_large(rows[0], row_entries) else None
+    if fused is not None:
+        found = [fused(*(part.detach() for part in rows), whole.detach())]
+    else:
+        size = max(1, _CHUNK // max(1, row_entries))
+        parts = zip(*(part.split(size) for part in rows), strict=True)
+        found = [kernel(*part, whole, bits=_bits(p)) for part in parts]
+    if isinstance(found[0], Tensor):
+        return (torch.cat(found) if len(found) > 1 else found[0],)
+    return tuple(map(torch.cat, zip(*found, strict=True)))
+
+
+@cache
+def _fused(kernel: Callable[..., Any], bits: _Bits) -> Callable[..., Any] | None:
+    """The kernel as one loop by the compiler, tried on a small case; None without a compiler."""
+    # The compiler gives up on a function that changes often, so each exponent has its own.
+    name = f"{kernel.__name__}_{2 * sum(bit << k for k, bit in enumerate(bits))}"
+    own = FunctionType(kernel.__code__.replace(co_name=name), kernel.__globals__, name)
+    own.__kwdefaults__ = {"bits": bits}
+    compiled = torch.compile(own, dynamic=True, fullgraph=True)
+    sizes = [(3, 5), (3, 4), (3, 4), (5, 4)] if kernel is _pulled_back else [(3, 5), (4, 5)]
+    try:
+        with torch.no_grad():
+            compiled(*(torch.ones(size) for size in sizes))
+    except Exception as error:  # whatever a compiler raises that is absent or broken
+        _LOG.info("distances are computed without a compiler: %s", error)
+        return None
+    return compiled

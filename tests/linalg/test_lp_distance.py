@@ -1,0 +1,120 @@
+"""Distances to rows of a weight: exact values, derivatives, and three ways to compute them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from taut.errors import ArgumentError
+from taut.linalg import distance
+from taut.linalg.distance import lp_distance
+
+EXPONENTS = [2, 6, 8, 12, 64, 1024, math.inf]
+
+
+def points(*sizes: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def cube(x: torch.Tensor, w: torch.Tensor) -> np.ndarray:
+    return np.abs(x.detach().numpy()[..., None, :] - w.detach().numpy())
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_distances_are_those_of_numpy(p, scale):
+    x, w = scale * points(2, 3, 5), scale * points(4, 5, seed=1)
+    largest = cube(x, w).max(-1)
+    wanted = largest * np.linalg.norm(cube(x, w) / largest[..., None], p, -1)
+    for leaf in (x, x.clone().requires_grad_()):
+        np.testing.assert_allclose(lp_distance(leaf, w, p).detach().numpy(), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_derivatives_are_those_of_finite_differences(p):
+    x, w = points(3, 5).requires_grad_(), points(4, 5, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, w: lp_distance(x, w, p), (x, w), eps=1e-7)
+    if p <= 64:
+        assert torch.autograd.gradgradcheck(lambda x, w: lp_distance(x, w, p), (x, w))
+
+
+@pytest.mark.parametrize("p", [8, math.inf])
+def test_every_coordinate_that_attains_the_maximum_gets_its_derivative(p):
+    x = torch.tensor([[3.0, -3.0, 1.0]]).requires_grad_()
+    lp_distance(x, torch.zeros(1, 3), p).backward()
+    assert x.grad is not None
+    share = 1.0 if math.isinf(p) else (3 / (2 * 3**8 + 1) ** (1 / 8)) ** 7
+    torch.testing.assert_close(x.grad[0, :2], torch.tensor([share, -share]))
+
+
+@pytest.mark.parametrize("p", [2, 8, 1024, math.inf])
+def test_a_point_on_its_row_has_distance_and_derivative_zero_or_less_than_one(p):
+    x = torch.ones(2, 3, requires_grad=True)
+    y = lp_distance(x, torch.ones(1, 3), p)
+    y.sum().backward()
+    assert float(y.detach().abs().max()) < 1e-30
+    assert x.grad is not None and bool((x.grad.abs() <= 1).all())
+
+
+@pytest.mark.parametrize("p", [8, 1024, math.inf])
+def test_chunks_change_nothing(p, monkeypatch):
+    x, w = points(37, 11).float(), points(5, 11, seed=1).float()
+
+    def computed() -> list[torch.Tensor]:
+        leaves = x.clone().requires_grad_(), w.clone().requires_grad_()
+        y = lp_distance(*leaves, p)
+        y.backward(points(37, 5, seed=2).float())
+        return [y.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
+
+    whole = computed()
+    monkeypatch.setattr(distance, "_CHUNK", 60)
+    for a, b in zip(whole, computed(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_without_a_compiler_large_distances_are_computed_in_chunks(monkeypatch, caplog):
+    def no_compiler(*args: object, **kwargs: object) -> object:
+        raise RuntimeError("no working C++ compiler")
+
+    monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: no_compiler)
+    monkeypatch.setattr(distance, "_WORTH_COMPILING", 1)
+    distance._fused.cache_clear()
+    try:
+        x, w = points(3, 5).requires_grad_(), points(4, 5, seed=1)
+        with caplog.at_level("INFO", logger="taut"):
+            y = lp_distance(x, w, 8)
+        y.sum().backward()
+        assert "without a compiler: no working C++ compiler" in caplog.text
+        np.testing.assert_allclose(y.detach(), np.linalg.norm(cube(x, w), 8, -1))
+        assert x.grad is not None
+    finally:
+        distance._fused.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+def test_fused_kernels_compute_the_same(monkeypatch):
+    x, w = points(7, 11).float(), points(5, 11, seed=1).float()
+
+    def computed(p: float) -> list[torch.Tensor]:
+        leaves = x.clone().requires_grad_(), w.clone().requires_grad_()
+        y = lp_distance(*leaves, p)
+        y.backward(points(7, 5, seed=2).float())
+        return [y.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
+
+    for p in (8, math.inf):
+        eager = computed(p)
+        with monkeypatch.context() as patch:
+            patch.setattr(distance, "_WORTH_COMPILING", 1)
+            fused = computed(p)
+        if distance._fused(distance._distance, distance._bits(p)) is None:
+            pytest.skip("no C++ compiler")
+        for a, b in zip(eager, fused, strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_exponents_are_even():
+    for p in (1, 3, 2.5, 0, -2):
+        with pytest.raises(ArgumentError, match="infinity or an even whole number"):
+            lp_distance(torch.zeros(1, 2), torch.zeros(1, 2), p)
