@@ -12,6 +12,9 @@ from taut.errors import NoRuleError
 class Offset(nn.Module):
     """The input as the offset of a product of stored tensors."""
 
+    rows: torch.Tensor
+    weight: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("rows", torch.ones(1, 3))
@@ -50,17 +53,17 @@ def test_the_same_einsum_of_fitting_sizes_is_bounded():
     assert 3**0.5 <= bound.value <= 3**0.5 * (1 + 1e-9)
 
 
-class SteepCall(taut.nn.OrthonormalLinear):
+class SteepCall(taut.nn.OrthonormalLinear):  # type: ignore[misc]
     def __call__(self, *args, **kwargs):
         return 10 * super().__call__(*args, **kwargs)
 
 
-class SteepProduct(taut.nn.OrthonormalLinear):
+class SteepProduct(taut.nn.OrthonormalLinear):  # type: ignore[misc]
     def _affine(self, *args, **kwargs):
         return 10 * super()._affine(*args, **kwargs)
 
 
-class FlatWeight(taut.nn.OrthonormalLinear):
+class FlatWeight(taut.nn.OrthonormalLinear):  # type: ignore[misc]
     def evaluation_weight(self):
         return 0.1 * super().evaluation_weight()
 
@@ -86,7 +89,7 @@ def test_subclasses_that_compute_something_else_are_not_their_parents(layer):
     assert steepest <= bound * (1 + 1e-3)
 
 
-class Named(taut.nn.OrthonormalLinear):
+class Named(taut.nn.OrthonormalLinear):  # type: ignore[misc]
     """A subclass that only says more."""
 
     purpose = "features"
