@@ -7,11 +7,13 @@ import torch
 from torch import Generator, Tensor
 
 from taut.bounds import Bound
-from taut.errors import ArgumentError, check_count, check_positive
+from taut.errors import ArgumentError, check_positive
 from taut.linalg import gamma, round_down, round_up, unit_roundoff
 from taut.norms import L2
 from taut.transport.arguments import check_confidence, check_point_pair
+from taut.transport.coupling import coupling_upper_bound
 from taut.transport.exact import exact_transport
+from taut.transport.line import line_distance
 from taut.transport.mean_bounds import Method, bound_difference, log_inverse
 
 __all__ = [
@@ -23,6 +25,8 @@ __all__ = [
 ]
 
 _U = unit_roundoff()
+# Exact transport of up to this many pairs takes a second or two.
+_MOST_PAIRS = 2**22
 
 
 class Scores(NamedTuple):
@@ -118,76 +122,62 @@ def bound_population_upper(
     y: Tensor,
     confidence: float = 0.95,
     *,
-    batch_size: int,
     generator: Generator,
     diameter: float | None = None,
-    num_batches: int | None = None,
 ) -> Bound:
     r"""An upper bound of $W_1(P, Q)$ for the populations behind two independent samples.
 
-    **Theorem.** Let $T$ be the average of $W_1(P_k, Q_k)$ over `num_batches` disjoint pairs of
-    batches, which use $N$ points of P and $M$ of Q, and let the supports have diameters at most
-    $D_P$ and $D_Q$. With probability at least $1 - \delta$
+    **Theorem.** Let $P_n$ and $Q_m$ be the samples, $T \ge W_1(P_n, Q_m)$ the cost of any coupling
+    of them, and let the supports have diameters at most $D_P$ and $D_Q$. With probability at least
+    $1 - \delta$
 
-    $$W_1(P, Q) \le T + \sqrt{\tfrac12 \ln(1/\delta) \left(D_P^2/N + D_Q^2/M\right)}.$$
+    $$W_1(P, Q) \le T + \sqrt{\tfrac12 \ln(1/\delta) \left(D_P^2/n + D_Q^2/m\right)}.$$
 
     *Proof.* $W_1(P, Q) = \sup_f (\mathbb{E}_P f - \mathbb{E}_Q f)$ over 1-Lipschitz $f$. For each
-    $f$ the bracket is the expectation of the same bracket on batches, and a supremum of
+    $f$ the bracket is the expectation of the same bracket on the samples, and a supremum of
     expectations is at most the expectation of the supremum (convexity): $W_1(P, Q) \le
-    \mathbb{E}\,W_1(P_k, Q_k) = \mathbb{E}\,T$. Moving one point of P by at most $D_P$ moves its
-    batch's distance by at most $D_P$ over the batch size, so $T$ by at most $D_P / N$; likewise for
-    Q. McDiarmid's inequality bounds $\mathbb{E}\,T - T$. $\square$
+    \mathbb{E}\,W_1(P_n, Q_m)$. Moving one point of P by at most $D_P$ moves $W_1(P_n, Q_m)$ by at
+    most $D_P / n$; likewise for Q. McDiarmid's inequality bounds the expectation by the value, and
+    the value is at most $T$. $\square$
 
-    Loose in high dimension: $\mathbb{E}\,W_1(P_k, Q_k)$ is above the truth by the order of
-    `batch_size ** (-1 / d)`, for $P = Q$ too. Larger batches help, at a cubic price; no upper bound
-    from samples escapes this without assumptions.
+    The inequality is about $W_1(P_n, Q_m)$, so the coupling may be chosen by looking at the points,
+    and all of them count. On a line, and for samples of up to 4 million pairs, the coupling is
+    optimal; else it is that of `coupling_upper_bound`.
+
+    Loose in high dimension: $\mathbb{E}\,W_1(P_n, Q_m)$ is above the truth by the order of
+    $n^{-1/d}$, for $P = Q$ too; no upper bound from samples escapes this without assumptions.
 
     Args:
         x: `(n, ...)`, independent draws of P.
         y: `(m, ...)`, independent draws of Q.
         confidence: confidence level, inside (0, 1).
-        batch_size: number of points of each sample in one exact transport. Needs POT.
-        generator: source of the random batches, on the CPU.
+        generator: source of the random directions of the coupling, on the CPU.
         diameter: diameter of each support, known beforehand. None takes twice the largest distance
             from the sample's mean: an assumption about what was not seen, and `method` says so.
-        num_batches: number of batches; None uses as many as the samples give.
 
     Example:
         >>> seeded = torch.Generator().manual_seed(0)
         >>> x, y = torch.rand(2, 2000, 1, generator=seeded)
-        >>> bound_population_upper(x, y + 1, batch_size=500, diameter=1.0, generator=seeded)
+        >>> bound_population_upper(x, y + 1, diameter=1.0, generator=seeded)
         Bound(<= 1.03..., l2, at 95 %)
     """
     subject = "bound_population_upper"
     log = log_inverse(check_confidence(subject, confidence))
-    check_count(subject, "batch_size", batch_size)
     x, y = check_point_pair(subject, x, y)
-    available = min(len(x), len(y)) // batch_size
-    num_batches = max(1, available) if num_batches is None else num_batches
-    check_count(subject, "num_batches", num_batches)
-    if num_batches > available:
-        raise ArgumentError(
-            subject=subject,
-            argument="x",
-            rule=f"and `y` must hold num_batches * batch_size = {num_batches * batch_size} points "
-            "each",
-            got=f"{len(x)} and {len(y)}",
-            remedy="Use smaller or fewer batches.",
-        )
     widths = [_support_width(subject, name, z, diameter) for name, z in (("x", x), ("y", y))]
-
-    used = num_batches * batch_size
-    batches = [
-        z[torch.randperm(len(z), generator=generator)[:used]].split(batch_size) for z in (x, y)
-    ]
-    costs = [exact_transport(*pair).cost for pair in zip(*batches, strict=True)]
-    deviation = math.hypot(*widths) * math.sqrt(log / (2 * used))
-    value = (math.fsum(costs) / num_batches + deviation) * (1 + 32 * _U)
-    batches_used = "1 batch" if num_batches == 1 else f"{num_batches} batches"
-    method = f"exact transport of {batches_used} of {batch_size}, McDiarmid"
+    if x.shape[1] == 1:
+        cost = line_distance(x[:, 0], y[:, 0]).upper
+    elif len(x) * len(y) <= _MOST_PAIRS:
+        cost = exact_transport(x, y).interval.upper
+    else:
+        cost = coupling_upper_bound(x, y, generator=generator, block_size=512, num_sweeps=2)
+    shares = (width / math.sqrt(len(z)) for width, z in zip(widths, (x, y), strict=True))
+    deviation = math.hypot(*shares) * math.sqrt(log / 2)
+    method = f"{cost.method} of {len(x)} x {len(y)} points, McDiarmid"
     if diameter is None:
         method += "; assuming the support is no wider than the data"
-    return Bound(round_up(value), L2, "upper", method, confidence)
+    value = round_up((cost.value + deviation) * (1 + 32 * _U))
+    return Bound(value, L2, "upper", method, confidence)
 
 
 def _support_width(subject: str, name: str, points: Tensor, diameter: float | None) -> float:
