@@ -20,6 +20,7 @@ from support import seeded
 from taut.errors import ArgumentError, DtypeError, MissingExtraError, NonFiniteError
 from taut.transport import (
     Transport,
+    bound_mean,
     bound_population_upper,
     coupling_upper_bound,
     exact_transport,
@@ -274,12 +275,33 @@ def test_clipped_normals_of_one_population_stay_above_zero_and_shrink():
 
 def test_the_deviation_is_that_of_mcdiarmid():
     """Two point masses: transport is exact, and all that is left is the formula."""
-    x, y = torch.zeros(60, 2), torch.ones(50, 2)
+    x, y = torch.zeros(60, 2), torch.ones(40, 2)
     bound = bound_population_upper(x, y, 0.9, diameter=3.0, generator=seeded())
-    deviation = 3 * math.sqrt(math.log(10) / 2 * (1 / 60 + 1 / 50))
+    deviation = 3 * math.sqrt(math.log(10) / 2 * (1 / 60 + 1 / 40))
     assert bound.value == pytest.approx(math.sqrt(2) + deviation, abs=1e-10)
     assert (bound.side, bound.confidence) == ("upper", 0.9)
-    assert "of 60 x 50 points" in bound.method and "assuming" not in bound.method
+    assert "of 60 x 40 points, McDiarmid" in bound.method and "assuming" not in bound.method
+
+
+def test_the_deviation_of_larger_samples_is_that_of_bernstein():
+    """Points at two places a unit apart, all pairs of one place: the variance bound is the bet's."""
+    x, y = torch.zeros(60, 2), torch.ones(80, 2)
+    bound = bound_population_upper(x, y, 0.9, diameter=3.0, generator=seeded())
+    squares = [
+        9 * bound_mean(torch.zeros(n // 2), 0, 0.5, 0.99, "upper").value / n for n in (60, 80)
+    ]
+    log = math.log(1 / 0.08)
+    c = log / 3 * 3 / 60
+    deviation = c + math.sqrt(c**2 + 2 * sum(squares) * log)
+    assert bound.value == pytest.approx(math.sqrt(2) + deviation, abs=1e-10)
+    assert "of 60 x 80 points, Bernstein" in bound.method
+
+
+def test_a_sorted_sample_has_the_variance_of_a_shuffled_one():
+    x, y = normal(2000, 1), normal(2000, 1, seed=1)
+    shuffled = bound_population_upper(x, y, generator=seeded()).value
+    ordered = bound_population_upper(x.sort(0).values, y.sort(0).values, generator=seeded()).value
+    assert ordered == pytest.approx(shuffled, rel=0.02)
 
 
 def test_a_diameter_from_the_data_is_named_an_assumption():
@@ -295,10 +317,12 @@ def test_large_samples_are_coupled_and_the_generator_decides_how(monkeypatch):
     x, y = normal(700, 2), normal(600, 2, seed=1)
     exact = bound_population_upper(x, y, generator=seeded()).value
     monkeypatch.setattr("taut.transport.distance_bounds._MOST_PAIRS", 100)
-    values = {bound_population_upper(x, y, generator=seeded(seed)).value for seed in (0, 0, 1)}
-    assert len(values) == 2
-    # Any coupling bounds the cost of the best one, whose bound is valid.
-    assert exact <= min(values) * (1 + 1e-12) and max(values) < 1.05 * exact
+    coupled, again, other = (
+        bound_population_upper(x, y, generator=seeded(seed)).value for seed in (0, 0, 1)
+    )
+    assert coupled == again != other
+    # The cost of any coupling is at least that of the best one, and the deviation is the same.
+    assert exact * (1 - 1e-12) <= coupled < 1.05 * exact
 
 
 def test_a_missing_solver_is_named(monkeypatch):

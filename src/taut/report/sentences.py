@@ -246,7 +246,7 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
         told["Upper bound"] = (
             f"At most {high}, with probability {upper_sure}. Two samples are on average at least as "
             "far apart as their populations; the cost of any transport plan between the samples "
-            "bounds their distance, and McDiarmid's inequality its deviation from the average "
+            "bounds their distance, and a concentration inequality its deviation from the average "
             f"({result.upper.method})."
         )
         if result.dim > 1:
