@@ -287,3 +287,19 @@ def test_numpy_seeds_are_seeds():
     seeds: tuple[Any, Any] = (3, np.int64(3))
     first, second = (wasserstein(x, y, seed=seed, **QUICK) for seed in seeds)
     assert first.lower == second.lower
+
+
+def test_an_upper_bound_that_dimension_makes_loose_says_so():
+    x, y = torch.randn(2, 100, 8, generator=torch.Generator().manual_seed(0))
+    loose, tight = (wasserstein(x + shift, y, critics=("cones",), **QUICK) for shift in (0, 9))
+    assert loose.upper.value > 3 * loose.estimate.value
+    assert any("in 8 dimensions even two samples of one population" in n for n in loose.notes)
+    assert not any("loose" in note for note in tight.notes)
+
+
+def test_the_assumption_about_the_supports_comes_first():
+    x, y = cubes(1.0, n=40)
+    assumed, stated = (wasserstein(x, y, diameter=width, **QUICK) for width in (None, 2.0))
+    assert assumed.notes[0] == "the upper bound assumes that each support is no wider than the data"
+    assert stated.notes[0].endswith("no wider than 2, as stated")
+    assert str(assumed).endswith(f"at 95 %, p = {assumed.p_value:.3g}")
