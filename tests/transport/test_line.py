@@ -210,3 +210,16 @@ def test_values_whose_squares_overflow_are_refused():
         wasserstein(normal(50) * 1e200, normal(50, seed=1) * 1e200)
     scaled = wasserstein(normal(60, 1.0) * 1e200, normal(60) * 1e200, scaling="standard")
     assert 0 < scaled.lower.value < scaled.upper.value < 9
+
+
+def test_streams_and_tables_give_one_answer():
+    class Batches:
+        def __init__(self, rows: Tensor) -> None:
+            self.rows = rows
+
+        def __iter__(self):
+            return iter(self.rows[:, None].split(7))
+
+    x, y = normal(300, 0.5), normal(200, seed=1)
+    table, stream = wasserstein(x, y), wasserstein(Batches(x), Batches(y))
+    assert (table.lower, table.upper, table.p_value) == (stream.lower, stream.upper, stream.p_value)
