@@ -128,13 +128,27 @@ def test_nothing_to_tell_apart():
 def test_the_headline_rounds_outward(population):
     result, *_ = population
     lower = Bound(0.37499, side="lower", confidence=0.975)
-    result = replace(result, lower=lower, upper=Bound(0.61101, confidence=0.975))
+    result = replace(result, lower=lower, upper=Bound(0.61101, confidence=0.975), p_value=0.001)
     text = distance_headline(result, ("A", "B"))
-    assert text == "A and B are between 0.374 and 0.612 apart, at 95 % confidence"
-    nothing = replace(result, lower=Bound(0.0, side="lower", confidence=0.975))
-    assert distance_headline(nothing, ("A", "B")).startswith(
-        "A and B are at most 0.612 apart, at 95 %"
-    )
+    apart = "A and B are between 0.374 and 0.612 apart, at 95 % confidence"
+    assert text == f"{apart} (permutation test: p = 0.001)"
+
+
+@pytest.mark.parametrize(
+    ("p_value", "shown"),
+    [
+        (None, "the bounds do not show that they differ"),
+        (0.31, "the bounds and a permutation test (p = 0.31) do not show that they differ"),
+        (0.006, "a permutation test shows at the 5 % level that they differ (p = 0.006), although "
+         "the lower bound of the distance is 0"),
+    ],
+)  # fmt: skip
+def test_a_lower_bound_of_0_does_not_hide_what_the_test_shows(population, p_value, shown):
+    nothing = Bound(0.0, side="lower", confidence=0.975)
+    upper = Bound(0.61101, confidence=0.975)
+    result = replace(population[0], lower=nothing, upper=upper, p_value=p_value)
+    text = distance_headline(result, ("A", "B"))
+    assert text == f"A and B are at most 0.612 apart, at 95 % confidence; {shown}"
 
 
 @pytest.mark.parametrize("value", [1e-300, 0.1, 1 / 3, 12345.678, 9.9996, 1e22])

@@ -96,7 +96,8 @@ def test_constant_columns_are_kept_and_noted(finite):
     x, y = (torch.cat([points, torch.full((200, 1), 7.0)], 1) for points in cubes(1.0))
     result = wasserstein(x, y, scaling="standard", critics=("cones",), finite=finite, **QUICK)
     assert 0 < result.lower.value <= result.upper.value
-    assert "constant, so they add nothing to distances: column 2 (counted" in result.notes[0]
+    noted = result.notes[0 if finite else 1]
+    assert "constant, so they add nothing to distances: column 2 (counted" in noted
 
 
 def test_data_far_from_the_origin_lose_no_digits():
@@ -288,6 +289,17 @@ def test_numpy_seeds_are_seeds():
     assert first.lower == second.lower
 
 
-def test_one_batch_is_no_batches():
+def test_an_upper_bound_that_dimension_makes_loose_says_so():
+    x, y = torch.randn(2, 100, 8, generator=torch.Generator().manual_seed(0))
+    loose, tight = (wasserstein(x + shift, y, critics=("cones",), **QUICK) for shift in (0, 9))
+    assert loose.upper.value > 3 * loose.estimate.value
+    assert any("in 8 dimensions even two samples of one population" in n for n in loose.notes)
+    assert not any("loose" in note for note in tight.notes)
+
+
+def test_the_assumption_about_the_supports_comes_first():
     x, y = cubes(1.0, n=40)
-    assert "of 1 batch of" in wasserstein(x, y, **QUICK).upper.method
+    assumed, stated = (wasserstein(x, y, diameter=width, **QUICK) for width in (None, 2.0))
+    assert assumed.notes[0] == "the upper bound assumes that each support is no wider than the data"
+    assert stated.notes[0].endswith("no wider than 2, as stated")
+    assert str(assumed).endswith(f"at 95 %, p = {assumed.p_value:.3g}")

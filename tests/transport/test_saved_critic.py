@@ -110,11 +110,11 @@ def test_streams_and_named_columns_are_matched(tmp_path):
         saved.lower_bounds(x, seed=-1)
 
 
-def cancelling() -> nn.Module:
-    """The identity of the line, computed as (x + 1e8) - 1e8: off by up to 7.5e-9."""
-    layers = [nn.Linear(1, 1).double(), nn.Linear(1, 1).double()]
+def cancelling(dim: int = 1) -> nn.Module:
+    """The first coordinate, computed as (x + 1e8) - 1e8: off by up to 7.5e-9."""
+    layers = [nn.Linear(dim, 1).double(), nn.Linear(1, 1).double()]
     for layer, offset in zip(layers, (1e8, -1e8), strict=True):
-        nn.init.constant_(layer.weight, 1)
+        nn.init.eye_(layer.weight)
         nn.init.constant_(layer.bias, offset)
     return nn.Sequential(*layers).eval()
 
@@ -150,19 +150,20 @@ def test_a_critic_that_cancels_proves_no_more_than_its_rounding_allows(finite, t
 
 @pytest.mark.parametrize("finite", [False, True])
 def test_comparisons_allow_for_the_rounding_of_the_critic(finite, monkeypatch):
-    chosen = SelectedCritic("network", cancelling(), (), 0.0)
+    chosen = SelectedCritic("network", cancelling(2), (), 0.0)
     monkeypatch.setattr("taut.transport.comparison.select_critic", lambda *args, **more: chosen)
     monkeypatch.setattr("taut.transport.comparison._MOST_PAIRS", 0)
     # Scaling by the mean moves both sides alike; a point of each at the same place widens limits.
-    x, y = HIGH[:200].clone(), LOW[:200].clone()
+    # A second column of zeros, since critics are not selected on a line.
+    x, y = (nn.functional.pad(side[:200], (0, 1)) for side in (HIGH, LOW))
     monkeypatch.setattr(
         "taut.transport.comparison.fit_scaling",
-        lambda *args: (FeatureScaling("none", torch.zeros(1).double(), torch.ones(1).double()), []),
+        lambda *args: (FeatureScaling("none", torch.zeros(2).double(), torch.ones(2).double()), []),
     )
     result = wasserstein(x, y, finite=finite, **QUICK)
     assert result.lower.value <= APART
     assert result.errors[0].shape == result.scores[0].shape
-    far = wasserstein(x + 1, y, finite=finite, **QUICK)
+    far = wasserstein(x + torch.tensor([1.0, 0.0]), y, finite=finite, **QUICK)
     assert 0.5 < far.lower.value <= 1 + APART
 
 

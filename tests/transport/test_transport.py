@@ -20,6 +20,7 @@ from support import seeded
 from taut.errors import ArgumentError, DtypeError, MissingExtraError, NonFiniteError
 from taut.transport import (
     Transport,
+    bound_mean,
     bound_population_upper,
     coupling_upper_bound,
     exact_transport,
@@ -246,18 +247,18 @@ def test_shifted_cubes_are_bounded_as_often_as_stated(dim, diameter):
         return x, y + shift
 
     truth = 0.4 * math.sqrt(dim)
-    misses = population_misses(draw, truth, 200, batch_size=50, diameter=diameter)
+    misses = population_misses(draw, truth, 200, diameter=diameter)
     assert misses <= stats.binom.isf(1e-4, 200, 0.05)
 
 
-def test_two_points_are_bounded_as_often_as_stated_where_batches_have_no_bias():
-    """P on {0, 1} and Q at 0: the average is unbiased, so only the deviation term covers."""
+def test_two_points_are_bounded_as_often_as_stated_where_samples_have_no_bias():
+    """P on {0, 1} and Q at 0: the cost is unbiased, so only the deviation term covers."""
 
     def draw(generator):
         x = (torch.rand(64, generator=generator) < 0.5).double()
         return x, torch.zeros(64)
 
-    misses = population_misses(draw, 0.5, 200, batch_size=32, diameter=1.0, confidence=0.6)
+    misses = population_misses(draw, 0.5, 200, diameter=1.0, confidence=0.6)
     assert misses <= stats.binom.isf(1e-4, 200, 0.4)
     without = sum(float(draw(seeded(seed))[0].mean()) < 0.5 for seed in range(200))
     assert without > stats.binom.isf(1e-4, 200, 0.3)
@@ -266,7 +267,7 @@ def test_two_points_are_bounded_as_often_as_stated_where_batches_have_no_bias():
 def test_clipped_normals_of_one_population_stay_above_zero_and_shrink():
     x, y = normal(2, 1600, 1).clamp(-3, 3)
     values = [
-        bound_population_upper(x[:n], y[:n], batch_size=n // 2, diameter=6.0, generator=seeded())
+        bound_population_upper(x[:n], y[:n], diameter=6.0, generator=seeded())
         for n in (100, 400, 1600)
     ]
     assert values[0].value > values[1].value > values[2].value > 0
@@ -274,32 +275,54 @@ def test_clipped_normals_of_one_population_stay_above_zero_and_shrink():
 
 def test_the_deviation_is_that_of_mcdiarmid():
     """Two point masses: transport is exact, and all that is left is the formula."""
-    x, y = torch.zeros(60, 2), torch.ones(50, 2)
-    bound = bound_population_upper(
-        x, y, 0.9, batch_size=10, diameter=3.0, num_batches=4, generator=seeded()
-    )
-    deviation = 3 * math.sqrt(math.log(10) / 2 * (1 / 40 + 1 / 40))
+    x, y = torch.zeros(60, 2), torch.ones(40, 2)
+    bound = bound_population_upper(x, y, 0.9, diameter=3.0, generator=seeded())
+    deviation = 3 * math.sqrt(math.log(10) / 2 * (1 / 60 + 1 / 40))
     assert bound.value == pytest.approx(math.sqrt(2) + deviation, abs=1e-10)
     assert (bound.side, bound.confidence) == ("upper", 0.9)
-    assert "4 batches of 10" in bound.method and "assuming" not in bound.method
+    assert "of 60 x 40 points, McDiarmid" in bound.method and "assuming" not in bound.method
+
+
+def test_the_deviation_of_larger_samples_is_that_of_bernstein():
+    """Points at two places a unit apart, all pairs of one place: the variance bound is the bet's."""
+    x, y = torch.zeros(60, 2), torch.ones(80, 2)
+    bound = bound_population_upper(x, y, 0.9, diameter=3.0, generator=seeded())
+    squares = [
+        9 * bound_mean(torch.zeros(n // 2), 0, 0.5, 0.99, "upper").value / n for n in (60, 80)
+    ]
+    log = math.log(1 / 0.08)
+    c = log / 3 * 3 / 60
+    deviation = c + math.sqrt(c**2 + 2 * sum(squares) * log)
+    assert bound.value == pytest.approx(math.sqrt(2) + deviation, abs=1e-10)
+    assert "of 60 x 80 points, Bernstein" in bound.method
+
+
+def test_a_sorted_sample_has_the_variance_of_a_shuffled_one():
+    x, y = normal(2000, 1), normal(2000, 1, seed=1)
+    shuffled = bound_population_upper(x, y, generator=seeded()).value
+    ordered = bound_population_upper(x.sort(0).values, y.sort(0).values, generator=seeded()).value
+    assert ordered == pytest.approx(shuffled, rel=0.02)
 
 
 def test_a_diameter_from_the_data_is_named_an_assumption():
     x = normal(40, 2)
-    bound = bound_population_upper(x, x + 9, batch_size=20, generator=seeded())
+    bound = bound_population_upper(x, x + 9, generator=seeded())
     assert "assuming the support is no wider than the data" in bound.method
     width = float(torch.cdist(x, x).max()) * (1 + 1e-9)
-    known = bound_population_upper(x, x + 9, batch_size=20, generator=seeded(), diameter=width)
+    known = bound_population_upper(x, x + 9, generator=seeded(), diameter=width)
     assert known.value <= bound.value
 
 
-def test_the_generator_decides_the_batches():
-    x, y = normal(60, 2), normal(60, 2, seed=1)
-    values = {
-        bound_population_upper(x, y, batch_size=20, generator=seeded(seed)).value
-        for seed in (0, 0, 1)
-    }
-    assert len(values) == 2
+def test_large_samples_are_coupled_and_the_generator_decides_how(monkeypatch):
+    x, y = normal(700, 2), normal(600, 2, seed=1)
+    exact = bound_population_upper(x, y, generator=seeded()).value
+    monkeypatch.setattr("taut.transport.distance_bounds._MOST_PAIRS", 100)
+    coupled, again, other = (
+        bound_population_upper(x, y, generator=seeded(seed)).value for seed in (0, 0, 1)
+    )
+    assert coupled == again != other
+    # The cost of any coupling is at least that of the best one, and the deviation is the same.
+    assert exact * (1 - 1e-12) <= coupled < 1.05 * exact
 
 
 def test_a_missing_solver_is_named(monkeypatch):
@@ -335,16 +358,10 @@ def test_a_missing_solver_is_named(monkeypatch):
          ArgumentError, "`method` must be one of 'blocks', 'sinkhorn'"),
         (lambda: coupling_upper_bound(torch.zeros(2), torch.zeros(2), generator=seeded(),
                                       block_size=1), ArgumentError, "`block_size`"),
-        (lambda: bound_population_upper(torch.zeros(9), torch.zeros(5), batch_size=6,
-                                        generator=seeded()),
-         ArgumentError, "must hold num_batches * batch_size = 6 points each; got 9 and 5"),
-        (lambda: bound_population_upper(torch.zeros(9), torch.zeros(9), batch_size=3,
-                                        num_batches=4, generator=seeded()),
-         ArgumentError, "Use smaller or fewer batches"),
-        (lambda: bound_population_upper(torch.arange(9.0), torch.zeros(9), batch_size=3,
+        (lambda: bound_population_upper(torch.arange(9.0), torch.zeros(9),
                                         diameter=7.0, generator=seeded()),
          ArgumentError, "two points of `x` 8 apart"),
-        (lambda: bound_population_upper(torch.zeros(9), torch.zeros(9), 1.0, batch_size=3,
+        (lambda: bound_population_upper(torch.zeros(9), torch.zeros(9), 1.0,
                                         generator=seeded()),
          ArgumentError, "`confidence` must lie inside (0, 1)"),
         (lambda: exact_transport(torch.zeros(3), torch.ones(3)).critic(torch.zeros(2, 2)),

@@ -164,9 +164,18 @@ def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
     sure = "proven" if result.confidence == 1 else f"at {100 * result.confidence:.4g} % confidence"
     low = format_bound(result.lower.value, "lower", 3)
     high = format_bound(result.upper.value, "upper", 3)
-    if float(low) <= 0:
-        return f"{pair} are at most {high} apart, {sure}; the bounds do not show that they differ"
-    return f"{pair} are between {low} and {high} apart, {sure}"
+    p = None if result.p_value is None else f"p = {result.p_value:.3g}"
+    if float(low) > 0:
+        tested = "" if p is None else f" (permutation test: {p})"
+        return f"{pair} are between {low} and {high} apart, {sure}{tested}"
+    apart, level = f"{pair} are at most {high} apart, {sure}", 1 - result.confidence
+    if result.p_value is not None and result.p_value <= level:
+        return (
+            f"{apart}; a permutation test shows at the {100 * level:.4g} % level that they differ "
+            f"({p}), although the lower bound of the distance is 0"
+        )
+    shown = "the bounds" if p is None else f"the bounds and a permutation test ({p})"
+    return f"{apart}; {shown} do not show that they differ"
 
 
 def distance_rows(result: WassersteinResult) -> list[list[str]]:
@@ -209,6 +218,11 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
             f"critic whose Lipschitz constant is proven to be at most {constant} (Kantorovich and "
             "Rubinstein 1958)."
         )
+        if result.dim == 1:
+            told["Lower bound"] = (
+                f"At least {low}, proven: on a line the distance is the area between the two "
+                "distribution functions, computed here with its rounding error."
+            )
         told["Upper bound"] = (
             f"At most {high}, proven: this is the cost of a transport plan from one set to the "
             f"other ({result.upper.method})."
@@ -230,20 +244,25 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
             f"rows.{by}"
         )
         told["Upper bound"] = (
-            f"At most {high}, with probability {upper_sure}. The expected cost of exact transport "
-            "between independent batches is at least the distance of the populations; McDiarmid's "
-            f"inequality bounds the deviation ({result.upper.method}). In high dimension this bound "
-            "is loose, because even two batches of the same population are far apart."
+            f"At most {high}, with probability {upper_sure}. Two samples are on average at least as "
+            "far apart as their populations; the cost of any transport plan between the samples "
+            "bounds their distance, and a concentration inequality its deviation from the average "
+            f"({result.upper.method})."
         )
-        told["Assumptions"] = (
-            "The rows of each dataset are i.i.d. samples of one population. With duplicate rows, or "
-            "rows that depend on each other as in a time series, the bounds are too narrow."
-        )
+        if result.dim > 1:
+            told["Upper bound"] += (
+                " In high dimension this bound is loose, because even two samples of the same "
+                "population are far apart."
+            )
         if result.diameter is None:
             told["Assumption of the upper bound"] = (
                 "The support of each population is no wider than the data. To remove this "
                 "assumption, state a known diameter (--diameter). The lower bound does not need it."
             )
+        told["Assumptions"] = (
+            "The rows of each dataset are i.i.d. samples of one population. With duplicate rows, or "
+            "rows that depend on each other as in a time series, the bounds are too narrow."
+        )
     told["The estimate"] = (
         f"{result.estimate.value:.4g} ({result.estimate.method}) may be above or below the true "
         "distance."

@@ -17,7 +17,15 @@ from taut.errors import check_choice
 from taut.linalg import gamma, unit_roundoff
 from taut.transport.arguments import check_confidence, check_range, check_sample
 
-__all__ = ["METHODS", "Method", "bound_difference", "bound_mean", "log_inverse", "shuffle"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "bound_difference",
+    "bound_mean",
+    "log_inverse",
+    "lower_mean",
+    "shuffle",
+]
 
 Method = Literal["betting", "bernstein", "hoeffding"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -95,9 +103,9 @@ def bound_mean(
     draws = shuffle(check_sample(subject, "sample", sample, low, high), generator)
     # Negation is exact, so one side is enough.
     if side == "lower":
-        value = _lower_mean(draws, low, high, delta, method)
+        value = lower_mean(draws, low, high, delta, method)
     else:
-        value = -_lower_mean(-draws, -high, -low, delta, method)
+        value = -lower_mean(-draws, -high, -low, delta, method)
     return Bound(value, side=side, method=f"{method} on {len(draws)} draws", confidence=confidence)
 
 
@@ -157,8 +165,8 @@ def bound_difference(
         slack = width * math.sqrt(log_inverse(delta) / 2 * (1 / n + 1 / m))
         value = _subtract_down(math.fsum(x.tolist()) / n, math.fsum(y.tolist()) / m, slack)
     elif method == "bernstein":
-        lower = _lower_mean(x, low, high, delta / 2, method)
-        upper = -_lower_mean(-y, -high, -low, delta / 2, method)
+        lower = lower_mean(x, low, high, delta / 2, method)
+        upper = -lower_mean(-y, -high, -low, delta / 2, method)
         value = _subtract_down(lower, upper)
     else:
         k = min(n, m, _MOST_GROUPS)
@@ -166,12 +174,12 @@ def bound_difference(
         largest = max(abs(low), abs(high))
         rounding = gamma(-(-max(n, m) // k) + 4) * 2 * largest
         difference = (_group_means(x, k) - _group_means(y, k)).clamp(-width, width)
-        value = _subtract_down(_lower_mean(difference, -width, width, delta, method), rounding)
+        value = _subtract_down(lower_mean(difference, -width, width, delta, method), rounding)
     value = max(value, -width)
     return Bound(value, side="lower", method=f"{method} on {n} + {m} draws", confidence=confidence)
 
 
-def _lower_mean(draws: Tensor, low: float, high: float, delta: float, method: str) -> float:
+def lower_mean(draws: Tensor, low: float, high: float, delta: float, method: str) -> float:
     """The lower bound of `bound_mean` at the error probability `delta`."""
     n, width = len(draws), (high - low) * (1 + 2 * _U)
     if method == "betting":

@@ -23,8 +23,8 @@ class WassersteinResult(SavedCritic):
     order.
 
     Attributes:
-        estimate: value of the best critic on held-out rows, or the middle of the proven interval
-            for finite sets. On no proven side of the truth.
+        estimate: value of the best critic on held-out rows, 0 where it is negative, or the middle
+            of the proven interval for finite sets. On no proven side of the truth.
         lower: lower bound of the distance, with its confidence.
         upper: upper bound of the distance, with its confidence.
         p_value: p-value of the hypothesis that both samples have one distribution, by permuting
@@ -32,7 +32,8 @@ class WassersteinResult(SavedCritic):
         history: dual value of the selected critic at each training step.
         rows: number of rows of x and of y.
         diameter: diameter of the supports that was stated; None where it was assumed.
-        notes: what was done to the data or assumed of them; often empty.
+        notes: what was assumed of the data or done to them; for populations, first of all what
+            the upper bound assumes of their supports.
     """
 
     estimate: Estimate
@@ -77,4 +78,5 @@ class WassersteinResult(SavedCritic):
     def __str__(self) -> str:
         low, high = self.lower.value, self.upper.value
         known = "proven" if self.confidence == 1 else f"at {100 * self.confidence:g} %"
-        return f"{self.estimate.value:.4g}, in [{low:.4g}, {high:.4g}] {known}"
+        tested = "" if self.p_value is None else f", p = {self.p_value:.3g}"
+        return f"{self.estimate.value:.4g}, in [{low:.4g}, {high:.4g}] {known}{tested}"

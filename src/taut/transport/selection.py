@@ -14,7 +14,14 @@ from taut.nn import ConeCritic, Scale
 from taut.transport.cone_fit import fit_cones
 from taut.transport.critics import Samples, fit_critic, network_critic, resampler, score_points
 
-__all__ = ["CRITICS", "CriticName", "OnProgress", "SelectedCritic", "select_critic"]
+__all__ = [
+    "CRITICS",
+    "CriticName",
+    "OnProgress",
+    "SelectedCritic",
+    "check_squares",
+    "select_critic",
+]
 
 CriticName = Literal["cones", "network"]
 CRITICS: tuple[CriticName, ...] = get_args(CriticName)
@@ -40,16 +47,16 @@ class SelectedCritic:
     """The critic with the largest dual value on rows that it was not trained on.
 
     Attributes:
-        kind: "cones" or "network".
+        kind: "cones", "network", or "transport potential" for one that was not trained.
         critic: in evaluation mode and float64.
         history: dual value of each training step.
-        value: dual value on the validation rows.
+        value: dual value on the validation rows; -inf before their evaluation.
     """
 
-    kind: CriticName
+    kind: str
     critic: nn.Module
-    history: tuple[float, ...]
-    value: float
+    history: tuple[float, ...] = ()
+    value: float = -math.inf
 
 
 def select_critic(
@@ -146,7 +153,7 @@ def _fit(
         tips = "p" if name == "cones up" else "q"
         fit = fit_cones(resampler(*train), num_centres=num_centres, tips=tips, **options)
         critic = fit.critic
-    return SelectedCritic(kind, critic.double().eval(), fit.history, -math.inf)
+    return SelectedCritic(kind, critic.double().eval(), fit.history)
 
 
 def _value(fit: SelectedCritic, samples: Samples) -> float:
@@ -163,9 +170,16 @@ def _unit(points: Tensor) -> float:
         >>> _unit(torch.tensor([0.5, -3.0])), _unit(torch.tensor([2.0**100])) == 2.0**100
         (1.0, True)
     """
-    largest = points.abs().max().item()
+    largest = check_squares(points)
     exponent = math.frexp(largest)[1] - 1
-    if exponent > _LARGEST:
+    ordinary = largest == 0 or -10 <= exponent <= 20
+    return 1.0 if ordinary else 2.0 ** max(exponent, -_LARGEST)
+
+
+def check_squares(points: Tensor) -> float:
+    """The largest absolute value; raises where distances could overflow."""
+    largest = points.abs().max().item()
+    if math.frexp(largest)[1] - 1 > _LARGEST:
         raise DataError(
             subject="wasserstein",
             rule="features must be at most 2**500 about their mean, so that their squares are "
@@ -173,8 +187,7 @@ def _unit(points: Tensor) -> float:
             got=f"{largest:.3g}",
             remedy="Divide them by a constant, or use scaling.",
         )
-    ordinary = largest == 0 or -10 <= exponent <= 20
-    return 1.0 if ordinary else 2.0 ** max(exponent, -_LARGEST)
+    return largest
 
 
 def _as_floats(samples: Samples, unit: float) -> Samples:

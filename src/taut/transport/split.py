@@ -23,7 +23,7 @@ __all__ = ["Split", "score_held_out", "split_rows"]
 
 _MOST_TRAINING = 100_000
 _MOST_VALIDATION = 10_000
-# Outside of both, for the transport of batches.
+# Outside of both, for the upper bound.
 _MOST_RESERVE = 8192
 # 128 MB of float64 on each side, where rows are long.
 _MOST_CELLS = 2**24
