@@ -202,7 +202,7 @@ def load(path: str | os.PathLike[str], sha256: str | None = None) -> nn.Module:
             own checksum protects from accidents alone: who alters a file can compute it again.
 
     Returns:
-        The network in evaluation mode, on the CPU. Call `.train()` to go on training.
+        The network in evaluation mode, on the CPU. Call ``.train()`` to go on training.
 
     Raises:
         DamagedFileError: the file is truncated, altered, not a taut file, or does not hold what it

@@ -56,7 +56,7 @@ class ConstrainedLayer(nn.Module, ABC):
     Accelerators: on the CPU every change of the values of a weight is seen by the next forward.
     Elsewhere comparing values would make each forward wait for the device, so a forward looks for
     the usual causes instead: steps of `torch.optim`, in-place operations, `load_state_dict`, casts
-    and new tensors. Other writes (in place through `.data`, or by foreign code) take effect with the
+    and new tensors. Other writes (in place through ``.data``, or by foreign code) take effect with the
     next `train()` or `eval()`. `evaluation_weight`, on which folding and proofs rest, always
     compares values.
     """

@@ -32,8 +32,8 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         norm: norm of the distances between rows.
         lipschitz: $K$. None learns it with the network by least squares, starting from one standard
             deviation of `y` per standard deviation of the features; it is proven like any other.
-        hidden_sizes, activation, epochs, batch_size, lr, validation_fraction, patience, random_state,
-            verbose: as for `LipschitzClassifier`.
+        **others: `hidden_sizes`, `activation`, `epochs`, `batch_size`, `lr`, `validation_fraction`,
+            `patience`, `random_state` and `verbose`, as for `LipschitzClassifier`.
 
     Attributes:
         network_: the network, from rows to one output, float64.
