@@ -147,7 +147,7 @@ def test_help_states_the_defaults():
         assert helped(name).endswith(f"  [default: {getattr(plain, name)}]")
     found = {norm: resolve(TrainConfig(norm=norm), data) for norm in ("l2", "linf", "l1")}
     assert [each.optimizer for each in found.values()] == ["adam", "aggmo", "aggmo"]
-    assert "by default adam in l2, aggmo in linf and l1" in helped("optimizer")
+    assert "by default adam in l2 and for distance, aggmo in linf and l1" in helped("optimizer")
     derived = ", ".join(f"{c.constraint} in {n}" for n, c in found.items())
     assert f"by default {derived}" in helped("constraint")
     derived = ", ".join(f"{c.radius:g} in {n}" for n, c in found.items())
