@@ -16,7 +16,8 @@ PROGRAM = """
 import sys, torch
 import taut
 from taut import parallel
-from taut.transport import ConeCritic, fit_cones, fit_critic, shifted_gaussians
+from taut.nn import ConeCritic
+from taut.transport import fit_cones, fit_critic, shifted_gaussians
 
 out = {}
 with parallel.process_group():

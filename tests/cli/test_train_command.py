@@ -160,7 +160,10 @@ def test_help_states_the_defaults():
     hkr = resolve(TrainConfig(norm="l1", loss="hkr", lipschitz=50.0), data)
     assert hkr.lr == pytest.approx(1 / 50)
     rates = "0.1 with cross_entropy and 1 / lipschitz with hinge or hkr"
-    assert f"by default 0.003 for adam; for aggmo in linf and l1, {rates}" in helped("lr")
+    assert (
+        f"by default 0.003 for adam, 0.02 for distance; for aggmo in linf and l1, {rates}"
+        in helped("lr")
+    )
     for each in found.values():
         assert f"by default {each.loss}" in helped("loss")
         assert each.margin is not None and each.temperature == pytest.approx(4.4 / each.margin)

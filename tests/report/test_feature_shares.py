@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from support import seeded
 from taut.errors import ArgumentError
-from taut.nn import mlp
+from taut.nn import ConeCritic, mlp
 from taut.report.feature_shares import attribute
-from taut.transport import ConeCritic
 
 
 def draw(rows: int, dim: int, shift: float, seed: int) -> Tensor:

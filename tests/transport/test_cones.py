@@ -13,9 +13,9 @@ from torch import nn
 from support import seeded
 from taut.audit import bound_lipschitz
 from taut.errors import ArgumentError, NonFiniteError, NoRuleError
+from taut.nn import ConeCritic
 from taut.norms import L1, L2, LINF
 from taut.transport import (
-    ConeCritic,
     absolute_value,
     cone,
     fit_cones,

@@ -13,7 +13,8 @@ import taut
 from taut.certificates import BoundedEvaluation
 from taut.data import TableStream
 from taut.errors import ArgumentError, DamagedFileError, DataError
-from taut.transport import ConeCritic, load_critic, wasserstein
+from taut.nn import ConeCritic
+from taut.transport import load_critic, wasserstein
 from taut.transport.distance_bounds import Scores, bound_mean_score
 from taut.transport.feature_scaling import FeatureScaling
 from taut.transport.saved_critic import SavedCritic

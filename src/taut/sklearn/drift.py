@@ -13,9 +13,9 @@ from sklearn.utils.validation import validate_data
 from taut.audit import bound_lipschitz
 from taut.data import Table
 from taut.errors import ArgumentError, DataError, check_choice, check_count
+from taut.nn import ConeCritic
 from taut.sklearn.base import RandomState, predict_rows, seed_of
 from taut.transport import (
-    ConeCritic,
     CriticName,
     Method,
     Scaling,

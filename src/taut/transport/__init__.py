@@ -3,7 +3,6 @@
 `taut.wasserstein` is the estimator; the functions here are its parts.
 """
 
-from taut.nn import ConeCritic
 from taut.transport.cone_fit import ConeFit, fit_cones
 from taut.transport.coupling import coupling_upper_bound
 from taut.transport.critics import (
@@ -35,7 +34,6 @@ from taut.transport.saved_critic import SavedCritic, load_critic
 from taut.transport.selection import CriticName
 
 __all__ = [
-    "ConeCritic",
     "ConeFit",
     "CriticFit",
     "CriticName",

@@ -13,7 +13,8 @@ import torch
 from torch import Generator, Tensor
 from torch.optim import Adam
 
-from taut.transport import ConeCritic, Sampler, dual_value
+from taut.nn import ConeCritic
+from taut.transport import Sampler, dual_value
 
 __all__ = ["fit_cones_by_pursuit", "skewed_directions"]
 

@@ -66,7 +66,8 @@ def evaluate_critic(
         confidence: confidence level of the lower bound.
 
     Example:
-        >>> from taut.transport import ConeCritic, cone
+        >>> from taut.nn import ConeCritic
+        >>> from taut.transport import cone
         >>> best = ConeCritic(1, 2).requires_grad_(False)
         >>> best.centres.zero_()
         Parameter containing:

@@ -11,8 +11,8 @@ from torch import nn
 
 from taut.cli.main import main
 from taut.errors import ArgumentError, DamagedFileError
-from taut.nn import Scale
-from taut.transport import ConeCritic, cone, shells, shifted_gaussians
+from taut.nn import ConeCritic, Scale
+from taut.transport import cone, shells, shifted_gaussians
 from taut_lab.benchmarks import unconstrained_critics
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticRecords, CriticResult
 from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs
