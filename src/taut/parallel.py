@@ -5,6 +5,7 @@ one process, whose share is everything, and nothing here communicates: the same 
 """
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -26,6 +27,7 @@ __all__ = [
     "world_size",
 ]
 
+_FAREWELL_SECONDS = 0.5
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -73,9 +75,11 @@ def process_group(timeout: timedelta = timedelta(minutes=30)) -> Iterator[None]:
     dist.init_process_group(backend, timeout=timeout)
     try:
         yield
-        dist.barrier()  # no process closes its connections while another one still uses them
     finally:
         dist.destroy_process_group()
+        # Threads of gloo drop their last messages a little later, and need the interpreter for that;
+        # one that is torn down meanwhile aborts the process.
+        time.sleep(_FAREWELL_SECONDS)
 
 
 def share(batch: Tensor) -> Tensor:
