@@ -147,3 +147,23 @@ class Mixed(nn.Module):
 def test_mixed_types_are_refused_in_a_sentence():
     with pytest.raises(NoRuleError, match="Tensors of several types"):
         taut.bound_lipschitz(Mixed(), input_shape=(3,))
+
+
+def test_a_bound_does_not_hold_for_another_attribute_of_a_registered_layer():
+    class Times(nn.Module):
+        factor = 1.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.factor * x
+
+    taut.rules.register(
+        Times,
+        proof="factor",
+        constants=lambda call: call.x.constants.scaled(abs(call.module.factor)),
+    )
+    times = Times()
+    model = nn.Sequential(nn.Linear(3, 3), times)
+    bound = taut.bound_lipschitz(model)
+    assert bound.holds_for(model)
+    times.factor = 10.0
+    assert not bound.holds_for(model)
