@@ -221,7 +221,9 @@ class Rewriter:
             return None
         pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
         dilation = arguments["dilation"] * (len(kernel) // len(arguments["dilation"]))
-        for padding in ("same", [front for front, _ in pairs]):
+        # torch has no "same" padding with a stride.
+        named = ["same"] if max(arguments["stride"]) == 1 else []
+        for padding in ([front for front, _ in pairs], *named):
             if pairs == padding_sides(padding, kernel, dilation):
                 return padding
         return None  # padding that torch's own modules do not know is a step of its own
