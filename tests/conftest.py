@@ -1,5 +1,7 @@
 import socket
+from collections import defaultdict
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 import torch
@@ -16,6 +18,23 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("default"), derandomize=False)
 settings.load_profile("default")
+
+
+# Cases of one test that `make test-fast` runs.
+_FAST_CASES = 4
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a test with many cases a few run fast, the same in every run; the others are slow."""
+    cases = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for group in cases.values():
+        group.sort(key=lambda item: crc32(item.nodeid.encode()))
+        for item in group[_FAST_CASES:]:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -73,7 +73,7 @@ def show(results):
 
 
 def experiment(
-    markers: Path, name: str = "fake", seeds: Iterable[Any] = range(3), needs=(), **extra
+    markers: Path, name: str = "fake", seeds: Iterable[Any] = range(3), data=None, **extra
 ) -> Experiment:
     """`extra` holds further fields of the configurations: `every={...}`, `s1={...}` for seed 1."""
 
@@ -83,6 +83,7 @@ def experiment(
                 "seed": seed,
                 "markers": str(markers),
                 **({"steps": 1} if preset == "paper" else {}),
+                **({"data": data} if data and preset != "smoke" else {}),
                 **extra.get("every", {}),
                 **extra.get(f"s{seed}", {}),
             }
@@ -97,7 +98,6 @@ def experiment(
         configs,
         run,
         show,
-        needs=tuple(needs),
     )
 
 

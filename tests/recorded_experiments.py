@@ -46,6 +46,10 @@ def _configs(preset):
             yield {"net": {"act": act, "hidden": [8, 8]}, "steps": steps, "seed": seed}
 
 
+def on_mnist(preset):
+    return [{**config, "data": "mnist"} for config in _configs(preset)]
+
+
 def sample(name: str = "sample", **changes) -> Experiment:
     claim = "Sorting <wins>."
     about = {"label": f"tab:{name}", "title": f"A {name} & more", "claim": claim}

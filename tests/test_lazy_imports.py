@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[1]
 # Distribution -> name to import, for each requirement of an extra or of the lab.
 IMPORT_NAMES = {
     "pandas": "pandas",
+    "polars": "polars",
+    "playwright": "playwright",
     "POT": "ot",
     "build": "build",
     "dask": "dask",

@@ -17,7 +17,17 @@ from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_count
 
-__all__ = ["full_sort", "group_sort", "householder", "l2_pool2d", "max_min", "maxout"]
+__all__ = [
+    "adaptive_l2_pool2d",
+    "full_sort",
+    "group_sort",
+    "householder",
+    "l2_pool2d",
+    "max_min",
+    "maxout",
+    "pad",
+    "pair_lengths",
+]
 
 _LARGEST_NETWORK = 16
 _T = TypeVar("_T", bound=Callable[..., Tensor])
@@ -171,9 +181,77 @@ def l2_pool2d(
         squares = pool(ceil_mode=True, divisor_override=1)
     else:
         squares = pool() * math.prod(kernel_size)
+    return _root(squares)
+
+
+@_one_operation
+def adaptive_l2_pool2d(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    r"""The length $\|x_{\text{window } t}\|_2$ of each window of adaptive pooling, channel by channel.
+
+    Window `i` of `m` reads the entries from $\lfloor in/m \rfloor$ to $\lceil (i + 1)n/m \rceil - 1$.
+
+    Example:
+        >>> adaptive_l2_pool2d(torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]]), (1, 1))
+        tensor([[[[5.]]]])
+    """
+    rows, columns = (window_matrix(m, n, x) for m, n in zip(output_size, x.shape[-2:], strict=True))
+    return _root(rows @ x.square() @ columns.mT)
+
+
+@_one_operation
+def pair_lengths(x: Tensor, dim: int = -1) -> Tensor:
+    r"""The length $\sqrt{x_i^2 + x_{i + C/2}^2}$ of each pair of channels; `C` channels become `C / 2`.
+
+    Its derivative is a unit vector for each pair, 0 where the whole pair is 0.
+
+    Example:
+        >>> pair_lengths(torch.tensor([3.0, 0.0, -4.0, 1.0]))
+        tensor([5., 1.])
+    """
+    _check_groups("PairLength", x, 2, dim)
+    a, b = x.chunk(2, dim)
+    return _root(a.square() + b.square())
+
+
+def window_matrix(m: int, n: int, like: Tensor) -> Tensor:
+    """`(m, n)`: 1 where window `i` of adaptive pooling from `n` to `m` reads entry `j`, else 0."""
+    window = torch.arange(m, device=like.device)[:, None]
+    cells = torch.arange(n, device=like.device)
+    return ((window * n // m <= cells) & (cells < -(-(window + 1) * n // m))).to(like.dtype)
+
+
+def _root(squares: Tensor) -> Tensor:
+    """The root, with derivative 0 at 0: it is taken of 1 there, and the result replaced."""
     empty = squares == 0
-    # The root has no derivative at 0: it is taken of 1 there, and the result replaced.
     return squares.masked_fill(empty, 1.0).sqrt().masked_fill(empty, 0.0)
+
+
+def pad(x: Tensor, pad: Sequence[int], mode: str) -> Tensor:
+    """`torch.nn.functional.pad` with one mode more: "symmetric" mirrors the border entries, too.
+
+    Args:
+        x: `(batch, channels, *sizes)`.
+        pad: pairs (front, behind), last dimension first.
+        mode: "constant", "reflect", "replicate", "circular" or "symmetric".
+
+    Example:
+        >>> pad(torch.tensor([[[1.0, 2.0, 3.0]]]), (2, 1), "symmetric")
+        tensor([[[2., 1., 1., 2., 3., 3.]]])
+    """
+    if mode != "symmetric":
+        return F.pad(x, list(pad), mode=mode)
+    for dim, (front, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        dim, size = -1 - dim, x.shape[-1 - dim]
+        if not 0 <= min(front, behind) <= max(front, behind) <= size:
+            raise ArgumentError(
+                subject="pad",
+                argument="pad",
+                rule="must be at most the size of the input in mode 'symmetric'",
+                got=f"({front}, {behind}) for size {size}",
+            )
+        ends = x.narrow(dim, 0, front), x.narrow(dim, size - behind, behind)
+        x = torch.cat([ends[0].flip(dim), x, ends[1].flip(dim)], dim)
+    return x
 
 
 def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
@@ -184,7 +262,7 @@ def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
     if channels % group_size:
         divisors = [k for k in range(2, min(channels, 64) + 1) if channels % k == 0][:4]
         remedy = f"Use {_either(divisors)}." if divisors else "Use another number of channels."
-        if subject in ("MaxMin", "Householder"):
+        if subject in ("MaxMin", "Householder", "PairLength"):
             remedy = "Use an even number of channels."
         raise ArgumentError(
             f"{subject}: `group_size` must divide the channel count; "

@@ -21,7 +21,7 @@ Arithmetic = Literal["real", "float64", "float32"]
 CertificateMethod = Literal["lipschitz", "interval", "best"]
 # Other group sizes: `activation=lambda width: taut.nn.GroupSort(size)`.
 ActivationName = Literal[
-    "maxmin", "fullsort", "maxout", "abs", "relu", "householder", "identity",
+    "maxmin", "fullsort", "maxout", "abs", "relu", "householder", "householder2", "identity",
     "groupsort2", "groupsort3", "groupsort4", "groupsort5", "groupsort6", "groupsort8",
     "groupsort9", "groupsort10", "groupsort12", "groupsort16", "groupsort32",
 ]  # fmt: skip

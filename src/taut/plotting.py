@@ -11,7 +11,7 @@ from taut.errors import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "Figure", "Picture", "draw"]
+__all__ = ["COLOURS", "STYLE", "Figure", "Picture", "draw"]
 
 # Okabe and Ito's palette: distinguishable with any kind of colour vision.
 COLOURS = {
@@ -26,7 +26,7 @@ COLOURS = {
 }
 
 _INK = "#333333"
-_STYLE: dict[str, Any] = {
+STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#999999",
     "axes.grid": True,
@@ -36,7 +36,7 @@ _STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "figure.facecolor": "white",
     "font.family": "DejaVu Sans",  # bundled with matplotlib, so every machine draws the same
-    "font.size": 9,
+    "font.size": 10,
     "grid.color": "#e6e6e6",
     "grid.linewidth": 0.6,
     "legend.fontsize": 9,
@@ -56,12 +56,16 @@ _STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure; its `source` is a `data:` address that holds the image."""
+    """A drawn figure; its `source` is a `data:` address that holds the image.
+
+    A `chart` consists of lines and letters alone, so that dark pages may invert its colours.
+    """
 
     source: str
     alt: str
     caption: str = ""
     title: str = ""
+    chart: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Figure:
         alt: description for readers who cannot see the figure.
         caption: a line below it; may be empty.
         title: a line above it; may be empty.
-        size: width and height in inches. The text is 9 points high, so a narrow figure has
+        size: width and height in inches. The text is 10 points high, so a narrow figure has
             larger letters once it is scaled to the page.
         projection: projection of the axes: None for a plane, "3d" for a surface.
     """
@@ -91,7 +95,7 @@ class Figure:
         figures = require("matplotlib.figure", "report", "drawing a figure")
         if self.projection == "3d":
             require("mpl_toolkits.mplot3d", "report", "drawing a surface")
-        with matplotlib.rc_context(_STYLE):
+        with matplotlib.rc_context(STYLE):
             figure = figures.Figure(figsize=self.size, layout="constrained")
             self.paint(figure.add_subplot(projection=self.projection))
             buffer = io.BytesIO()
@@ -101,9 +105,10 @@ class Figure:
 
     def embed(self) -> Picture:
         """The figure as part of a report."""
-        content = base64.b64encode(self.render("svg")).decode("ascii")
-        source = f"data:image/svg+xml;base64,{content}"
-        return Picture(source, self.alt, self.caption, self.title)
+        drawn = self.render("svg")
+        source = f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
+        chart = self.projection is None and b"<image" not in drawn
+        return Picture(source, self.alt, self.caption, self.title, chart)
 
 
 def draw(paint: "Callable[[Axes], None]", **options: Any) -> Picture:

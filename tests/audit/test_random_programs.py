@@ -34,7 +34,7 @@ def jacobians(model: nn.Module, shape: tuple[int, ...], seed: int) -> list[np.nd
     found = []
     for scale in (0.01, 0.3, 1.0, 5.0):
         x = scale * torch.randn(1, *shape, dtype=torch.float64, generator=generator)
-        size = model(x.clone())[0].numel()
+        size = model(x.clone()).numel()
         # One copy of the point for each output, so that one pass backward gives every row.
         copies = x.repeat(size, *(1,) * len(shape)).requires_grad_()
         y = model(copies * 1).reshape(size, size)
@@ -229,6 +229,19 @@ def test_random_programs_hold(seed):
     check(seed)
 
 
+# Adaptive max pooling, alone and before further operations: it returns places beside the maxima.
+@pytest.mark.parametrize("seed", [20010, 20014, 20020, 20035, 20075, 20084, 20080, 20152, 20154])
+def test_programs_with_several_results_are_followed(seed):
+    assert check(seed) == "held"
+
+
+def test_certificates_of_a_batch_of_one_that_is_squeezed():
+    model = Forward(lambda m, x: (x @ m.large).squeeze()).float().eval()
+    x = torch.randn(1, 4, generator=torch.Generator().manual_seed(0))
+    assert taut.certify(model, x, arithmetic="float32").radius.shape == (1,)
+
+
+@pytest.mark.slow
 def test_most_random_programs_are_followed():
     """Refusals are the exception, so that the test above tests something."""
     computed = [seed for seed in range(200) if make(seed)[2]]
@@ -263,6 +276,9 @@ FORWARDS: dict[str, tuple[tuple[int, ...], Step]] = {
         lambda m, x: F.conv2d(F.pad(x, (1, 0, 2, 1), mode="reflect"), m.large[None, None]),
     ),
     "factor in front": ((4,), lambda m, x: -0.3 * x),
+    "squeezed row": ((4,), lambda m, x: (x @ m.large)[:, None].squeeze()),
+    "squeezed number": ((4,), lambda m, x: (x @ m.large[:, :1]).squeeze()),
+    "squeezed in vain": ((4,), lambda m, x: (x @ m.large).squeeze()),
 }
 # Operations on vectors of 4, each checked in all three norms, on boxes and by attacks.
 OPERATIONS: dict[str, Step] = {
@@ -343,7 +359,7 @@ def test_the_norm_of_a_running_sum_is_the_largest_singular_value(n):
         lambda m, x: x[:, m.mask],
         lambda m, x: torch.addmm(m.small[0], x, m.large, alpha=2),
         lambda m, x: x.cumsum(0),
-        lambda m, x: x.view(-1, 1, 4).squeeze(),
+        lambda m, x: x.view(-1, 1, 4).squeeze() @ m.large,
     ],
     ids=["choice by the input", "infinite fill", "mask as index", "alpha", "batch", "squeeze"],
 )

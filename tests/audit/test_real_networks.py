@@ -118,6 +118,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.slow
 def test_networks_as_people_write_them(name):
     make, shape = NETWORKS[name]
     model = lively(make())

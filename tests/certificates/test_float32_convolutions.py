@@ -136,6 +136,7 @@ def campaign(count: int, seed: int, seconds: float = math.inf) -> dict[str, Any]
     return {"certificates": tried, "networks": networks, "broken": broken, "raised": raised}
 
 
+@pytest.mark.slow
 def test_no_float32_certificate_of_a_convolutional_network_breaks():
     found = campaign(100, 0)
     assert not found["broken"] and not found["raised"], found

@@ -97,7 +97,18 @@ def test_every_format_gives_an_interval_around_the_truth(tmp_path: Path, kind: s
 def test_json_tells_everything_and_nothing_else_is_on_standard_output(pair: tuple[Path, Path]):
     found = answer(*pair, "--confidence", "0.9", "--scaling", "robust", "--seed", "4")
     assert set(found) == {
-        *("a", "b", "features", "columns", "estimate", "lower", "upper", "gap", "confidence"),
+        *(
+            "a",
+            "b",
+            "features",
+            "columns",
+            "encoding",
+            "estimate",
+            "lower",
+            "upper",
+            "gap",
+            "confidence",
+        ),
         *("finite", "p_value", "critic", "scaling", "method", "num_steps", "seed", "notes"),
         *("guarantees", "fail_above", "alarm", "report", "saved", "seconds", "versions"),
     }
@@ -155,7 +166,7 @@ def test_one_population_raises_no_alarm(tmp_path: Path):
 def test_columns_by_name_and_position(pair: tuple[Path, Path], tmp_path: Path):
     assert answer(*pair, "--finite", "--columns", "width,age")["upper"]["value"] < 0.5
     found = answer(*pair, "--finite", "--columns", " age , 0")
-    assert found["columns"] == ["age", "height"]
+    assert found["columns"] == ["height", "age"]  # in the order of the file
     assert found["lower"]["value"] > 4.9
     odd = write_csv(tmp_path / "odd.csv", points(0.0), '"a,b",c,d')
     assert answer(odd, odd, "--finite", "--columns", '"a,b",d')["columns"] == ["a,b", "d"]
@@ -215,8 +226,6 @@ BAD_FILES = {
     "other names": ("height,width,weight\n1,2,3\n4,5,6\n", "weight"),
     "fewer columns": ("height,width\n1,2\n3,4\n", "age"),
     "text": ("height,width,age\n1,2,old\n4,5,young\n", "'old'"),
-    "a missing value": ("height,width,age\n1,2,3\n4,,6\n7,8,9\n", "width"),
-    "NaN": ("height,width,age\n1,2,3\nnan,5,6\n7,8,9\n", "height"),
     "infinity": ("height,width,age\n1,2,3\n4,inf,6\n7,8,9\n", "width"),
     "one row": ("height,width,age\n1,2,3\n", "row"),
     "a header alone": ("height,width,age\n", "rows"),
@@ -349,6 +358,7 @@ def test_the_answer_is_told_and_the_critic_kept_where_the_page_fails(
     assert critic.is_file()
 
 
+@pytest.mark.slow
 def test_of_several_processes_only_the_first_speaks(pair: tuple[Path, Path], tmp_path: Path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "-m", "taut", "wasserstein", *map(str, pair)]

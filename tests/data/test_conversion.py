@@ -98,17 +98,23 @@ def test_what_is_given_stays_as_it_is():
         ([[1, 2], 3], "row 1 (counted from 0) has 1."),
         (
             FRAME.assign(t="x", u="y"),
-            "x: every column must hold numbers; got text in columns 't', 'u', such as 'x'. "
-            "Drop them or encode them as numbers.",
+            "x: every column must hold numbers; got text in columns 't', 'u', such as 'x' in row 0 "
+            "(counted from 0). Drop them or encode them as numbers.",
         ),
         (pd.Series(["x", "y"], name="q"), "got text in column 'q', such as 'x'."),
-        (pd.DataFrame({"k": pd.Categorical(["u", "v"])}), "got text in column 'k', such as 'u'."),
+        (
+            pd.DataFrame({"k": pd.Categorical(["u", "v"])}),
+            "got text in column 'k', such as 'u' in row 0",
+        ),
         (FRAME.assign(d=pd.Timestamp("2020-01-01")), "x: column 'd': values must be real numbers"),
         (
             FRAME.assign(p=Decimal("0.5"), d=pd.Timestamp("1970-01-05")),
             "x: column 'd': values must be real numbers; got dates",
         ),
-        (FRAME.assign(d=pd.Timestamp("2020-01-01", tz="UTC")), "got dates in column 'd', such as"),
+        (
+            FRAME.assign(d=pd.Timestamp("2020-01-01", tz="UTC")),
+            "x: column 'd': values must be real n",
+        ),
         (
             [[datetime.date(2020, 1, 1)], [2]],
             "got dates in column 0 (counted from 0), such as '2020-01-01'",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taut.errors import ArgumentError, NonFiniteError
-from taut.linalg import even_vector, polar, project_tangent, retract
+from taut.linalg import even_vector, polar, project_tangent, retract, retract_once
 
 SHAPES = [(7, 4), (4, 7), (5, 5), (1, 6), (6, 1), (1, 1)]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -260,6 +260,14 @@ def test_retraction_is_idempotent_and_gives_the_same_object_back(shape, dtype, s
     assert retract(once) is once
 
 
+@shapes
+@pytest.mark.parametrize("size", [1e8, 1e9, 1e15, 1e30])
+def test_retraction_of_huge_numbers_in_float32(shape, size):
+    weight = (size * randn(*shape)).float()
+    values = singular_values(retract(weight))
+    assert values.max() < 1 and values.min() > 1 - 1e-3
+
+
 def test_retraction_is_close_to_the_nearest_point():
     for scale in (1e-3, 1e-2, 3e-2):
         weight = orthonormal(20, 12) + scale * randn(20, 12)
@@ -297,3 +305,27 @@ def test_the_three_series_lie_below_the_inverse_root_and_within_their_remainders
                 if r >= abs(e):
                     second = first + (three - five * r) * e**2
                     assert second <= root
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(sorted(SPREADS)),
+    st.sampled_from([(1, 1), (9, 1), (12, 12), (18, 30), (60, 60), (96, 70)]),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.integers(0, 10**6),
+)
+def test_one_round_without_looking_never_passes_one(spread, shape, dtype, seed):
+    draw = np.random.default_rng(seed)
+    values = SPREADS[spread](draw.uniform(-1, 1, min(shape)))
+    weight = with_singular_values(values, *shape, seed=seed).to(dtype)
+    after = singular_values(retract_once(weight))
+    assert after.max() <= 1
+    if spread in ("tiny", "near", "order1", "order2", "order3"):
+        assert after.min() >= 0.98
+
+
+def test_one_round_brings_back_a_bulk_with_far_outliers():
+    values = 1 + 0.1 * np.linspace(-1, 1, 200)
+    values[:10] = np.linspace(1.2, 1.8, 10)
+    after = singular_values(retract_once(with_singular_values(values, 200, 200, seed=0).float()))
+    assert after.min() >= 0.98 and after.max() <= 1

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from taut import functional
 from taut.errors import ArgumentError
 from taut.linalg import bound_adaptive_pooling, bound_padding, bound_pooling
 
@@ -32,19 +33,21 @@ def at_least(bound, truth):
 
 # padding
 
+MODES = ["constant", "replicate", "reflect", "symmetric", "circular"]
+
 
 @norms
-@pytest.mark.parametrize("mode", ["constant", "replicate", "reflect", "circular"])
+@pytest.mark.parametrize("mode", MODES)
 def test_padding_of_a_known_size_is_exact_and_of_unknown_size_the_worst_case(mode, norm):
     for front, behind in itertools.product(range(4), range(4)):
         truths = []
         for n in range(1, 12):
             if mode == "reflect" and max(front, behind) >= n:
                 continue
-            if mode == "circular" and max(front, behind) > n:
+            if mode in ("circular", "symmetric") and max(front, behind) > n:
                 continue
             pad = (front, behind)
-            truth = dense_norm(lambda x, pad=pad: F.pad(x, pad, mode=mode), (n,), norm)
+            truth = dense_norm(lambda x, pad=pad: functional.pad(x, pad, mode), (n,), norm)
             bound = bound_padding(pad, mode, norm, input_size=(n,))
             assert at_least(bound, truth) and bound.value <= truth * (1 + 1e-12)
             truths.append(truth)
@@ -54,11 +57,21 @@ def test_padding_of_a_known_size_is_exact_and_of_unknown_size_the_worst_case(mod
 
 
 @norms
-@pytest.mark.parametrize("mode", ["constant", "replicate", "reflect", "circular"])
+@pytest.mark.parametrize("mode", MODES)
 def test_padding_pairs_run_from_the_last_dimension(mode, norm):
     pad, size = (0, 2, 1, 1), (3, 4)
-    truth = dense_norm(lambda x: F.pad(x, pad, mode=mode), size, norm)
+    truth = dense_norm(lambda x: functional.pad(x, pad, mode), size, norm)
     assert bound_padding(pad, mode, norm, size).value == pytest.approx(truth, rel=1e-12)
+
+
+@pytest.mark.parametrize("pad", [(2, 1), (0, 3), (1, 0, 2, 3), (3, 3, 1, 1)], ids=str)
+def test_symmetric_padding_is_numpy_s(pad):
+    x = torch.randn(2, 2, 3, 4)
+    pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+    wanted = np.pad(x.numpy(), [(0, 0)] * (4 - len(pairs)) + pairs, "symmetric")
+    np.testing.assert_array_equal(functional.pad(x, pad, "symmetric").numpy(), wanted)
+    with pytest.raises(ArgumentError, match="`pad` must be at most the size of the input"):
+        functional.pad(x, (5, 0), "symmetric")
 
 
 def test_cropping_does_not_enlarge():

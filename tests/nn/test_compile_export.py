@@ -24,6 +24,7 @@ def network(case) -> Any:
 @pytest.mark.parametrize(
     ("case", "backend"), [(DENSE[0], "eager"), *((case, "aot_eager") for case in DENSE)], ids=str
 )
+@pytest.mark.slow
 def test_compiled_training_and_evaluation_equal_eager(case, backend):
     torch.compiler.reset()
     net = network(case)

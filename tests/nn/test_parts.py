@@ -1,5 +1,7 @@
 """What stands between convolutions: pooling, downsampling, centring, residual blocks."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -106,10 +108,105 @@ def matrix_of(layer):
     return layer.effective_weight().detach().numpy()
 
 
+def test_a_learned_residual_weight_is_held_in_the_interval(tmp_path):
+    block: Any = taut.nn.Residual(taut.nn.OrthonormalLinear(4, 4), learned=True)
+    x = torch.randn(5, 4)
+    for value, held in ((0.3, 0.3), (7.0, 1.0), (-2.0, 0.0)):
+        block.weight.data.fill_(value)
+        assert block.scale == pytest.approx(held)
+        wanted = (1 - held) * x + held * block.body(x)
+        torch.testing.assert_close(block(x), wanted)
+        torch.testing.assert_close(taut.fold(block)(x), wanted)
+        assert taut.bound_lipschitz(block, input_shape=(4,)).value <= 1
+    block.weight.data.fill_(0.3)
+    block(x).sum().backward()
+    assert block.weight.grad.abs() > 0
+    net = nn.Sequential(block, taut.nn.Residual(nn.Sequential(block)))
+    taut.save(net, tmp_path / "net", input_shape=(4,))
+    assert checker.check((tmp_path / "net").read_bytes())["constant"] <= 1 + 1e-6
+    torch.testing.assert_close(taut.load(tmp_path / "net")(x), net(x))
+
+
+def test_concatenating_and_root_mean_square_residuals(tmp_path):
+    body = taut.nn.OrthonormalConv2d(2, 2, 1, bias=False, dtype=torch.float64)
+    block = taut.nn.Residual(body, mode="concat").eval()
+    x = torch.randn(1, 2, 3, 3, dtype=torch.float64)
+    matrix = jacobian(block, x[0])
+    np.testing.assert_allclose(np.linalg.svd(matrix, compute_uv=False), 1, atol=1e-3)
+    assert taut.bound_lipschitz(block, input_shape=(2, 3, 3)).value <= 1
+    lengths = nn.Sequential(block, taut.nn.PairLength(1)).eval()
+    wanted = (0.5 * x.square() + 0.5 * body(x).square()).sqrt()
+    torch.testing.assert_close(lengths(x), wanted)
+    assert taut.bound_lipschitz(lengths, input_shape=(2, 3, 3)).value <= 1
+    assert np.linalg.norm(jacobian(lengths, x[0]), 2) <= 1 + 1e-9
+    zero = torch.zeros_like(x, requires_grad=True)
+    lengths(zero).sum().backward()
+    assert zero.grad is not None and not zero.grad.any()
+    taut.save(block, tmp_path / "net", input_shape=(2, 3, 3))
+    torch.testing.assert_close(taut.load(tmp_path / "net")(x), block(x))
+
+
+@pytest.mark.parametrize("size", [(4, 6), (5, 7), (3, 3), (6, 4)], ids=str)
+@pytest.mark.parametrize("kind", ["ScaledAdaptiveAvgPool2d", "AdaptiveL2Pool2d"])
+def test_adaptive_pooling_against_windows_by_hand(kind, size):
+    layer = getattr(taut.nn, kind)((2, 3))
+    x = torch.randn(2, *size, dtype=torch.float64)
+    y = layer(x[None])[0]
+    constants = {}
+    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
+        constants[norm] = taut.bound_lipschitz(layer, norm, input_shape=(2, *size)).value
+        assert np.linalg.norm(jacobian(layer, x), order) <= constants[norm] * (1 + 1e-12)
+    divisible = size == (4, 6)
+    if "Avg" in kind:
+        assert np.linalg.norm(jacobian(layer, x), 2) == pytest.approx(1, rel=1e-6)
+        assert constants["l2"] <= 1
+    elif divisible:
+        assert constants["l2"] == 1
+    for i, j in np.ndindex(2, 3):
+        rows = slice(i * size[0] // 2, -(-(i + 1) * size[0] // 2))
+        columns = slice(j * size[1] // 3, -(-(j + 1) * size[1] // 3))
+        window = x[:, rows, columns].flatten(1).numpy()
+        if "Avg" in kind and divisible:
+            wanted = window.mean(1) * np.sqrt(window.shape[1])
+        elif "Avg" in kind:
+            wanted = window.mean(1) * (y[:, 0, 0] / first_mean(x)).numpy()
+        else:
+            wanted = np.linalg.norm(window, axis=1)
+        np.testing.assert_allclose(y[:, i, j].numpy(), wanted, rtol=1e-9)
+
+
+def first_mean(x):
+    return x[:, : -(-x.shape[1] // 2), : -(-x.shape[2] // 3)].flatten(1).mean(1)
+
+
+def test_a_separable_convolution_is_its_two_parts():
+    block = taut.nn.separable_conv2d(3, 5, 3, 2, 1, multiplier=2, padding_mode="reflect").eval()
+    x = torch.randn(2, 3, 6, 6)
+    assert block(x).shape == (2, 5, 3, 3)
+    layers: Any = block
+    assert [layer.groups for layer in layers] == [3, 1]
+    assert taut.bound_lipschitz(block, input_shape=(3, 6, 6)).value <= 1
+    exact = block.double()
+    assert np.linalg.norm(jacobian(exact, x[0].double()), 2) <= 1 + 1e-9
+
+
+def test_a_second_order_householder_folds_twice():
+    layer: nn.Module = taut.nn.make_activation("householder2", 4).double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+    for row in x:
+        values = np.linalg.svd(jacobian(layer, row), compute_uv=False)
+        np.testing.assert_allclose(values, 1, atol=1e-9)
+    a, b = layer(x).chunk(2, 1)
+    assert (b <= 1e-12).all() and (a >= b - 1e-12).all()
+    assert taut.bound_lipschitz(layer, input_shape=(4,)).value == 1
+
+
 def test_residual_refusals_teach():
     with pytest.raises(ArgumentError, match=r"`scale` must lie in \[0, 1\] for an average"):
         taut.nn.Residual(nn.Identity(), scale=2.0)
-    with pytest.raises(ArgumentError, match="`mode` must be one of 'average', 'add'"):
+    with pytest.raises(ArgumentError, match="`learned` needs mode='average'"):
+        taut.nn.Residual(nn.Identity(), mode="add", learned=True)
+    with pytest.raises(ArgumentError, match="`mode` must be one of 'average', 'add', 'concat'"):
         taut.nn.Residual(nn.Identity(), mode="sum")
     with pytest.raises(ArgumentError, match="`body` must keep the shape of its input"):
         taut.nn.Residual(nn.Linear(3, 1))(torch.zeros(2, 3))

@@ -9,7 +9,7 @@ from torch.autograd import functional as plain
 
 import taut
 from cases import CONVOLUTIONS, DENSE, EVERY_LAYER
-from taut.errors import NonFiniteError
+from taut.errors import ArgumentError, NonFiniteError
 
 # The forward mode of torch loads scripted functions, of which torch itself warns.
 pytestmark = pytest.mark.filterwarnings(
@@ -111,6 +111,11 @@ def test_jacobians_of_parameters(case, mode, wild):
         given = dict(zip(names, values, strict=True))
         return F.functional_call(layer, (given, buffers), (x,))
 
+    if str(case) == "Monotone" and mode == "eval" and wild:
+        for transformed in (call, F.jacrev(call), F.jacfwd(call)):
+            with pytest.raises(ArgumentError, match="must hold the weights that are evaluated"):
+                transformed(*values)
+        return
     by_autograd = [value.clone().requires_grad_() for value in values]
     rows = [
         torch.autograd.grad(entry, by_autograd, retain_graph=True)
@@ -169,6 +174,10 @@ def test_ensembles_of_stacked_parameters(case, mode, wild):
     def call(parameters, buffers):
         return F.functional_call(template, (parameters, buffers), (x,))
 
+    if str(case) == "Monotone" and mode == "eval":
+        with pytest.raises(ArgumentError, match="must hold the weights that are evaluated"):
+            F.vmap(call)(parameters, buffers)
+        return
     outputs = F.vmap(call)(parameters, buffers)
     close(outputs, torch.stack([layer(x) for layer in layers]))
 

@@ -59,10 +59,11 @@ def example() -> Page:
 def test_page_is_whole_and_fetches_nothing() -> None:
     html = example().render()
     for tag, attributes in Tags(html).found:
-        assert tag not in {"script", "link", "iframe", "object"}
+        assert tag not in {"link", "iframe", "object"}
         for name in ("src", "href"):
             assert (attributes.get(name) or "data:").startswith("data:")
-    assert "@import" not in html
+    for word in ("@import", "fetch(", "XMLHttpRequest", "import(", "WebSocket"):
+        assert word not in html
     assert "url(" not in html
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fake_experiments import register
-from recorded_experiments import sample, write_records
+from recorded_experiments import on_mnist, sample, write_records
 from support import make_classifier
 from taut.data import Table
 from taut.evaluation import evaluate_robustness
@@ -137,7 +137,7 @@ def seen(tmp_path_factory) -> Seen:
     folder = tmp_path_factory.mktemp("pages")
     ran = sample()
     with pytest.MonkeyPatch.context() as patch:
-        register(patch, ran, sample("not-yet-" + "long" * 8, needs=("mnist",)))
+        register(patch, ran, sample("not-yet-" + "long" * 8, configs=on_mnist))
         write_records(ran, "cpu", folder / "records")
         index = write_report(folder / "records", folder / "lab")
     pages = [

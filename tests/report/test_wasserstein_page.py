@@ -32,7 +32,8 @@ def measure(x: Table, y: Table, **kwargs) -> WassersteinResult:
 @pytest.fixture(scope="module")
 def population() -> tuple[WassersteinResult, Table, Table]:
     x, y = table(3.0, 20, 1), table(0.0, 20, 2)
-    return measure(x, y, scaling="standard"), x, y
+    result = measure(x, y, scaling="standard", critics=("cones",))
+    return replace(result, upper_is_useful=True), x, y
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_the_page_has_the_figures(population, population_html):
 
 def test_the_page_fetches_nothing_and_escapes_names(population_html):
     bare = re.sub(r'src="data:[^"]*"', "", population_html)
-    for word in ("http", "<script", "<link", "url(", "@import", "feature <0>"):
+    for word in ("http", "<script src", "fetch(", "<link", "url(", "@import", "feature <0>"):
         assert word not in bare
 
 
@@ -131,7 +132,13 @@ def test_the_headline_rounds_outward(population):
     result = replace(result, lower=lower, upper=Bound(0.61101, confidence=0.975), p_value=0.001)
     text = distance_headline(result, ("A", "B"))
     apart = "A and B are between 0.374 and 0.612 apart, at 95 % confidence"
-    assert text == f"{apart} (permutation test: p = 0.001)"
+    assumed = "if no support is wider than the data"
+    assert text == f"{apart} {assumed} (permutation test: p = 0.001)"
+    text = distance_headline(replace(result, upper_is_useful=False), ("A", "B"))
+    assert text == (
+        "A and B are at least 0.374 apart, at 97.5 % confidence (permutation test: p = 0.001); no "
+        "useful upper bound in 20 dimensions"
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +155,8 @@ def test_a_lower_bound_of_0_does_not_hide_what_the_test_shows(population, p_valu
     upper = Bound(0.61101, confidence=0.975)
     result = replace(population[0], lower=nothing, upper=upper, p_value=p_value)
     text = distance_headline(result, ("A", "B"))
-    assert text == f"A and B are at most 0.612 apart, at 95 % confidence; {shown}"
+    assumed = "if no support is wider than the data"
+    assert text == f"A and B are at most 0.612 apart, at 95 % confidence {assumed}; {shown}"
 
 
 @pytest.mark.parametrize("value", [1e-300, 0.1, 1 / 3, 12345.678, 9.9996, 1e22])

@@ -54,6 +54,11 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
                 shape = VECTOR if name[-2] == "1" else _spatial(name)
                 made[kind] = (lambda kind=kind, n=shape[0]: _lively(kind(n)), shape)
     for kind, make, shape in (
+        (
+            taut.nn.Monotone,
+            lambda: taut.nn.Monotone(taut.nn.mlp([8, 8, 6]), [1, 0, -1, 0, 0, 1, 0, 0]),
+            VECTOR,
+        ),
         (taut.nn.MaxMin, lambda: taut.nn.MaxMin(dim=1), IMAGE),
         (taut.nn.GroupSort, lambda: taut.nn.GroupSort(4, dim=1), IMAGE),
         (taut.nn.FullSort, taut.nn.FullSort, VECTOR),
@@ -76,6 +81,7 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
         (taut.nn.Centering, lambda: _lively(taut.nn.Centering(4)), IMAGE),
         (taut.nn.InvertibleDownsampling2d, lambda: taut.nn.InvertibleDownsampling2d(2), IMAGE),
         (taut.nn.Residual, lambda: taut.nn.Residual(taut.nn.OrthonormalLinear(8, 8)), VECTOR),
+        (taut.nn.PairLength, lambda: taut.nn.PairLength(1), IMAGE),
         (nn.Sequential, lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh()), VECTOR),
         (nn.Dropout1d, nn.Dropout1d, LINE),
         (nn.Dropout2d, nn.Dropout2d, IMAGE),

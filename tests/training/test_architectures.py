@@ -180,6 +180,7 @@ SMALL = {"arch": "conv", "channels": (8, 16), "hidden": (16,), "batch_size": 240
     ],
     ids=["conv-l2", "conv-linf", "wrn"],
 )
+@pytest.mark.slow
 def test_a_run_that_died_ends_like_one_that_did_not(tmp_path, more):
     class Died(Exception):
         pass

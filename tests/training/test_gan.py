@@ -177,6 +177,7 @@ def test_a_stopped_run_ends_with_the_same_bits(critic, tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [5, 10, 12]
 
 
+@pytest.mark.slow
 def test_a_killed_process_resumes_to_the_same_bits(tmp_path):
     whole = train_gan(SMALL)
     code = (

@@ -32,6 +32,7 @@ with parallel.process_group():
 """
 
 
+@pytest.mark.slow
 def test_replicas_are_equal_to_the_bit_resume_and_are_as_good_as_one(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     with socket.socket() as probe:

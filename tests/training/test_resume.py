@@ -112,6 +112,7 @@ train(
 """
 
 
+@pytest.mark.slow
 def test_kill_9_in_a_step_and_in_the_writing_of_a_checkpoint(tmp_path):
     whole = train(TrainConfig(**SMALL), tmp_path / "whole")
     out = tmp_path / "killed"

@@ -144,6 +144,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.slow
 def test_both_bounds_miss_no_more_often_than_stated(name: str):
     first, second, truth, diameter, n, m = KNOWN[name]
     above = below = 0

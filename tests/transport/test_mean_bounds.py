@@ -18,10 +18,17 @@ from taut.errors import ArgumentError, DtypeError, NonFiniteError
 from taut.transport import (
     bound_difference,
     bound_mean,
-    permutation,
     permutation_p_value,
+    resampling,
 )
 from taut.transport import mean_bounds as module
+from taut.transport.distance_bounds import (
+    Scores,
+    Stage,
+    _bound_deviation,
+    bound_population_lower,
+)
+from taut.transport.mean_bounds import shuffle
 
 METHODS: list[module.Method] = ["betting", "bernstein", "hoeffding"]
 
@@ -58,7 +65,7 @@ def lower_bounds(draws: Tensor, confidence: float, method: module.Method) -> Ten
     """All rows at once; a test below says that `bound_mean` gives the same for each."""
     n, delta = draws.shape[-1], 1 - confidence
     if method == "betting":
-        return module._lower_by_betting(draws, delta)
+        return module.lower_by_betting(draws, delta)
     if method == "hoeffding":
         return draws.mean(-1) - math.sqrt(math.log(1 / delta) / (2 * n))
     log = math.log(2 / delta)
@@ -145,7 +152,7 @@ def test_betting_is_the_wealth_of_its_theorem():
     """Against a plain loop in 50 digits: rejected at the bound, not rejected just above it."""
     draws = [float(z) for z in uniform(40, seed=3) * 0.5 + 0.3]
     delta = 1 - 0.9
-    value = float(module._lower_by_betting(torch.tensor(draws, dtype=torch.float64), delta))
+    value = float(module.lower_by_betting(torch.tensor(draws, dtype=torch.float64), delta))
 
     def richest(m):
         with mp.workdps(50):
@@ -163,11 +170,11 @@ def test_betting_is_the_wealth_of_its_theorem():
 
 def test_bets_depend_on_the_past_alone():
     draws = uniform(30)
-    bets = module._predictable_bets(draws, 3.0)
+    bets = module.predictable_bets(draws, 3.0, 30)
     for i in range(30):
         changed = draws.clone()
         changed[i:] = 1 - changed[i:]
-        assert torch.equal(module._predictable_bets(changed, 3.0)[: i + 1], bets[: i + 1])
+        assert torch.equal(module.predictable_bets(changed, 3.0, 30)[: i + 1], bets[: i + 1])
 
 
 @given(
@@ -310,7 +317,7 @@ def test_p_value_of_equal_scores_is_one_and_of_distant_ones_the_smallest():
 def test_chunks_do_not_change_the_p_value(monkeypatch):
     x, y = uniform(30), uniform(20, seed=1)
     whole = permutation_p_value(x, y, 300, generator=seeded())
-    monkeypatch.setattr(permutation, "_CHUNK_ENTRIES", 500)
+    monkeypatch.setattr(resampling, "_CHUNK_ENTRIES", 500)
     assert permutation_p_value(x, y, 300, generator=seeded()) == whole
 
 
@@ -336,3 +343,63 @@ def test_refusals_say_what_to_do(change, error, sentence):
     with pytest.raises(error) as caught:
         bound_mean(**arguments)
     assert sentence in str(caught.value)
+
+
+def staged_lower(draws: Tensor, delta: float) -> float:
+    """Two stages of scores of one law: the second critic is the sign that the first stage liked."""
+    (x1, y1), (x2, y2) = draws.chunk(2, -1)
+    sign = 1.0 if x1.mean() > y1.mean() else -1.0
+    stages = []
+    for x, y, s in ((x1, y1, 1.0), (x2, y2, sign)):
+        first, second = (Scores(s * z, torch.zeros_like(z)) for z in (x, y))
+        low, high = sorted((0.0, s))
+        stages.append(Stage(first, second, (low, high), 1.0, (0.5, 0.5)))
+    return bound_population_lower(stages, 1 - delta, "betting", seeded()).value
+
+
+@pytest.mark.parametrize("law", ["rare one", "fair coin", "mixture"])
+def test_stages_prove_no_difference_of_one_law_more_often_than_stated(law):
+    repetitions, delta = 400, 0.2
+    draws, _ = LAWS[law]((repetitions, 160))
+    misses = sum(staged_lower(row.reshape(2, 80), delta) > 0 for row in draws)
+    assert not too_many(misses, repetitions, delta)
+
+
+def test_one_stage_is_the_difference_of_means_and_two_prove_more():
+    x, y = uniform(2, 400) * 0.5
+    none = torch.zeros(400, dtype=torch.float64)
+    stage = Stage(Scores(x + 0.5, none), Scores(y, none), (0.0, 1.0), 1.0)
+    one = bound_population_lower([stage], 0.95, "betting", seeded()).value
+    plain = bound_difference(x + 0.5, y, 0.0, 1.0, generator=seeded()).value
+    assert one == pytest.approx(plain, abs=1e-9)
+    assert bound_population_lower([stage, stage], 0.95, "betting", seeded()).value > one
+    wide = stage._replace(limits=(0.0, 4.0), lipschitz=2.0)
+    assert 0 < bound_population_lower([wide], 0.95, "betting", seeded()).value < 0.25
+
+
+def test_combined_p_values_are_super_uniform_whatever_the_first_decides():
+    """The weight of luck: the second stage looks where the first one pointed."""
+    generator, repetitions = seeded(9), 600
+    found = []
+    for _ in range(repetitions):
+        a, b, c, d = torch.randn(4, 12, generator=generator)
+        first = permutation_p_value(a, b, 39, generator=generator)
+        sign = 1.0 if first < 0.5 else -1.0
+        second = permutation_p_value(sign * c, sign * d, 39, generator=generator)
+        found.append(resampling.combine_p_values([first, second], [24, 24]))
+    for level in (0.01, 0.05, 0.2):
+        assert not too_many(sum(p <= level for p in found), repetitions, level)
+
+
+def test_a_diameter_from_the_data_bounds_the_variance_without_bets():
+    """Its range is random, so bets in units of it would not be predictable."""
+    x = uniform(300, 2)
+    points = x.reshape(300, 2)
+    width = 2 * float((points - points.mean(0)).norm(dim=-1).max())
+    found = _bound_deviation(points, width, 0.01, seeded(), known=False) ** 2 * 300
+    first, second = shuffle(points, seeded()).chunk(2)
+    draws = (first - second).square().sum(-1) / 2
+    oracle = bound_mean(draws, 0.0, width**2 / 2, 0.99, "upper", "bernstein").value
+    assert found == pytest.approx(oracle, rel=1e-9)
+    doubled = _bound_deviation(points, 2 * width, 0.01, seeded(), known=False) ** 2 * 300
+    assert doubled > found  # so a range that is too wide stays valid

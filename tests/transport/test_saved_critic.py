@@ -78,6 +78,7 @@ def test_rows_beyond_the_reference_are_noticed_too(kept):
 
 
 @pytest.mark.parametrize("kept", ["cones", "network"], indirect=True)
+@pytest.mark.slow
 def test_later_bounds_hold_as_often_as_they_say(kept):
     _, path = kept
     saved = load_critic(path)

@@ -26,30 +26,30 @@ def bound_lipschitz(
     input_shape: Sequence[int] | None = None,
     output_norm: NormLike | None = None,
 ) -> Bound:
-    r"""A proven Lipschitz constant of any network, layer by layer, or a refusal that names the layer.
+    r"""A proven upper bound of the Lipschitz constant of a network, with a breakdown by layer.
 
     $$\|f(x) - f(x')\|_q \le K \|x - x'\|_p \quad\text{for all } x, x'$$
 
-    for the network as evaluation runs it on its stored weights, in real arithmetic (see
-    `taut.certify` for what floating-point execution adds). Forwards of your own are captured by
-    `torch.export`, so residual additions, work in place, functional calls, concatenations and
-    reshapes are followed; constants are kept in all three norms and composed only where they match.
-    What has no record is refused: `taut.rules.register` adds one.
+    for the network in evaluation mode with its stored weights, in real arithmetic (`taut.certify`
+    also covers floating-point execution). Modules with a custom `forward` are captured by
+    `torch.export`, so residual additions, in-place operations, functional calls, concatenations and
+    reshapes are supported. Constants are propagated in all three norms, and only matching norms are
+    composed. An operation without a rule is an error; `taut.rules.register` adds a rule.
 
     Args:
         model: maps a batch of inputs to a batch of outputs, one tensor each.
-        norm: the norm `p` of the input: "l1", "l2" or "linf".
-        input_shape: the shape of one input, without the batch. When the first layer is dense, one
-            vector of its size is assumed; otherwise needed where shapes decide and for forwards of
-            your own. Convolutions over known sizes have tighter constants.
-        output_norm: the norm `q` of the output, by default `p`. For one output all are the same.
+        norm: norm `p` of the input: "l1", "l2" or "linf".
+        input_shape: shape of one input, without the batch dimension. By default a vector of the size
+            of the first layer if that is dense; otherwise required for custom forwards and where a
+            constant depends on it. Convolutions on inputs of known size have tighter constants.
+        output_norm: norm `q` of the output, by default `p`. For a single output all are equal.
 
     Returns:
-        The bound; `print(bound.layers)` shows where it comes from, `print(bound.hypotheses)` what
-        it holds for.
+        The bound; `print(bound.layers)` shows the factor of each layer, `print(bound.hypotheses)` the
+        assumptions.
 
     Raises:
-        NoRuleError: something in the network has no proven constant; the text says what and where.
+        NoRuleError: an operation has no proven constant; the message names it and its layer.
 
     Example:
         >>> import taut
@@ -99,8 +99,11 @@ def _check_shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
     listed = isinstance(shape, Sequence) and not isinstance(shape, str)
     if not listed or not all(isinstance(n, int) and n > 0 for n in shape):
         raise ArgumentError(
-            f"{_SUBJECT}: `input_shape` must be the positive sizes of one input, without the batch; "
-            f"got input_shape={shape!r}. Use a tuple such as (1, 28, 28)."
+            subject=_SUBJECT,
+            argument="input_shape",
+            rule="must be the positive sizes of one input, without the batch",
+            got=f"input_shape={shape!r}",
+            remedy="Use a tuple such as (1, 28, 28).",
         )
     return tuple(shape)
 

@@ -221,6 +221,8 @@ def _compare(model: nn.Module, program: Program, subject: str) -> None:
                     f"{subject}: the operations captured from the forward cannot be run one by one: "
                     f"{error} Tensors of several types in one forward are not followed."
                 ) from error
+            if batch == 1 and real.shape == followed.shape[1:]:
+                real = real[None]  # a last squeeze() drops a batch of one
             scale = real.abs().amax().clamp_min(torch.finfo(real.dtype).tiny) if real.numel() else 1
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
                 raise NoRuleError(

@@ -103,7 +103,8 @@ def _plain(module: nn.Module, replaced: dict[int, nn.Module]) -> nn.Module | Non
     """The plain layer that evaluation amounts to, with tensors of its own, or None if it is one."""
     record = find_record(module)
     if record is not None and record.plain is not None:
-        return copy.deepcopy(record.plain(module)).eval()
+        made = record.plain(module)
+        return None if made is module else copy.deepcopy(made, {**replaced}).eval()
     if not parametrize.is_parametrized(module):
         return None
     # Reading a parametrised weight may run code that writes, as power iterations do.

@@ -23,6 +23,7 @@ _OPERATORS: dict[Any, Any] = {
     operator.add: torch.ops.aten.add.Tensor,
     operator.sub: torch.ops.aten.sub.Tensor,
     operator.mul: torch.ops.aten.mul.Tensor,
+    torch.cat: torch.ops.aten.cat.default,
 }
 
 

@@ -164,6 +164,9 @@ class Rewriter:
                 )
             self.made[node] = args[0]
             return
+        if target is aten.squeeze.default:
+            self._squeeze(node, args[0], place)
+            return
         if target is torch.ops.taut.layer.default:
             made = self._whole(args[0], args[1])
         elif target is aten._native_batch_norm_legit_no_training.default:
@@ -193,6 +196,21 @@ class Rewriter:
             )
         args, kwargs = self._args(node)
         self.made[node] = self.graph.call_function(target, args, kwargs)
+
+    def _squeeze(self, node: fx.Node, x: fx.Node, place: str) -> None:
+        """Without `dim` it drops a batch of one, too, which is the same result only at the end."""
+        shape = x.meta["shape"]
+        dims = [dim for dim, size in enumerate(shape, 1) if size == 1]
+        if self.batch == 1 and any(user.op != "output" for user in node.users):
+            raise NoRuleError(
+                f"{self.subject}: `{place}` drops the dimension of a batch of one as well. "
+                "Use squeeze(dim)."
+            )
+        self.made[node] = x
+        if dims:
+            self.made[node] = self.graph.call_function(aten.squeeze.dims, (x, dims))
+            kept = tuple(size for size in shape if size != 1)
+            self.made[node].meta.update(place=place, kind="squeeze", shape=kept)
 
     def _whole(self, x: fx.Node, index: int) -> fx.Node:
         layer = self.whole[index]

@@ -6,7 +6,9 @@ and errors into radii, `intervals` propagates boxes, `interval_radii` finds the 
 
 from taut.certificates.arithmetic import Arithmetic
 from taut.certificates.certification import certify, direct_executor
+from taut.certificates.exclusion import certify_exclusions
 from taut.certificates.intervals import bound_outputs
+from taut.certificates.order import bound_order_gap
 from taut.certificates.outputs import BoundedEvaluation, bound_output
 from taut.certificates.result import Certificates
 
@@ -14,8 +16,10 @@ __all__ = [
     "Arithmetic",
     "BoundedEvaluation",
     "Certificates",
+    "bound_order_gap",
     "bound_output",
     "bound_outputs",
     "certify",
+    "certify_exclusions",
     "direct_executor",
 ]

@@ -38,28 +38,28 @@ def certify(
     method: CertificateMethod = "lipschitz",
     input_range: InputRange | None = None,
 ) -> Certificates:
-    r"""Radii within which no change of the input changes the prediction: a theorem for each input.
+    r"""Certified radii: no perturbation smaller than the radius changes the prediction.
 
     $$\|x' - x\|_p < r \;\Rightarrow\; \arg\max_i f_i(x') = \arg\max_i f_i(x)$$
 
-    for the network as evaluation runs it on its stored weights, in one of three arithmetics:
+    for the network in evaluation mode with its stored weights, in one of three arithmetics:
 
-    - `"real"`: $f$ computed exactly. It is evaluated in float64, and the proven error of that is
-      subtracted, so nothing is taken on trust.
-    - `"float64"`: $f$ executed in float64 on the same weights (that is, of the folded network,
-      converted), at $x$ and at every $x'$.
-    - `"float32"`: the model as it stands, executed in float32. Rounding at $x'$ costs some radius:
-      0.06 in L2 for three orthonormal layers of 1024 on inputs of length 16.
+    - `"real"`: $f$ in exact arithmetic. It is evaluated in float64, and a proven bound of the
+      evaluation's rounding error is subtracted from the margin.
+    - `"float64"`: $f$ executed in float64 with the same weights (the folded network, converted to
+      float64), at $x$ and at every $x'$.
+    - `"float32"`: the model executed in float32. Rounding at $x'$ reduces the radius, by 0.06 in L2
+      for three orthonormal layers of 1024 units on inputs of length 16.
 
-    Executions may sum in any order and may fuse multiplications with additions. What else they must
-    keep to stands in `print(certificates.hypotheses)`: full-precision products (no TF32), and for
-    convolutions direct sums or matrix products, since fast transforms (Winograd, FFT) have other
-    errors. `taut.certificates.direct_executor` runs a network that way, and gives the predictions of
-    the float32 certificates of networks with convolutions.
+    Sums may be taken in any order, and multiply-add may be fused. The other assumptions are in
+    `print(certificates.hypotheses)`: full-precision products (no TF32), and convolutions by direct
+    sums or matrix products, because fast transforms (Winograd, FFT) have other rounding errors.
+    `taut.certificates.direct_executor` runs a network under these assumptions; float32 certificates
+    of networks with convolutions hold for its predictions.
 
-    In L-inf, `method="interval"` proves radii by propagating boxes, cut at the range of the data if
-    `input_range` gives one: for networks that were trained for it, also unconstrained ones, they are
-    far larger than those that follow from a constant.
+    In L-inf, `method="interval"` proves radii by interval bound propagation, clipped to `input_range`
+    if that is given. For networks trained for it, constrained or not, these radii are far larger
+    than those from a Lipschitz constant.
 
     Args:
         model: maps `(batch, ...)` to `(batch, classes)`, or to one output a sample, whose sign is
@@ -68,11 +68,11 @@ def certify(
         norm: "l1", "l2" or "linf".
         labels: `(batch,)`, the true classes, 0 and 1 for one output.
         arithmetic: "real", "float64" or "float32".
-        batch_size: inputs at a time; bounds the memory.
-        method: "lipschitz", by margins and constants; "interval", by bisection over boxes, in L-inf
-            alone; or "best", the larger radius of the two for each input.
-        input_range: smallest and largest possible value of an input, which `x` must respect; radii
-            then speak of the $x'$ in this range alone.
+        batch_size: number of inputs at a time.
+        method: "lipschitz" for margins divided by Lipschitz constants; "interval" for interval bound
+            propagation, L-inf only; "best" for the larger of the two radii of each input.
+        input_range: smallest and largest possible value of an entry of an input. `x` must lie in it,
+            and the radii then hold for the $x'$ in this range only.
 
     Raises:
         NoRuleError: a step has no proven constant or no proven rounding error; the text names it.
@@ -92,12 +92,19 @@ def certify(
     check_arithmetic(_SUBJECT)
     if not x.dtype.is_floating_point:
         raise DtypeError(
-            f"{_SUBJECT}: `x` must be of floating point; got {x.dtype}. Convert it with .float()."
+            subject=_SUBJECT,
+            argument="x",
+            rule="must be of floating point",
+            got=str(x.dtype),
+            remedy="Convert it with .float().",
         )
     if x.dim() < 2:
         raise ArgumentError(
-            f"{_SUBJECT}: `x` must be a batch (n, ...); got shape {tuple(x.shape)}. "
-            "Use x[None] for one input."
+            subject=_SUBJECT,
+            argument="x",
+            rule="must be a batch (n, ...)",
+            got=f"shape {tuple(x.shape)}",
+            remedy="Use x[None] for one input.",
         )
     if arithmetic == "float32":
         _check_float32(model, x)
@@ -118,7 +125,7 @@ def certify(
         output = run.value
         if run_in_float32 is not None:
             with torch.autocast(held.device.type, enabled=False):
-                output = run_in_float32(batch.to(held.device)).to(device)
+                output = run_in_float32(batch.to(held.device)).to(device).view_as(run.value)
         prediction, margin, radius = certifier(run, output)
         finite = _finite(exact) & _finite(output) & _finite(run.value)
         radius = torch.where(finite & (limit > 0), torch.minimum(radius, limit), 0.0)

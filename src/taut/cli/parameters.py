@@ -18,6 +18,7 @@ __all__ = [
     "Finite",
     "columns",
     "data_dir_option",
+    "encodings",
     "input_shape_option",
     "json_option",
     "network_argument",
@@ -50,6 +51,24 @@ def columns(value: str) -> list[str | int]:
         message = f"{value!r} is not a list of columns; write it like age,income,3."
         raise click.BadParameter(message)
     return [int(cell) if cell.isdecimal() else cell for cell in cells]
+
+
+class _Encodings(click.ParamType):
+    """A column and its encoding, from text such as `size=S<M<L`."""
+
+    name = "encoding"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        column, mark, kind = str(value).partition("=")
+        if not (mark and column.strip() and kind.strip()):
+            message = "write COLUMN=KIND, such as month=category or 'size=S<M<L'."
+            self.fail(f"{value!r} is no encoding; {message}", param, ctx)
+        return column.strip(), kind.strip()
+
+
+encodings = _Encodings()
 
 
 def sizes_type(

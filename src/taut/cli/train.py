@@ -189,6 +189,7 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
         "dropout": layers,
         "milestones": (config.schedule == "step", "--schedule step", config.schedule),
         "decay": (config.schedule == "step", "--schedule step", config.schedule),
+        "blocks": (config.arch == "wrn", "--arch wrn", config.arch),
         "channels": (
             config.arch in ("conv", "lenet", "wrn"),
             "--arch conv, lenet or wrn",

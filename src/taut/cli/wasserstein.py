@@ -1,5 +1,6 @@
 """`taut wasserstein`: how far apart two datasets are, with a guarantee."""
 
+import re
 import shlex
 import time
 import traceback
@@ -14,6 +15,7 @@ from taut.cli.parameters import (
     POSITIVE,
     Finite,
     columns,
+    encodings,
     json_option,
     seed_option,
     threads_option,
@@ -25,11 +27,14 @@ from taut.errors import TautError
 __all__ = ["wasserstein"]
 
 _WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
-_TRAINING = ("finite", "scaling", "diameter", "num_steps")
+_TRAINING = (
+    *("finite", "scaling", "diameter", "num_steps", "columns", "drop", "categorical", "encode"),
+    *("category_distance", "missing_distance"),
+)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
 # Arguments in Python, and what the command calls them.
 _OPTIONS = {
-    "columns=[...]": "--columns a,b",
+    "columns=[...]": "--columns a,b, or --drop c",
     "finite=True": "--finite",
     "finite=False": "no --finite",
 }
@@ -48,7 +53,8 @@ class AlarmCommand(click.Command):
             raise SystemExit(_INTERRUPTED) from error
         except TautError as error:
             if not ctx.find_root().params.get("debug"):
-                option = _OPTIONS.get(error.option, error.option)
+                option = re.sub(r"drop=\['(.*)'\]", r"--drop '\1'", error.option)
+                option = _OPTIONS.get(option, option)
                 raise error.replace(option=option) from error
             status, cause = _WRONG, error
         except Exception as error:
@@ -61,6 +67,26 @@ class AlarmCommand(click.Command):
 @click.argument("a", required=False)
 @click.argument("b", required=False)
 @click.option("--columns", type=columns, help="Columns to compare: names or zero-based indices.")
+@click.option("--drop", type=columns, help="Columns to leave out.")
+@click.option("--categorical", type=columns, help="Columns of categories that look like numbers.")
+@click.option(
+    "--encode",
+    type=encodings,
+    multiple=True,
+    metavar="COLUMN=KIND",
+    help="Encoding of one column: number, category, category:2 (categories 2 apart), date, time, or "
+    "ordered categories from first to last, 'size=S<M<L'. Can be repeated.",
+)
+@click.option("--names", type=columns, help="Names of all columns, for tables without a header.")
+@click.option(
+    "--category-distance", type=POSITIVE, default=1.0, help="Distance of two different categories."
+)
+@click.option(
+    "--missing-distance",
+    type=POSITIVE,
+    default=1.0,
+    help="Distance that sets a missing number apart from all others.",
+)
 @click.option(
     "--finite",
     is_flag=True,
@@ -70,9 +96,9 @@ class AlarmCommand(click.Command):
 @click.option(
     "--scaling",
     type=click.Choice(["none", "standard", "robust"]),
-    default="none",
     help="Scaling of the features: none (the units of the data), standard (mean and standard "
-    "deviation) or robust (median and quartiles).",
+    "deviation) or robust (median and quartiles).  [default: standard for tables with categories, "
+    "dates or missing values, else none]",
 )
 @click.option(
     "--confidence",
@@ -122,11 +148,15 @@ class AlarmCommand(click.Command):
 def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     """Measure the Wasserstein distance between two datasets, with guaranteed bounds.
 
-    A and B are files with the same columns, one sample per row: .csv, .tsv, .parquet, .npy, .npz
-    (archive.npz:key selects one of several arrays), IDX files such as those of MNIST
+    A and B are files with the same columns, one sample per row: .csv, .tsv (also .gz or .zip),
+    .parquet, .npy, .npz (archive.npz:key selects one of several arrays), IDX files such as those of MNIST
     (train-images-idx3-ubyte.gz:3 selects the rows with label 3), or folders of images. The result is
     the Wasserstein-1 distance, the smallest average distance that the rows of A have to travel to
     become the rows of B, with a lower and an upper bound.
+
+    Tables are taken as they come. Two different categories are 1 apart, dates are days, times are
+    hours, missing values are a category of their own, and text is left out; the result says how
+    each column was used. The distance of two rows is the L2 norm over all columns.
 
     --save stores the critic that separates A from B; --critic and --score use it to score new rows.
 
@@ -137,6 +167,7 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     Examples:
       taut wasserstein january.csv june.csv
       taut wasserstein a.parquet b.parquet --scaling standard --report page.html
+      taut wasserstein a.csv b.csv --drop id --categorical month --encode "size=S<M<L"
       taut wasserstein cats/ dogs/ --finite --json
       taut wasserstein train.csv live.csv --fail-above 0.2 --save drift.safetensors
       taut wasserstein --critic drift.safetensors --score today.csv --fail-above 0.2
@@ -153,6 +184,9 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
         _refuse("cannot be used with --score", "report", "save", *_TRAINING)
     if options["finite"]:
         _refuse("cannot be used with --finite", "confidence", "method", "diameter")
+
+    options["encode"] = dict(options["encode"])
+    options["names"] = [str(name) for name in options["names"] or ()]
 
     import torch
 
@@ -189,10 +223,11 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
         def on_progress(stage: str, done: int, total: int) -> None:
             bar(_STAGES.get(stage, stage), done, total)
 
-        pair = check_pair(*open_data((a, b), options["columns"], options["stream"], on_progress))
+        samples = open_data((a, b), options, on_progress=on_progress)
+        pair = check_pair(*samples.data)
         result = measure(pair.first, pair.second, on_progress=on_progress, **given)
     seconds = time.perf_counter() - start
-    notes = tuple(dict.fromkeys((*pair.notes, *result.notes)))
+    notes = tuple(dict.fromkeys((*samples.notes, *pair.notes, *result.notes)))
     found = Comparison(result, (a, b), names_of(a, b), notes, options, seconds)
     if not first:
         return found.alarm
@@ -203,7 +238,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     page = None
     try:
         if options["report"]:
-            rows = rows_for_page(pair, a, b, options["columns"])
+            rows = rows_for_page(pair, a, b, options)
             about = {"names": found.names, "facts": found.facts(_command())}
             choices = {name: options[name] for name in ("method", "seed")}
             page = wasserstein_page(result, *rows, **about, **choices).write(options["report"])
@@ -225,7 +260,7 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
     path, new = options["critic"], options["score"]
     check_outputs([options["scores_out"]], [str(path), new])
     critic = load_critic(path)
-    (data,) = open_data((new,), options["columns"], options["stream"])
+    (data,) = open_data((new,), options, critic.encoding).data
     level, method, seed = options["confidence"], options["method"], options["seed"]
     scores, *bounds = critic.evaluate(data, level, method, seed=seed)
     found = NewScores(critic, scores, bounds, options)
@@ -247,8 +282,11 @@ def _command() -> str:
         name, value = str(parameter.name), context.params[str(parameter.name)]
         if name not in typed:
             continue
-        if name == "columns":
+        if name in ("columns", "drop", "categorical", "names"):
             value = ",".join(f'"{cell}"' if "," in str(cell) else str(cell) for cell in value)
+        if name == "encode":
+            words += [word for key, how in value for word in ("--encode", f"{key}={how}")]
+            continue
         if isinstance(parameter, click.Argument):
             words.append(value)
         elif isinstance(value, bool):

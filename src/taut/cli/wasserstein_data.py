@@ -3,12 +3,25 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from taut.data import Columns, Pair, Table, TableStream, check_pair, read_table
+from taut.data import (
+    ColumnSource,
+    Encoding,
+    Pair,
+    Table,
+    TableStream,
+    check_pair,
+    fit_pair,
+    open_source,
+    read_table,
+)
 from taut.errors import ArgumentError
 
-__all__ = ["check_outputs", "names_of", "open_data", "rows_for_page"]
+__all__ = ["Samples", "check_outputs", "names_of", "open_data", "rows_for_page"]
+
+# Options of the command that are those of `taut.data.fit_encoding`.
+_WISHES = ("columns", "drop", "categorical", "encode", "category_distance", "missing_distance")
 
 # Splits, scales and batches of a table held in memory take a few times its size.
 _MOST_BYTES = 2**28
@@ -16,37 +29,75 @@ _PAGE_ROWS = 20_000
 _PAGE_CELLS = 2**24
 
 
+class Samples(NamedTuple):
+    """The data sets of a run, and how their columns are encoded.
+
+    Attributes:
+        data: a `Table` of each, or a `TableStream` of each where one is large.
+        encoding: encoding of the columns; `None` for arrays and images.
+        notes: sentences about columns that were matched.
+    """
+
+    data: list[Any]
+    encoding: Encoding | None
+    notes: tuple[str, ...]
+
+
 def open_data(
     paths: Sequence[str],
-    columns: Columns,
-    stream: bool | None,
+    options: dict[str, Any],
+    encoding: Encoding | None = None,
     on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
-) -> list[Any]:
+) -> Samples:
     """Files or folders: a `Table` of each where all are small, else a `TableStream` of each.
 
-    `stream` overrides. Of two datasets, the columns are compared before any row is read.
+    `options["stream"]` overrides. The columns of two tables are compared, and their encoding is
+    found, before any row is used; `encoding` is one that is known already.
     """
-    opened = [TableStream(path, columns=columns) for path in paths]
+    stream, names, notes = options["stream"], options["names"] or (), ()
+    sources = [open_source(path, names) for path in paths]
+    tables = [source for source in sources if isinstance(source, ColumnSource)]
+    given: dict[str, Any] = {"columns": options["columns"], "names": names}
+    if encoding is not None:
+        given = {"names": names, "encoding": encoding}
+    elif len(tables) == 2:
+        on_progress("reading", 0, len(paths))
+        wishes = {name: options[name] for name in _WISHES if options[name]}
+        encoding, notes = fit_pair(tables[0], tables[1], wishes)
+        given = {"names": names, "encoding": encoding}
+    else:
+        for name in ("drop", "categorical", "encode"):
+            if options[name]:
+                rule = "is for two tables: text or parquet files"
+                raise ArgumentError(subject="wasserstein", argument=name, rule=rule)
+    opened = [TableStream(path, **given) for path in paths]
     if len(opened) == 2:
         check_pair(*opened)
     if stream is None:
         stream = max(map(_bytes, paths, opened)) > _MOST_BYTES
     if stream:
-        return opened
-    tables = []
+        return Samples(opened, encoding, notes)
+    read = []
     for done, path in enumerate(paths):
         on_progress("reading", done, len(paths))
-        tables.append(read_table(path, columns=columns))
+        read.append(read_table(path, **given))
     on_progress("reading", len(paths), len(paths))
-    return tables
+    return Samples(read, encoding, notes)
 
 
-def rows_for_page(pair: Pair, a: str, b: str, columns: Columns) -> tuple[Table, Table]:
+def rows_for_page(pair: Pair, a: str, b: str, options: dict[str, Any]) -> tuple[Table, Table]:
     """Rows to show in the report: all that are in memory, else the first of each file."""
     if isinstance(pair.first, Table) and isinstance(pair.second, Table):
         return pair.first, pair.second
     limit = max(2, min(_PAGE_ROWS, _PAGE_CELLS // pair.first.dim))
-    some = check_pair(*(read_table(path, columns=columns, limit=limit) for path in (a, b)))
+    encoding, names = pair.first.encoding, options["names"] or ()
+    columns = options["columns"] if encoding is None else None
+    some = check_pair(
+        *(
+            read_table(path, columns=columns, limit=limit, names=names, encoding=encoding)
+            for path in (a, b)
+        )
+    )
     return some.first, some.second
 
 
@@ -84,5 +135,5 @@ def _bytes(path: str, opened: TableStream) -> int:
     if opened.rows is not None:
         return 8 * opened.rows * opened.dim
     # Text: a number and its delimiter take about eight bytes; compressed text, a third.
-    size = Path(path).stat().st_size
-    return 3 * size if path.endswith(".gz") else size
+    place = Path(path if Path(path).exists() else path.rpartition(":")[0])
+    return place.stat().st_size * (3 if place.suffix in (".gz", ".zip") else 1)

@@ -51,6 +51,7 @@ class Comparison:
             **{side: {"path": path, "rows": rows} for side, path, rows in sides},
             "features": len(result.scaling.shift),
             "columns": None if result.columns is None else list(result.columns),
+            "encoding": None if result.encoding is None else result.encoding.accounts,
             "estimate": _number(result.estimate.value),
             "lower": _bound(result.lower),
             "upper": _bound(result.upper),
@@ -76,6 +77,9 @@ class Comparison:
         rows.append(["features", str(len(result.scaling.shift)), UNITS[result.scaling.method]])
         say(f"{distance_headline(result, self.names)}.", style="bold")
         print_table(["", "value", "method"], rows, left=(0, 2))
+        if result.encoding is not None and (result.encoding.mixed or result.encoding.left_out):
+            accounts = result.encoding.accounts.items()
+            print_table(["column", "use"], [list(account) for account in accounts], left=(0, 1))
         told = list(distance_guarantees(result, options["method"]).items())
         for name, sentence in [*told, *(("Note", as_sentence(note)) for note in self.notes)]:
             line = Text.assemble((f"{name}.", "bold"), f" {sentence}")

@@ -15,18 +15,26 @@ from taut.data.columns import (
 )
 from taut.data.conversion import as_table
 from taut.data.download import FetchError, fetch
-from taut.data.formats import detect_format
+from taut.data.encoding import ColumnEncoding, Encoding
+from taut.data.encoding_fit import fit_encoding
+from taut.data.formats import detect_format, open_source
+from taut.data.frames import FrameSource, is_frame
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labels import NoLabelError
 from taut.data.load import load_labelled, read_labelled, read_matching
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
-from taut.data.pairs import Pair, check_pair
-from taut.data.table import Table, TableStream, count_rows, read_table, stream_table
+from taut.data.pairs import Pair, check_pair, fit_pair
+from taut.data.source import ColumnSource
+from taut.data.table import Table, TableStream, count_rows, read_source, read_table, stream_table
 
 __all__ = [
     "OFFICIAL_SETS",
+    "ColumnEncoding",
+    "ColumnSource",
     "Columns",
+    "Encoding",
     "FetchError",
+    "FrameSource",
     "LabelledData",
     "LabelledSet",
     "NoLabelError",
@@ -42,10 +50,15 @@ __all__ = [
     "describe_columns",
     "detect_format",
     "fetch",
+    "fit_encoding",
+    "fit_pair",
+    "is_frame",
     "list_some",
     "load_labelled",
+    "open_source",
     "read_labelled",
     "read_matching",
+    "read_source",
     "read_table",
     "select_positions",
     "stream_table",

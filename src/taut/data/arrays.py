@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from taut.data.cells import to_floats
 from taut.data.columns import list_some
-from taut.data.numbers import to_floats
 from taut.data.source import Source, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 

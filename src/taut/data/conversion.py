@@ -4,14 +4,13 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Set, Sized
-from decimal import Decimal
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from taut.data.columns import check_names, column_label, list_some
-from taut.data.numbers import check_finite, check_rows, check_whole, convert_cells, to_floats
+from taut.data.cells import as_cells, check_finite, check_rows, stack_numbers, to_floats
+from taut.data.columns import check_names, list_some
+from taut.data.frames import FrameSource, is_frame
 from taut.data.table import Table, TableStream
 from taut.errors import ArgumentError, DataError
 
@@ -77,8 +76,9 @@ def _convert(data: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
         return to_floats(name, data.numpy()), ()
     if hasattr(data, "toarray"):
         raise refuse("must be dense", remedy="Use .toarray().")
-    if hasattr(data, "to_numpy") and hasattr(data, "columns"):
-        return _from_frame(data, name)
+    if is_frame(data):
+        frame = FrameSource(data, name)
+        return next(frame.blocks(max(1, frame.rows))), frame.columns
     if hasattr(data, "to_numpy"):
         title = getattr(data, "name", None)
         named = (title,) if isinstance(title, str) and title else ()
@@ -97,26 +97,6 @@ def _convert(data: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
         columns = data.columns if isinstance(data, TableStream) else ()
         return _from_items(list(iter(data)), name, columns)
     raise refuse("must be an array, tensor, frame, list of rows or iterable of batches")
-
-
-def _from_frame(frame: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    titles = list(frame.columns)
-    if not titles:
-        raise DataError(subject=name, rule="a frame must have columns", got="none")
-    # A frame made of a bare array counts its columns; positions are no names.
-    columns = () if titles == list(range(len(titles))) else tuple(str(title) for title in titles)
-    check_names(name, columns)
-    cells = [np.asarray(frame[title].to_numpy()) for title in titles]
-    cells = [
-        column
-        if column.dtype.kind in "OUST"
-        else to_floats(f"{name}: column {column_label(columns, i)}", column)
-        for i, column in enumerate(cells)
-    ]
-    if any(column.dtype.kind != "f" for column in cells):
-        objects = np.stack([column.astype(object) for column in cells], axis=1)
-        return _from_cells(objects, name, columns), columns
-    return np.stack(cells, axis=1), columns
 
 
 def _from_items(
@@ -180,14 +160,7 @@ def _from_rows(rows: list[Any], name: str) -> np.ndarray:
 def _from_cells(cells: np.ndarray, name: str, columns: tuple[str, ...] = ()) -> np.ndarray:
     if cells.dtype.kind != "O":
         return to_floats(name, cells)
-
-    def number(cell: Any) -> float | None:
-        if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-            return float("nan")
-        if isinstance(cell, Integral):
-            check_whole(name, int(cell))
-        return float(cell) if isinstance(cell, (Real, Decimal, np.bool_)) else None
-
     rows = np.atleast_1d(cells)
     rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
-    return convert_cells(name, rows.tolist(), number, columns, option="").reshape(cells.shape)
+    found = [as_cells(rows[:, i]) for i in range(rows.shape[1])]
+    return stack_numbers(name, found, columns).reshape(cells.shape)

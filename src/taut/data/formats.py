@@ -3,10 +3,10 @@
 import difflib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from taut.data.arrays import NPY, open_npy, open_npz
-from taut.data.columns import Columns
 from taut.data.idx import IdxSource, looks_like_idx
 from taut.data.images import IMAGE_ENDINGS, FolderSource
 from taut.data.parquet import ParquetSource
@@ -19,7 +19,7 @@ __all__ = ["PathLike", "detect_format", "open_source"]
 PathLike = str | os.PathLike[str]
 
 _BY_ENDING = {
-    **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "text"),
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".data", ".test"), "text"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     ".npy": "npy",
     ".npz": "npz",
@@ -36,7 +36,8 @@ _BY_FIRST_BYTES = {
 }
 _IDX_NAME = re.compile(r".*[.-]idx\d-ubyte")
 _WITH_KEY = re.compile(
-    r"(.*(?:\.(?i:npz)|[.-]idx(?:\d-ubyte)?(?:\.gz)?)):([^/\\]+)", flags=re.DOTALL
+    r"(.*(?:\.(?i:npz)|[.-]idx(?:\d-ubyte)?(?:\.gz)?)):([^/\\]+)|(.*\.(?i:zip)):(.+)",
+    flags=re.DOTALL,
 )
 _REMEDIES = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "Export the sheet as .csv."),
@@ -47,21 +48,21 @@ _REMEDIES = {
 }
 
 
-def open_source(path: PathLike, columns: Columns = None) -> Source:
-    """The chosen columns of a file or folder, in the reader of its format; see `detect_format`.
+def open_source(path: PathLike, names: Sequence[str] = ()) -> Source:
+    """All columns of a file or folder, in the reader of its format; see `detect_format`.
 
-    `archive.npz:key` names one array of several, `train-images-idx3-ubyte.gz:3` the images whose
-    label is 3 in the file of labels beside it.
+    `archive.npz:key` names one array of several, `archive.zip:name.csv` one file,
+    `train-images-idx3-ubyte.gz:3` the images whose label is 3 in the file of labels beside it.
     """
     name, key = os.fspath(path), None
     if match := _WITH_KEY.fullmatch(name):
-        name, key = match.groups()
+        name, key = (group for group in match.groups() if group is not None)
     place = Path(name)
     match detect_format(place):
         case "folder":
             source = FolderSource(place)
         case "text":
-            source = TextSource(place)
+            source = TextSource(place, key)
         case "parquet":
             source = ParquetSource(place)
         case "npy":
@@ -75,7 +76,9 @@ def open_source(path: PathLike, columns: Columns = None) -> Source:
                 f"data: {place.name}: a sample must have several rows; this is one image. "
                 "Give the folder it is in."
             )
-    return source.select(columns)
+    if names:
+        source.rename(names)
+    return source
 
 
 def detect_format(path: Path) -> str:
@@ -87,6 +90,8 @@ def detect_format(path: Path) -> str:
         return "folder"
     _check_exists(path)
     said = found = None
+    if path.suffix.lower() == ".zip":
+        return "text"
     if path.suffix.lower() not in _REMEDIES:  # some of these are zip archives, as .npz is
         said, found = _format_by_name(path), _format_by_content(path)
     if said and found and said != found:
@@ -98,8 +103,8 @@ def detect_format(path: Path) -> str:
         return kind
     raise DataError(
         subject=f"data: {path.name}",
-        rule="the format must be .csv, .tsv, .parquet, .npy, .npz, idx (as MNIST, also .gz) or a "
-        "folder of images",
+        rule="the format must be .csv, .tsv, .zip of one of these, .parquet, .npy, .npz, idx (as "
+        "MNIST, also .gz) or a folder of images",
         got=path.suffix.lower() or "no ending",
         remedy=_REMEDIES.get(path.suffix.lower(), "Save it as one of these."),
     )

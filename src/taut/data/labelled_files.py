@@ -6,18 +6,19 @@ Where the data may have a test part of its own, the reader returns two sets, the
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from taut.data.arrays import read_npz
+from taut.data.cells import check_finite, to_floats
 from taut.data.columns import Columns, list_some, select_positions
 from taut.data.idx import labels_beside, parse_idx, parse_labels
 from taut.data.images import IMAGE_ENDINGS, FolderSource
 from taut.data.labelled import LabelledSet, label_images
 from taut.data.labels import NoLabelError, find_label, has_header, name_classes, number_classes
-from taut.data.numbers import check_finite, to_floats
 from taut.data.parquet import ParquetSource
-from taut.data.source import read_bytes
+from taut.data.source import ColumnSource, read_bytes
 from taut.data.table import read_source
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DataError
@@ -44,7 +45,8 @@ def read_labelled_table(
     subject = f"data: {path.name}"
     if kind == "text":
         bare = TextSource(path, header=False)
-        source = TextSource(path, has_header(subject, bare.first_row, label, bare.cells))
+        header = has_header(subject, bare.first_row, label, lambda i: _cells(bare, i))
+        source = TextSource(path, header=header)
     else:
         source = ParquetSource(path)
     at = find_label(subject, source.names, source.width, label)
@@ -56,9 +58,15 @@ def read_labelled_table(
         raise DataError(f"{subject}: there must be a column beside the label; there is none.")
     table = read_source(source.select(inputs))
     _check_range(subject, table.values, table.columns)
-    names = name_classes(subject, source.cells(at))
+    names = name_classes(subject, _cells(source, at))
     labels, known = number_classes(subject, names, classes)
     return LabelledSet(table.values, labels, known, table.columns, None, None, path.name)
+
+
+def _cells(source: ColumnSource, column: int) -> list[Any]:
+    """The values of one column in every row."""
+    blocks = source.select([column]).cells(2**16)
+    return [c.strip() if isinstance(c, str) else c for (cells,) in blocks for c in cells.tolist()]
 
 
 def read_labelled_npz(path: Path, classes: Classes) -> tuple[LabelledSet, LabelledSet | None]:

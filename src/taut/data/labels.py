@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.data.cells import parse_number
 from taut.data.columns import list_some, select_positions
-from taut.data.numbers import parse_number
 from taut.errors import ArgumentError, DataError
 
 __all__ = ["NoLabelError", "find_label", "has_header", "name_classes", "number_classes"]

@@ -1,12 +1,16 @@
 """`check_pair`: two samples are compared only if their columns mean the same."""
 
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from taut.data.columns import SELECT, list_some
+from taut.data.encoding import Encoding
+from taut.data.encoding_fit import fit_encoding
+from taut.data.source import ColumnSource
 from taut.data.table import Table, TableStream
 from taut.errors import DataError
 
-__all__ = ["Pair", "check_pair"]
+__all__ = ["Pair", "check_pair", "fit_pair"]
 
 
 First = TypeVar("First", Table, TableStream)
@@ -43,30 +47,83 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
         ([[6.0, 5.0], [8.0, 7.0]], ('columns of b.csv were put into the order of a.csv',))
     """
     notes: list[str] = []
+    if first.encoding != second.encoding:
+        raise DataError("check_pair: both samples must have one encoding; they have two.")
 
-    def refuse(rule: str, got: str, remedy: str = "", option: str = "") -> DataError:
+    def refuse(rule: str, got: str) -> DataError:
         rule = f"{first.source} and {second.source} must {rule}"
-        return DataError(subject="check_pair", rule=rule, got=got, remedy=remedy, option=option)
+        return DataError(subject="check_pair", rule=rule, got=got)
 
     if first.columns and second.columns:
-        lacking = [name for name in first.columns if name not in second.columns]
-        added = [name for name in second.columns if name not in first.columns]
-        if lacking or added:
-            parts = [f"no {list_some(lacking)} in {second.source}"] if lacking else []
-            parts += [f"also {list_some(added)} in {second.source}"] if added else []
-            remedy = "Give files with the same columns."
-            raise refuse("have the same columns", ", ".join(parts), remedy, SELECT)
+        _check_same(first.columns, second.columns, first.source, second.source)
         if first.columns != second.columns:
             second = second.select(first.columns)
-            notes.append(f"columns of {second.source} were put into the order of {first.source}")
+            notes.append(_note_order(first.source, second.source))
     if first.dim != second.dim:
         raise refuse("have equally many columns", f"{first.dim} and {second.dim}")
     if bool(first.columns) != bool(second.columns):
-        bare = second if first.columns else first
-        notes.append(f"{bare.source} has no column names: columns were matched by position")
+        notes.append(_note_positions((second if first.columns else first).source))
     if first.image_shape and second.image_shape:
         shapes = [tuple(n for n in s.image_shape or () if n != 1) for s in (first, second)]
         if shapes[0] != shapes[1]:
             got = f"{first.image_shape} and {second.image_shape}"
             raise refuse("hold images of one shape", got)
     return Pair(first, second, tuple(notes))
+
+
+def fit_pair(
+    first: ColumnSource, second: ColumnSource, options: Encoding | Mapping[str, Any] | None = None
+) -> tuple[Encoding, tuple[str, ...]]:
+    """One encoding of two tables, and notes as of `Pair`; columns are matched as by `check_pair`.
+
+    `options` are those of `fit_encoding`, or an encoding that is fitted already.
+    """
+    notes: list[str] = []
+    if isinstance(options, Encoding):
+        encoding = options
+    else:
+        given: dict[str, Any] = dict(options or {})
+        if first.names and second.names and given.get("columns") is None:
+            dropped = {"", *map(str, given.get("drop", ()))}
+            ours, theirs = ([n for n in s.names if n not in dropped] for s in (first, second))
+            _check_same(ours, theirs, first.name, second.name)
+        elif first.width != second.width and not (first.names and second.names):
+            rule = f"{first.name} and {second.name} must have equally many columns"
+            raise DataError(
+                subject="check_pair", rule=rule, got=f"{first.width} and {second.width}"
+            )
+        # A dropped column may be in the second table alone.
+        given["drop"] = [
+            c for c in given.get("drop", ()) if c not in second.names or c in first.names
+        ]
+        encoding = fit_encoding(first, second, **given)
+    if first.names and second.names and first.names != second.names:
+        order = [name for name in second.names if name in first.names]
+        if order != [name for name in first.names if name in second.names]:
+            notes.append(_note_order(first.name, second.name))
+    if bool(first.names) != bool(second.names):
+        notes.append(_note_positions((second if first.names else first).name))
+    return encoding, tuple(notes)
+
+
+def _note_order(first: str, second: str) -> str:
+    return f"columns of {second} were put into the order of {first}"
+
+
+def _note_positions(bare: str) -> str:
+    return f"{bare} has no column names: columns were matched by position"
+
+
+def _check_same(first: Sequence[str], second: Sequence[str], one: str, other: str) -> None:
+    lacking = [name for name in first if name not in second]
+    added = [name for name in second if name not in first]
+    if lacking or added:
+        parts = [f"no {list_some(lacking)} in {other}"] if lacking else []
+        parts += [f"also {list_some(added)} in {other}"] if added else []
+        raise DataError(
+            subject="check_pair",
+            rule=f"{one} and {other} must have the same columns",
+            got=", ".join(parts),
+            remedy="Give files with the same columns.",
+            option=SELECT,
+        )

@@ -1,25 +1,24 @@
 """Parquet files, some rows at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from taut.data.columns import SELECT, Columns, check_names
-from taut.data.numbers import float_type, to_floats
-from taut.data.source import Source, refuse_damage
+from taut.data.cells import as_cells
+from taut.data.columns import Columns, check_names
+from taut.data.source import ColumnSource, refuse_damage
 from taut.errors import DataError, require
 
 __all__ = ["ParquetSource"]
 
 
-class ParquetSource(Source):
+class ParquetSource(ColumnSource):
     """A table in a parquet file; an index that pandas stored with it is left out."""
 
     rows: int
-    _dtype: np.dtype
 
     def __init__(self, path: Path):
         super().__init__(path.name)
@@ -30,40 +29,29 @@ class ParquetSource(Source):
             self.rows = int(file.metadata.num_rows)
             schema = file.schema_arrow
             index = (schema.pandas_metadata or {}).get("index_columns", [])
-        self._fields = [schema.field(i) for i, name in enumerate(schema.names) if name not in index]
-        names = [field.name for field in self._fields]
-        if not names or not self.rows:
+            self._names = [name for name in schema.names if name not in index]
+            self.orders = self._find_orders(file, schema)
+        if not self._names or not self.rows:
             raise DataError(
                 subject=self.subject,
                 rule="a table must have rows and columns",
-                got=f"{self.rows} rows, {len(names)} columns",
+                got=f"{self.rows} rows, {len(self._names)} columns",
             )
-        self._set_columns(names, len(names))
+        self._set_columns(self._names, len(self._names))
 
     def select(self, columns: Columns) -> Self:
-        """See `Source`; raises unless the chosen columns hold numbers."""
+        """See `Source`; raises where a name repeats: parquet columns are read by name."""
         selected = super().select(columns)
-        self._check_unique(selected.columns)
-        selected._dtype = self._check_types(selected.pick(self._fields))
+        names = selected.pick(self._names)
+        check_names(self.subject, [name for name in self._names if name in names])
         return selected
 
-    def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
-        """See `Source`."""
+    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+        """See `ColumnSource`."""
+        names = list(self.pick(self._names))
         with self._open() as file:
-            for batch in file.iter_batches(
-                batch_rows, columns=list(self.columns), use_threads=False
-            ):
-                values = np.empty((batch.num_rows, self.dim), self._dtype)
-                for i, name in enumerate(self.columns):
-                    values[:, i] = self._convert(name, batch.column(name))
-                yield values
-
-    def cells(self, column: int) -> list[Any]:
-        """The values of one column in every row, as Python's own."""
-        self._check_unique([self.names[column]])
-        with self._open() as file:
-            table = file.read(columns=[self.names[column]], use_threads=False)
-        return table.column(self.names[column]).to_pylist()
+            for batch in file.iter_batches(batch_rows, columns=names, use_threads=False):
+                yield [self._convert(batch.column(name)) for name in names]
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
@@ -77,46 +65,26 @@ class ParquetSource(Source):
         ):
             yield file
 
-    def _check_unique(self, chosen: Sequence[str]) -> None:
-        """Raises where a chosen name repeats in the file: parquet columns are read by name."""
-        check_names(self.subject, [name for name in self.names if name in chosen])
+    def _find_orders(self, file: Any, schema: Any) -> dict[int, tuple[str, ...]]:
+        """The categories of the columns that pandas stored as ordered ones."""
+        names = [f.name for f in schema if getattr(f.type, "ordered", False)]
+        if not names:
+            return {}
+        batch = next(file.iter_batches(1, columns=names, use_threads=False))
+        return {
+            self._names.index(name): tuple(map(str, batch.column(name).dictionary.to_pylist()))
+            for name in names
+        }
 
-    def _check_types(self, fields: Sequence[Any]) -> np.dtype:
-        """The dtype that holds the numbers of all these columns."""
-        types = self._arrow.types
-        wrong, dtypes = [], []
-        for field in fields:
-            if types.is_decimal(field.type):
-                dtypes.append(np.dtype(np.float64))
-            elif any(
-                check(field.type)
-                for check in (types.is_boolean, types.is_integer, types.is_floating)
-            ):
-                dtypes.append(float_type(np.dtype(field.type.to_pandas_dtype())))
-            else:
-                wrong.append(field)
-        if wrong:
-            remedy = "Drop such columns or encode them as numbers."
-            if any(types.is_temporal(field.type) for field in wrong):
-                remedy = f"{remedy[:-1]}, dates as days since the first."
-            raise DataError(
-                subject=self.subject,
-                rule="every column must hold numbers",
-                got=", ".join(f"{field.name!r} of type {field.type}" for field in wrong[:8])
-                + (" and others" if len(wrong) > 8 else ""),
-                remedy=remedy,
-                option=SELECT,
-            )
-        return np.result_type(*dtypes)
-
-    def _convert(self, name: str, column: Any) -> np.ndarray:
-        if self._arrow.types.is_decimal(column.type):
-            column = column.cast(self._arrow.float64())
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        if column.null_count:
-            # Zeros stand in while whole numbers are checked; then what is missing is NaN.
-            column = column.fill_null(self._arrow.scalar(0).cast(column.type))
-        subject = f"{self.subject}: column {name!r}"
-        values = to_floats(subject, column.to_numpy(zero_copy_only=False))
-        values[missing] = np.nan
-        return values
+    def _convert(self, column: Any) -> np.ndarray:
+        types, arrow = self._arrow.types, self._arrow
+        if types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if types.is_decimal(column.type):
+            column = column.cast(arrow.float64())
+        if types.is_integer(column.type) and column.null_count:
+            try:
+                column = column.cast(arrow.float64())  # raises where digits would be lost
+            except arrow.ArrowInvalid:
+                return as_cells(np.array([*column.to_pylist(), None], object)[:-1])
+        return as_cells(column.to_numpy(zero_copy_only=False))

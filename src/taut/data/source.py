@@ -1,6 +1,7 @@
 """`Source`: what every reader of a format offers, and how it opens files and reports damage."""
 
 import gzip
+import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -11,10 +12,11 @@ from typing import BinaryIO, Self, TypeVar, cast
 
 import numpy as np
 
-from taut.data.columns import Columns, check_names, select_positions
+from taut.data.cells import stack_numbers
+from taut.data.columns import SELECT, Columns, check_names, list_some, select_positions
 from taut.errors import ArgumentError, DamagedFileError, DataError, TautError
 
-__all__ = ["Source", "open_bytes", "read_bytes", "refuse_damage"]
+__all__ = ["ColumnSource", "Source", "open_bytes", "read_bytes", "refuse_damage"]
 
 T = TypeVar("T")
 _GZIP = b"\x1f\x8b"
@@ -46,6 +48,14 @@ class Source(ABC):
         self.names = tuple(names)
         self.width = width
 
+    def rename(self, names: Sequence[str]) -> None:
+        """Gives the columns names, in place of those of the file if it has some."""
+        if len(names) != self.width:
+            rule = f"must name all {self.width} columns"
+            got = f"{len(names)} names"
+            raise ArgumentError(subject=self.subject, argument="names", rule=rule, got=got)
+        self._set_columns(names, self.width)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the chosen columns, or none."""
@@ -61,7 +71,7 @@ class Source(ABC):
         return row if self.chosen is None or not row else [row[i] for i in self.chosen]
 
     def select(self, columns: Columns) -> Self:
-        """The same file with the chosen columns; raises unless their names differ."""
+        """The same file with the chosen columns."""
         if columns is not None and not self.selectable:
             rule = "must be left out for images"
             raise ArgumentError(subject=self.subject, argument="columns", rule=rule, got=columns)
@@ -70,7 +80,6 @@ class Source(ABC):
             chosen = select_positions(self.subject, self.names, self.width, columns)
             if chosen != list(range(self.width)):
                 selected.chosen, selected.image_shape = chosen, None
-        check_names(self.subject, selected.columns)
         return selected
 
     @abstractmethod
@@ -87,11 +96,72 @@ class Source(ABC):
         return f"row {row} (counted from 0)"
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """The bytes of a file, decompressed if its first bytes are those of gzip."""
+class ColumnSource(Source):
+    """A table whose columns may hold text, dates or missing values besides numbers.
+
+    Attributes:
+        decimal_comma: whether a comma in a number separates its decimals, not its thousands.
+        orders: for columns of ordered categories, by position: the categories in their order.
+    """
+
+    decimal_comma = False
+    parse = False  # whether numbers are read in cells of text
+    option = SELECT
+    orders: dict[int, tuple[str, ...]]
+
+    @abstractmethod
+    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+        """The chosen columns of all rows, each as `as_cells` gives it, `batch_rows` at a time."""
+
+    def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
+        """See `Source`; raises for a column that holds something other than numbers."""
+        check_names(self.subject, self.columns)
+        start = 0
+        for columns in self.cells(batch_rows):
+            yield stack_numbers(
+                self.subject,
+                columns,
+                self.columns,
+                lambda row, start=start: self.locate(start + row),
+                parse=self.parse,
+                option=self.option,
+            )
+            start += len(columns[0])
+
+
+def open_bytes(path: Path, member: str | None = None) -> BinaryIO:
+    """The bytes of a file, decompressed if its first bytes are those of gzip.
+
+    Of a zip archive it is the bytes of one file, `member`, which is needed where there are several.
+    """
     with open(path, "rb") as file:
-        packed = file.read(2) == _GZIP
-    return cast(BinaryIO, gzip.open(path, "rb")) if packed else open(path, "rb")
+        head = file.read(4)
+    if path.suffix.lower() == ".zip" and head[:2] == b"PK":
+        with zipfile.ZipFile(path) as archive:
+            return cast(BinaryIO, archive.open(_find_member(path, archive, member)))
+    return cast(BinaryIO, gzip.open(path, "rb")) if head[:2] == _GZIP else open(path, "rb")
+
+
+def _find_member(path: Path, archive: zipfile.ZipFile, member: str | None) -> str:
+    names = [
+        item.filename
+        for item in archive.infolist()
+        if not item.is_dir() and not item.filename.startswith(("__MACOSX/", "."))
+    ]
+    if member is None:
+        tables = [n for n in names if Path(n).suffix.lower() in (".csv", ".tsv", ".txt", ".data")]
+        if len(tables) == 1:
+            return tables[0]
+        rule = "must say which file of the archive is meant" if tables else "must hold a table"
+        remedy = f"Use {path.name}:{tables[0]} for the first." if tables else ""
+        got = list_some(names) or "an empty archive"
+        raise ArgumentError(
+            subject=f"data: {path.name}", argument="path", rule=rule, got=got, remedy=remedy
+        )
+    if member not in names:
+        rule = f"the file must be among {list_some(names)}"
+        raise ArgumentError(subject=f"data: {path.name}", rule=rule, got=repr(member))
+    return member
 
 
 def read_bytes(path: Path) -> bytes:
@@ -109,7 +179,7 @@ def refuse_damage(
         yield
     except TautError:
         raise
-    except (EOFError, zlib.error, gzip.BadGzipFile, *errors) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, *errors) as error:
         reason = str(error).partition("\n")[0]
         raise DamagedFileError(
             f"{subject}: {what} is cut short or altered ({reason}). Write or fetch it again."

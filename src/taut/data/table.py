@@ -6,11 +6,12 @@ from functools import partial
 
 import numpy as np
 
+from taut.data.cells import check_finite, check_rows
 from taut.data.columns import Columns, select_positions
+from taut.data.encoding import Encoding
 from taut.data.formats import PathLike, open_source
-from taut.data.numbers import check_finite, check_rows
-from taut.data.source import Source
-from taut.errors import check_count
+from taut.data.source import ColumnSource, Source
+from taut.errors import DataError, check_count
 
 __all__ = ["Table", "TableStream", "count_rows", "read_source", "read_table", "stream_table"]
 
@@ -19,13 +20,14 @@ _CELLS_AT_ONCE = 2**20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """A sample of finite numbers.
+    """A sample of finite numbers, or of encoded rows.
 
     Attributes:
-        values: `(n, d)`, float32 or float64.
+        values: `(n, d)`, float32 or float64; NaN for the missing numbers of encoded rows alone.
         columns: `d` names, or none where the source gives no names.
         image_shape: shape of one row before it was flattened, where rows are images.
         source: name of the source, for errors and captions.
+        encoding: how columns became numbers, where the source is a table of columns.
 
     Example:
         >>> Table(np.zeros((3, 2)), ("a", "b"), None, "zeros")
@@ -36,6 +38,7 @@ class Table:
     columns: tuple[str, ...]
     image_shape: tuple[int, ...] | None
     source: str
+    encoding: Encoding | None = None
 
     @property
     def dim(self) -> int:
@@ -52,26 +55,36 @@ class Table:
         shape = self.image_shape if chosen == list(range(self.dim)) else None
         # Rows stay contiguous, so that later sums round as they do without a selection.
         values = self.values.take(chosen, axis=1)
-        return replace(self, values=values, columns=names, image_shape=shape)
+        return replace(self, values=values, columns=names, image_shape=shape, encoding=None)
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.values.shape))
         return f"Table({shape}, {self.values.dtype}, from {self.source})"
 
 
-def read_table(path: PathLike, *, columns: Columns = None, limit: int | None = None) -> Table:
+def read_table(
+    path: PathLike,
+    *,
+    columns: Columns = None,
+    limit: int | None = None,
+    names: Sequence[str] = (),
+    encoding: Encoding | None = None,
+) -> Table:
     r"""The sample that a file holds: finite numbers, at least two rows.
 
-    Reads .csv and .tsv (with or without header; comma, semicolon or tab; also .csv.gz), .parquet,
-    .npy, .npz (`archive.npz:key` where it holds several arrays), idx files such as MNIST's (also
-    .gz; `train-images-idx3-ubyte.gz:3` for the images of label 3), and folders of images. Numbers
-    are kept as they are, with one exception: the bytes of idx files and of images are scaled to
-    [0, 1]. Nothing is unpickled.
+    Reads .csv and .tsv (with or without header; comma, semicolon, tab, bar or spaces; also .gz and
+    .zip, `archive.zip:name.csv` where it holds several), .parquet, .npy, .npz (`archive.npz:key`
+    where it holds several arrays), idx files such as MNIST's (also .gz;
+    `train-images-idx3-ubyte.gz:3` for the images of label 3), and folders of images. Numbers are
+    kept as they are, with one exception: the bytes of idx files and of images are scaled to [0, 1].
+    Nothing is unpickled.
 
     Args:
         path: file or folder.
         columns: names, or positions from 0, in the order wanted; `None` for all.
         limit: number of rows to read at most.
+        names: names of all columns, for a table without a header.
+        encoding: encoding of the columns, instead of `columns`; without one all must hold numbers.
 
     Raises:
         ArgumentError: there is no such file or column.
@@ -90,23 +103,57 @@ def read_table(path: PathLike, *, columns: Columns = None, limit: int | None = N
     """
     if limit is not None:
         check_count("read_table", "limit", limit, least=2)
-    return read_source(open_source(path, columns), limit)
+    return read_source(_open(path, columns, names, encoding), limit, encoding)
 
 
-def read_source(source: Source, limit: int | None = None) -> Table:
-    """What `read_table` returns, of an open source."""
+def _open(
+    path: PathLike, columns: Columns, names: Sequence[str], encoding: Encoding | None
+) -> Source:
+    source = open_source(path, names)
+    return source.select(
+        columns if encoding is None else encoding.select(source.names, source.subject)
+    )
+
+
+def read_source(
+    source: Source,
+    limit: int | None = None,
+    encoding: Encoding | None = None,
+    min_rows: int = 2,
+) -> Table:
+    """What `read_table` returns, of an open source with its columns chosen."""
     step = max(1, _CELLS_AT_ONCE // source.dim)
     blocks: list[np.ndarray] = []
     seen = 0
-    for block in source.blocks(step if limit is None else min(step, limit)):
+    for block in _read_blocks(source, encoding, step if limit is None else min(step, limit)):
         blocks.append(block)
         seen += len(block)
         if limit is not None and seen >= limit:
             break
     values = np.concatenate(blocks)[:limit]
-    check_finite(source.subject, values, source.columns, source.locate)
-    check_rows(source.subject, len(values))
-    return Table(values, source.columns, source.image_shape, source.name)
+    if encoding is None:
+        check_finite(source.subject, values, source.columns, source.locate)
+    if len(values) < min_rows:
+        check_rows(source.subject, len(values))
+    columns = source.columns if encoding is None else encoding.features
+    return Table(values, columns, source.image_shape, source.name, encoding)
+
+
+def _read_blocks(
+    source: Source, encoding: Encoding | None, batch_rows: int
+) -> Iterator[np.ndarray]:
+    if encoding is None:
+        yield from source.blocks(batch_rows)
+        return
+    if not isinstance(source, ColumnSource):
+        # All columns are numbers: arrays and images have no other.
+        yield from (encoding.encode(list(block.T)) for block in source.blocks(batch_rows))
+        return
+    for cells in source.cells(batch_rows):
+        try:
+            yield encoding.encode(cells)
+        except DataError as error:
+            raise error.replace(subject=f"{source.subject}: {error.subject}") from error
 
 
 class TableStream:
@@ -120,9 +167,11 @@ class TableStream:
         path: file or folder, as for `read_table`.
         columns: names, or positions from 0; `None` for all.
         batch_rows: rows of a batch.
+        names: names of all columns, for a table without a header.
+        encoding: encoding of the columns, instead of `columns`.
 
     Attributes:
-        columns: as of `Table`, and so are `dim`, `image_shape` and `source`.
+        columns: as of `Table`, and so are `dim`, `image_shape`, `source` and `encoding`.
         rows: number of rows where the file states it, else `None`; `len` is the same number. Text
             does not state it: `count_rows` reads it to find out.
 
@@ -135,25 +184,47 @@ class TableStream:
         (5, 2, [2, 2, 1])
     """
 
-    def __init__(self, path: PathLike, *, columns: Columns = None, batch_rows: int = 4096):
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        columns: Columns = None,
+        batch_rows: int = 4096,
+        names: Sequence[str] = (),
+        encoding: Encoding | None = None,
+    ):
         check_count("TableStream", "batch_rows", batch_rows)
-        self._path = path
-        self._choice = columns
+        self.path = path
+        self.names = tuple(names)
+        self.choice = columns
+        self.encoding = encoding
         self._batch_rows = batch_rows
-        self._opened = open_source(path, columns)
-        self.columns = self._opened.columns
-        self.dim = self._opened.dim
+        self._opened = _open(path, columns, names, encoding)
+        self.columns = self._opened.columns if encoding is None else encoding.features
+        self.dim = self._opened.dim if encoding is None else len(encoding.features)
         self.image_shape = self._opened.image_shape
         self.rows = self._opened.rows
         self.source = self._opened.name
 
     def __iter__(self) -> Iterator[np.ndarray]:
         opened, seen = self._opened, 0
-        for values in opened.blocks(self._batch_rows):
-            check_finite(opened.subject, values, self.columns, opened.locate, seen)
+        for values in _read_blocks(opened, self.encoding, self._batch_rows):
+            if self.encoding is None:
+                check_finite(opened.subject, values, self.columns, opened.locate, seen)
             seen += len(values)
             yield values
         check_rows(opened.subject, seen)
+
+    @property
+    def table(self) -> ColumnSource | None:
+        """All columns of the file before they are encoded, if it is a table of columns."""
+        source = open_source(self.path, self.names)
+        return source if isinstance(source, ColumnSource) and self.encoding is None else None
+
+    def encoded(self, encoding: Encoding) -> "TableStream":
+        """The rows of the same file, encoded."""
+        size = self._batch_rows
+        return TableStream(self.path, batch_rows=size, names=self.names, encoding=encoding)
 
     def __len__(self) -> int:
         if self.rows is None:
@@ -167,11 +238,16 @@ class TableStream:
         """A stream of the chosen columns, by name or position among those of this stream."""
         among = select_positions(self._opened.subject, self.columns, self.dim, columns)
         chosen = among if self._opened.chosen is None else [self._opened.chosen[i] for i in among]
-        return TableStream(self._path, columns=chosen, batch_rows=self._batch_rows)
+        return TableStream(self.path, columns=chosen, batch_rows=self._batch_rows, names=self.names)
 
     def __reduce__(self):
-        reopen = partial(TableStream, columns=self._choice, batch_rows=self._batch_rows)
-        return reopen, (self._path,)
+        return partial(
+            TableStream,
+            columns=self.choice,
+            batch_rows=self._batch_rows,
+            names=self.names,
+            encoding=self.encoding,
+        ), (self.path,)
 
     def __repr__(self) -> str:
         rows = "?" if self.rows is None else self.rows
@@ -190,4 +266,4 @@ def count_rows(path: PathLike, *, columns: Columns = None) -> int:
 
     `columns` chooses as in `read_table`, for files that can only be read in part.
     """
-    return open_source(path, columns).count()
+    return open_source(path).select(columns).count()

@@ -1,66 +1,71 @@
-"""Delimited text: .csv and .tsv, with or without a header."""
+"""Delimited text: .csv, .tsv and their kin, with or without a header."""
 
 import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from taut.data.columns import column_label
-from taut.data.numbers import LARGEST_WHOLE, check_whole, convert_cells, parse_number
-from taut.data.source import Source, open_bytes, refuse_damage
+from taut.data.cells import is_missing, parse_number
+from taut.data.source import ColumnSource, open_bytes, refuse_damage
 from taut.errors import DamagedFileError, DataError
 
 __all__ = ["TextSource"]
 
-_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+_SAMPLE = 100
+_SEVERAL = re.compile(r"[-+.\d]\S*(\s+[-+.\d]\S*)+\s*")
 
 
-class TextSource(Source):
+class TextSource(ColumnSource):
     """A table in a text file.
 
-    The delimiter is the first of tab, semicolon and comma that the first two lines hold equally
-    often. The first row is a header if any of its cells is neither a number nor missing. Numbers
-    may be quoted, true and false are 1 and 0, empty lines are skipped.
+    The delimiter is the first of tab, semicolon, comma and bar that the first two lines hold equally
+    often, or else white space. The first row is a header if it has a word above a column of numbers,
+    or nothing but words that do not occur below it. Numbers may be quoted; empty lines are skipped.
 
     Args:
-        path: the file.
+        path: the file, which may be compressed.
+        member: name of the file inside a zip archive of several.
         header: whether the first row is a header; None to detect it.
 
     Attributes:
         first_row: cells of the first row, header or not.
     """
 
-    def __init__(self, path: Path, header: bool | None = None):
-        super().__init__(path.name)
-        self._path = path
+    parse = True
+
+    def __init__(self, path: Path, member: str | None = None, header: bool | None = None):
+        super().__init__(path.name if member is None else f"{path.name}:{member}")
+        self._path, self._member, self.orders = path, member, {}
         with refuse_damage(self.subject), self._open() as file:
-            opening = [line for line in islice(file, 100) if line.strip()][:2]
+            opening = [line for line in islice(file, _SAMPLE) if line.strip()][:2]
         if not opening:
             raise DataError(f"{self.subject}: a table must have rows; the file is empty.")
         self._delimiter = _detect_delimiter(opening)
-        _, first = next(self._records(), (0, []))
+        self.decimal_comma = self._delimiter != ","
+        sample = [row for _, row in islice(self._records(), 2)]
         if header is None:
-            header = any(parse_number(cell) is None for cell in first)
-        self.first_row = [cell.strip() for cell in first]
+            header = _has_header([*sample, *self._peek()])
+        self.first_row = [cell.strip() for cell in sample[0]] if sample else [""]
         # A header by numpy.savetxt starts as a comment does.
         self.first_row[0] = self.first_row[0].removeprefix("#").strip()
         self._start = int(header)
-        if header and next(islice(self._records(), 1, None), None) is None:
+        if header and len(sample) < 2:
             raise DataError(
                 f"{self.subject}: a table must have rows; the file has a header and nothing else."
             )
-        self._set_columns(self.first_row if header else (), len(first))
+        self._set_columns(self.first_row if header else (), len(self.first_row))
 
-    def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
-        """See `Source`."""
-        start, records = 0, islice(self._records(), self._start, None)
-        while batch := [self.pick(row) for _, row in islice(records, batch_rows)]:
-            yield self._convert(batch, start)
-            start += len(batch)
+    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+        """See `ColumnSource`."""
+        records = (self.pick(row) for _, row in islice(self._records(), self._start, None))
+        while batch := list(islice(records, batch_rows)):
+            table = np.array(batch, object)
+            yield [table[:, i] for i in range(self.dim)]
 
     def count(self) -> int:
         """See `Source`."""
@@ -71,18 +76,25 @@ class TextSource(Source):
         line, _ = next(islice(self._records(), self._start + row, None))
         return f"line {line}"
 
-    def cells(self, column: int) -> list[str]:
-        """The text of one column in every row."""
-        return [row[column].strip() for _, row in islice(self._records(), self._start, None)]
-
     def _open(self) -> io.TextIOWrapper:
-        return io.TextIOWrapper(open_bytes(self._path), encoding="utf-8-sig", newline="")
+        bytes_of = open_bytes(self._path, self._member)
+        return io.TextIOWrapper(bytes_of, encoding="utf-8-sig", newline="")
+
+    def _peek(self) -> list[list[str]]:
+        """The rows after the second, up to a hundred, or to a broken one: its reader reports it."""
+        rows = []
+        with suppress(DataError, DamagedFileError):
+            rows.extend(row for _, row in islice(self._records(), 2, _SAMPLE))
+        return rows
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of each row that is not empty."""
         width = None
         with refuse_damage(self.subject), self._open() as file:
-            reader = csv.reader(file, delimiter=self._delimiter, strict=True, skipinitialspace=True)
+            lines, delimiter = file, self._delimiter
+            if delimiter == " ":
+                lines = (line.replace("\t", " ").strip() + "\n" for line in file)
+            reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
             try:
                 for row in reader:
                     if len(row) != width:
@@ -102,37 +114,35 @@ class TextSource(Source):
                     f"{self.subject}: line {reader.line_num} must be delimited text; got: {error}."
                 ) from error
 
-    def _convert(self, cells: list[Sequence[str]], start: int) -> np.ndarray:
-        def locate(row: int) -> str:
-            return self.locate(start + row)
 
-        values = _parse_floats(cells)
-        if values is None:
-            values = convert_cells(self.subject, cells, parse_number, self.columns, locate)
-        for row, column in np.argwhere(np.abs(values) >= LARGEST_WHOLE):
-            cell = cells[row][column]
-            if _WHOLE.fullmatch(cell) and abs(int(cell)) > LARGEST_WHOLE:
-                place = f" on {locate(row)}, column {column_label(self.columns, int(column))}"
-                check_whole(self.subject, int(cell), place)
-        return values
+def _detect_delimiter(opening: Sequence[str]) -> str:
+    bare = [re.sub(r'"[^"]*"', "", line.strip("\r\n")) for line in opening]
 
-
-def _parse_floats(cells: list[Sequence[str]]) -> np.ndarray | None:
-    """Cells that are all plain numbers, at the speed of numpy; `None` if one is not."""
-    # numpy reads 1_000 as a number; a table means an identifier.
-    if any("_" in cell for row in cells for cell in row):
-        return None
-    try:
-        return np.array(cells, dtype=np.float64)
-    except ValueError:
-        return None
-
-
-def _detect_delimiter(opening: list[str]) -> str:
     def counts(mark: str) -> list[int]:
-        return [re.sub(r'"[^"]*"', "", line).count(mark) for line in opening]
+        return [line.count(mark) for line in bare]
 
-    for mark in "\t;,":
-        if counts(mark)[0] and len(set(counts(mark))) == 1:
-            return mark
-    return max(",;\t", key=lambda mark: counts(mark)[0])
+    def fits(mark: str) -> bool:
+        # Fixed columns with a tab before the last, as in some old files, are no table of two.
+        several = any(_SEVERAL.fullmatch(cell) for cell in bare[-1].split(mark))
+        return counts(mark)[0] > 0 and len(set(counts(mark))) == 1 and not several
+
+    if mark := next((mark for mark in "\t;,|" if fits(mark)), None):
+        return mark
+    widths = {len(line.split()) for line in bare}
+    if len(widths) == 1 and widths.pop() > 1 and _SEVERAL.fullmatch(bare[-1].strip()):
+        return " "
+    return max(",;\t|", key=lambda mark: counts(mark)[0])
+
+
+def _has_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first of some rows names the columns."""
+    first, *others = rows or [[]]
+    words = [parse_number(cell) is None for cell in first]
+    if not any(words) or not others:
+        return any(words)
+    below = [[row[i] for row in others if not is_missing(row[i])] for i in range(len(first))]
+    for word, cells in zip(words, below, strict=True):
+        if word and cells and all(parse_number(cell) is not None for cell in cells):
+            return True
+    names = all(not cell[:1].isdecimal() for cell in first)
+    return names and not any(c in cells for c, cells in zip(first, below, strict=True) if c)

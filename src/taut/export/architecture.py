@@ -34,6 +34,9 @@ def describe(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     description = _describe(model, "", {}, 0)
     # A layer in several places is stored once, under its first name.
     held = (*model.named_parameters(), *model.named_buffers())
+    # A learned weight of a residual block is a number of its description.
+    learned = {id(m.weight) for m in model.modules() if isinstance(m, taut_nn.Residual)}
+    held = [(name, value) for name, value in held if id(value) not in learned]
     # Whole numbers are counters, as batch normalisation keeps one, of no weight in evaluation.
     tensors = {
         name: value.detach().cpu().contiguous() for name, value in held if value.is_floating_point()

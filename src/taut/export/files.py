@@ -43,6 +43,7 @@ from taut.export.witnesses import (
 )
 from taut.nn import ConstrainedLayer, ConstrainedLinear, Residual
 from taut.norms import L2, Norm, NormLike, as_norm
+from taut.rules import find_schema, registered_modules
 
 __all__ = ["SavedModel", "load", "open_file", "save"]
 
@@ -133,7 +134,7 @@ def save(
     p = first if norm is None else as_norm(norm, "save")
     q = as_norm(output_norm, "save") if output_norm is not None else last if norm is None else p
     shape = _first_shape(model) if input_shape is None else _check_shape("save", list(input_shape))
-    twin = fold_model(model) if fold else copy_for_evaluation(model, "save")
+    twin = fold_model(model) if fold else copy_for_evaluation(model, "save", _plain_forms(model))
     architecture, tensors = describe(twin)
     check_arguments("save", architecture)
     check_intermediates("save", twin, shape)
@@ -165,6 +166,18 @@ def save(
     return bound
 
 
+def _plain_forms(model: nn.Module) -> dict[int, nn.Module]:
+    """Copies of the plain forms of modules that files do not name, by the modules' identities."""
+    known = registered_modules()
+    return {
+        id(module): copy_for_evaluation(record.plain(module), "save")
+        for module in model.modules()
+        if (record := known.get(type(module))) is not None
+        and record.plain is not None
+        and find_schema(type(module).__name__) is None
+    }
+
+
 def _settle_claim(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> float:
     """Sets the constant of a header to one that the checker proves from its witnesses.
 
@@ -181,9 +194,10 @@ def _settle_claim(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> floa
         try:
             header["constant"] = max(constant, checker.prove(header, arrays))
             break
-        except checker.Refused as error:
-            if "not proven" not in str(error):
-                break
+        except checker.NotProven:
+            continue
+        except checker.Refused:
+            break
     return header["constant"]
 
 

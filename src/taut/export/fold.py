@@ -31,9 +31,10 @@ def fold(model: nn.Module) -> nn.Module:
     (`torch.nn.utils.parametrize`) become plain ones, too. All else is copied as it is: `Scale`
     keeps its factor apart from the weights, for a merged product would be rounded.
 
-    Convolutions become `torch.nn.Conv2d` and its kin, with kernels proven for every size of input;
-    with circular padding, for every size that the stride divides, which the plain layer no longer
-    checks.
+    Convolutions become `torch.nn.Conv2d` and its kin (behind a `taut.nn.SymmetricPad2d` where they pad
+    so), with kernels proven for every size of input that the layer accepts: with circular padding
+    those that the stride divides, with padding by copies those whose two ends do not meet. The plain
+    layer no longer checks that.
 
     Args:
         model: any module, a single layer included; left as it is to the last bit, its mode and
@@ -57,9 +58,11 @@ def fold(model: nn.Module) -> nn.Module:
         for plain, original in prepared.originals.items():
             subject = f"fold: {type(original).__name__}"
             if isinstance(original, (ConstrainedLinear, ConstrainedConv)):
-                held = plain.get_parameter("weight").detach()
+                # What pads by mirroring stands before the convolution.
+                layer = plain[-1] if isinstance(plain, nn.Sequential) else plain
+                held = layer.get_parameter("weight").detach()
                 weight = _proven(subject, held, _bound_of(original))
-                plain.weight = nn.Parameter(weight, requires_grad=False)
+                layer.weight = nn.Parameter(weight, requires_grad=False)
     for name, module in prepared.model.named_modules():
         if isinstance(module, ConstrainedLayer):
             raise NoRuleError(
@@ -81,7 +84,7 @@ def _bound_of(layer: ConstrainedLinear | ConstrainedConv) -> Callable[[Tensor], 
 def _bound_kernel(layer: ConstrainedConv, kernel: Tensor) -> float:
     geometry = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
     if layer.input_norm == L2:
-        return bound_autocorrelation(kernel, **geometry)
+        return bound_autocorrelation(kernel, **geometry) * layer.padding_norm()
     return bound_convolution(kernel, layer.input_norm, **geometry).value
 
 

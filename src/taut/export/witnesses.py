@@ -14,17 +14,16 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError
 from taut.linalg import bound_autocorrelation, bound_convolution, bound_spectral_norm
-from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear
+from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear, PotentialStep2d
+from taut.nn.relu_pairs import ReluPair
 from taut.norms import L2
 
 __all__ = ["EVALUATION", "check_evaluation", "evaluation_tensors", "make_witnesses"]
 
 EVALUATION = "evaluation:"
 
-_CONVOLUTIONS = (
-    ConstrainedConv, nn.Conv1d, nn.Conv2d, nn.Conv3d,
-    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
-)  # fmt: skip
+_DENSE = (nn.Linear, ConstrainedLinear, ReluPair)
+_CONVOLUTIONS = (nn.modules.conv._ConvNd, ConstrainedConv, PotentialStep2d)
 
 
 def evaluation_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -73,11 +72,11 @@ def make_witnesses(
     sizes = _input_sizes(model, input_shape)
     witnesses: dict[str, dict[str, Any]] = {}
     for path, layer in model.named_modules():
-        if not isinstance(layer, (nn.Linear, ConstrainedLinear, *_CONVOLUTIONS)):
+        if not isinstance(layer, (*_DENSE, *_CONVOLUTIONS)):
             continue
         constrained = isinstance(layer, ConstrainedLayer)
         weight = layer.evaluation_weight() if constrained else layer.weight.detach()
-        if isinstance(layer, (nn.Linear, ConstrainedLinear)):
+        if not isinstance(layer, _CONVOLUTIONS):
             witnesses[path] = {"l2": bound_spectral_norm(weight).value, "route": "dense"}
         elif (found := _witness(layer, weight, sizes.get(layer))) is not None:
             witnesses[path] = found
@@ -106,12 +105,15 @@ def _input_sizes(
 
 
 def _witness(layer: Any, kernel: Tensor, size: tuple[int, ...] | None) -> dict[str, Any] | None:
-    steps = {name: getattr(layer, name) for name in ("stride", "dilation", "groups")}
-    names = ("padding", "padding_mode", "transposed", "output_padding")
-    ends = {name: getattr(layer, name) for name in names}
+    steps: dict[str, Any] = {}
+    ends: dict[str, Any] = {"padding": kernel.shape[-1] // 2}
+    if not isinstance(layer, PotentialStep2d):
+        steps = {name: getattr(layer, name) for name in ("stride", "dilation", "groups")}
+        names = ("padding", "padding_mode", "transposed", "output_padding")
+        ends = {name: getattr(layer, name) for name in names}
     bound = bound_convolution(kernel, L2, input_size=size, **steps, **ends)
     route = "zeros"
-    if layer.padding_mode != "zeros":
+    if ends.get("padding_mode", "zeros") != "zeros":
         route = "circle" if bound.method.startswith("circle") else "padding"
     if grid := re.search(r"(\d+(?: x \d+)*) frequencies", bound.method):
         points = [int(number) for number in grid[1].split(" x ")]

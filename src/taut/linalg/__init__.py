@@ -14,7 +14,14 @@ from taut.linalg.balls import (
 from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
 from taut.linalg.block_convolution import block_convolution, retract_stack
 from taut.linalg.convolution import bound_convolution
-from taut.linalg.orthonormal import follow_tangent, polar, project_tangent, retract, rounding_margin
+from taut.linalg.orthonormal import (
+    follow_tangent,
+    polar,
+    project_tangent,
+    retract,
+    retract_once,
+    rounding_margin,
+)
 from taut.linalg.padding import bound_padding
 from taut.linalg.rounding import gamma, round_down, round_up, unit_roundoff
 from taut.linalg.spectral import (
@@ -63,6 +70,7 @@ __all__ = [
     "project_tangent",
     "rescale_channels",
     "retract",
+    "retract_once",
     "retract_stack",
     "round_down",
     "round_up",

@@ -18,15 +18,13 @@ from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg.autocorrelation import bound_autocorrelation
 from taut.linalg.axes import Blocks, ConvAxis, padding_sides, per_dimension
-from taut.linalg.padding import bound_padding, norm_of_copies
+from taut.linalg.padding import PADDING_MODES, bound_padding, norm_of_copies
 from taut.linalg.rounding import exact_double, float_up, scale_to_unit, sqrt_up
 from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm
 from taut.linalg.symbol import bound_symbol, widen_grid
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
 __all__ = ["bound_convolution"]
-
-_MODES = ("zeros", "circular", "reflect", "replicate")
 
 # Multiplications: what takes a few seconds on one core chooses the grid of frequencies, and what
 # takes longer than a minute leaves the proof to the flattened kernel.
@@ -62,7 +60,7 @@ def bound_convolution(
       does not change that. Kernels that are orthonormal to rounding, or nearly, are recognised by
       their autocorrelation (`bound_autocorrelation`). A kernel too large for any grid is bounded by
       $\sqrt{|Q|}$ times the spectral norm of the kernel flattened either way, for $|Q|$ taps.
-    - Reflect and replicate padding copy inputs: the norm of the map without padding times
+    - Reflect, replicate and symmetric padding copy inputs: the norm of the map without padding times
       `bound_padding`. Circular padding has the smaller of that and the circle's own bound, times
       $\mu^{1/p}$ if the padding repeats whole outputs $\mu$ times.
 
@@ -72,7 +70,7 @@ def bound_convolution(
         norm: norm of input and output.
         stride: step of the windows.
         padding: padding per dimension, on both sides; or "same" or "valid".
-        padding_mode: "zeros", "circular", "reflect" or "replicate", as in torch's modules.
+        padding_mode: "zeros", "circular", "reflect", "replicate" or "symmetric".
         dilation: step between taps.
         groups: number of independent blocks of channels.
         transposed: whether the map is torch's `conv_transpose`.
@@ -97,7 +95,7 @@ def bound_convolution(
             f"{subject}: `kernel` must be (out, in / groups, *sizes) with one to three sizes; "
             f"got shape {tuple(kernel.shape)}."
         )
-    check_choice(subject, "padding_mode", padding_mode, _MODES)
+    check_choice(subject, "padding_mode", padding_mode, PADDING_MODES)
     check_count(subject, "groups", groups)
     if kernel.shape[0] % groups:
         raise ArgumentError(
@@ -122,7 +120,7 @@ def bound_convolution(
     arguments = zip(kernel.shape[2:], strides, steps, pads, sizes, strict=True)
     axes = [ConvAxis(*each) for each in arguments]
     near = None
-    if p == L2 and _on_lattice(axes, padding_mode):
+    if p == L2:
         quick = bound_autocorrelation(kernel, stride=strides, dilation=steps, groups=groups)
         near = quick if quick <= _least(kernel, strides, groups) * (1 + _NEARLY) else None
     if transposed:
@@ -132,14 +130,14 @@ def bound_convolution(
     if padding_mode == "zeros":
         value, method = _bound_on_lattice(blocks, [axis.blocks() for axis in axes], p, near)
         return Bound(value, p, method=method)
-    if near is not None:
+    if near is not None and padding_mode == "circular" and _closes(axes):
         value, method = _bound_on_lattice(
             blocks, [axis.circular_blocks() for axis in axes], p, near
         )
         return Bound(value, p, method=f"circle: {method}")
     outward = [amount for pair in reversed(pads) for amount in pair]
     copies = bound_padding(outward, padding_mode, p, input_size).value
-    value, method = _bound_on_lattice(blocks, [axis.padded().blocks() for axis in axes], p)
+    value, method = _bound_on_lattice(blocks, [axis.padded().blocks() for axis in axes], p, near)
     found = [(_times_up(value, copies), f"padding times {method}")]
     if padding_mode == "circular":
         value, method = _bound_on_lattice(blocks, [axis.circular_blocks() for axis in axes], p)
@@ -158,10 +156,8 @@ def _least(kernel: Tensor, strides: Sequence[int], groups: int) -> float:
     return math.ldexp(math.sqrt(max(rows, columns / math.prod(strides))), exponent)
 
 
-def _on_lattice(axes: list[ConvAxis], padding_mode: str) -> bool:
-    """Whether what holds on the whole lattice holds for the padded input as well."""
-    if padding_mode != "circular":
-        return padding_mode == "zeros"
+def _closes(axes: list[ConvAxis]) -> bool:
+    """Whether what holds on the whole lattice holds for inputs that are closed to circles as well."""
     closed = all(axis.size is not None and axis.size % axis.stride == 0 for axis in axes)
     return closed and all(axis.repeats() == 1 for axis in axes)
 

@@ -11,13 +11,29 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from taut.errors import NonFiniteError, check_positive
-from taut.linalg.symmetric import estimate_extreme_eigenvalues, gram, symmetric_product
+from taut.linalg.symmetric import (
+    estimate_eigenvectors,
+    estimate_extreme_eigenvalues,
+    estimate_radius,
+    gram,
+)
 
-__all__ = ["follow_tangent", "polar", "project_tangent", "retract", "rounding_margin"]
+__all__ = [
+    "follow_tangent",
+    "polar",
+    "project_tangent",
+    "retract",
+    "retract_once",
+    "rounding_margin",
+]
 
-# A Lanczos run of eight steps sees about 0.95 of the spread of a matrix without outliers.
-_UNSEEN = 1.15
+# Three products with a few vectors see at least two thirds of the spread that is left.
+_UNSEEN = 1.5
 _MOST_ROUNDS = 6
+# How many directions are treated one by one, and the squared norm from which all is scaled first.
+_DEFLATED, _FAR = 24, 9.0
+# Squares of larger numbers may leave the range of float32.
+_LARGEST_SQUARED = 1e16
 
 
 def polar(weight: Tensor) -> Tensor:
@@ -138,20 +154,18 @@ def follow_tangent(point: Tensor, weight: Tensor) -> Tensor:
 def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
     r"""Pulls a matrix back to the Stiefel manifold, as cheaply as its distance allows.
 
-    With $A^\top A = I + E$, one step $A\,p(E)$ where $p$ is the shortest series for
-    $(1 + e)^{-1/2}$ whose remainder is below `tol`:
+    With $A^\top A = I + E$, a round takes $A \leftarrow A D\,\tfrac c2 (3I - c^2 (I + E'))$, in two
+    moves:
 
-    - order 1, $1 - \tfrac e2$: remainder $\tfrac38 e^2$;
-    - order 2, $1 - \tfrac e2 + (\tfrac38 - \tfrac5{16} r) e^2$ with $r \ge \|E\|_2$: remainder at most
-      $\tfrac5{16} e^2 (r + |e|)$;
-    - order 3, $1 - \tfrac e2 + \tfrac38 e^2 - \tfrac5{16} e^3$: remainder $\tfrac{35}{128} e^4$.
+    - An optimiser step leaves the manifold by much in a few directions only. Approximate eigenvectors
+      $v_i$ of $E$ with values $\theta_i$ give $D = I + \sum_i ((1 + \theta_i)^{-1/2} - 1) v_i v_i^\top$,
+      and $I + E' = D (I + E) D$ needs no product of large matrices.
+    - Björck's step on $AD$, scaled by $c \le 1$: singular values become $f(c\sigma)$ with
+      $f(t) = \tfrac12 t (3 - t^2)$, and $|f| \le 1$ on $[0, 2]$.
 
-    Each of them lies *below* $(1 + e)^{-1/2}$ (the alternating series for $e > 0$, positive terms
-    for $e < 0$, the lowered coefficient at order 2), so no singular value passes 1, as long as
-    $e \le 2$ at order 1 and $e \le 1.8$ at order 3, below which the series does not turn past -1
-    either. That much is proven before a step, from norms of $E$ and $E^2$, and scaled for where it
-    does not hold; only the choice between the orders rests on an estimate. Matrices far away are
-    stepped again; those too close to rank-deficient go through `polar`. The result is shrunk by a
+    So no singular value passes 1 as long as $c^2 (1 + \|E'\|_2) \le 4$, whatever the $v_i$ are: $c$ is
+    chosen for that from a proven bound of the norm of $E'$. Only the number of rounds rests on an
+    estimate. Matrices too close to rank-deficient go through `polar`. The result is shrunk by a
     few units of rounding, so that its norm is below 1 and not only near.
 
     Args:
@@ -180,18 +194,47 @@ def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
     for _ in range(_MOST_ROUNDS):
         e = gram(a)
         e.diagonal().sub_(1)
-        low, high = estimate_extreme_eigenvalues(e)
-        if not -0.99 < low:  # also when NaN: an overflow, or a weight that is not finite
+        longest = e.diagonal().amax().item()
+        if not longest < _LARGEST_SQUARED:  # also when NaN: a weight that is not finite
             break
-        # The estimate from inside the spectrum may miss its top; a Cholesky factor cannot.
-        near = -2 * tol <= low and high <= -margin / 2
-        if near and _is_definite(-e, margin / 2):
+        if longest <= -margin / 2:
+            low, high = estimate_extreme_eigenvalues(e)
+            # The estimate from inside the spectrum may miss its top; a Cholesky factor cannot.
+            near = -2 * tol <= low and high <= -margin / 2
+            if near and _is_definite(-e, margin / 2):
+                return a
+        factor, remainder = _round_factor(e)
+        a = a @ factor
+        rest = remainder.item()
+        if rest <= tol:
             return a
-        scale, series, remainder = _inverse_root(e, low, high, tol)
-        a = a @ series.mul_(scale * (1 - margin))
-        if remainder <= tol:
-            return a
+        if rest > 0.95:
+            break
     return polar(weight) * (1 - margin)
+
+
+@torch.no_grad()
+def retract_once(weight: Tensor) -> Tensor:
+    r"""One round of `retract`, which looks at no values: for compiled training.
+
+    Args:
+        weight: `(out, in)`, finite.
+
+    Returns:
+        `(out, in)` of norm below 1; singular values within a few percent of 1 where `weight` is a
+        usual optimiser step away from orthonormal.
+
+    Example:
+        >>> q = retract_once(torch.tensor([[1.0, 0.1], [0.0, 1.0]]))
+        >>> bool(((torch.linalg.svdvals(q) - 1).abs() < 1e-3).all())
+        True
+    """
+    if weight.shape[0] < weight.shape[1]:
+        return retract_once(weight.mT).mT.contiguous()
+    e = gram(weight)
+    e = e - torch.eye(len(e), dtype=e.dtype, device=e.device)
+    factor, _ = _round_factor(e)
+    return weight @ factor
 
 
 def rounding_margin(dtype: torch.dtype) -> float:
@@ -209,42 +252,29 @@ def _is_definite(symmetric: Tensor, margin: float) -> bool:
     return not torch.linalg.cholesky_ex(shifted).info
 
 
-def _inverse_root(e: Tensor, low: float, high: float, tol: float) -> tuple[float, Tensor, float]:
-    """The factor, the series and the remainder of the step that `retract` takes."""
-    spread = _UNSEEN * max(-low, high)
-    remainder = 3 / 8 * spread**2
-    if remainder <= tol and _ceiling(e) <= 2:
-        return 1.0, (-0.5 * e).diagonal_scatter(1 - 0.5 * e.diagonal()), remainder
-    square = symmetric_product(e, e)
-    ceiling = min(_ceiling(e), _ceiling(square) ** 0.5)
-    scale = 1.0
-    if ceiling > 1.8:
-        # (1 + e) -> s (1 + e): no eigenvalue is above 0 now, and E^2 follows without a product.
-        shrink = 1 / (1 + ceiling)
-        square = (
-            square.mul_(shrink**2)
-            .add_(e, alpha=2 * shrink * (shrink - 1))
-            .add_(_eye(e, (shrink - 1) ** 2))
-        )
-        e = (shrink * e).add_(_eye(e, shrink - 1))
-        scale, ceiling = shrink**0.5, 1.0
-        spread = _UNSEEN * max(1 - shrink * (1 + low), 0.0)
-    remainder = 5 / 16 * spread**2 * (ceiling + spread)
-    if remainder <= tol:
-        series = (-0.5 * e).add_(square, alpha=3 / 8 - 5 / 16 * ceiling)
-    else:
-        remainder = 35 / 128 * spread**4
-        series = (-0.5 * e).add_(square, alpha=3 / 8)
-        series.sub_(symmetric_product(square, e), alpha=5 / 16)
-    series.diagonal().add_(1)
-    return scale, series, remainder
+def _round_factor(e: Tensor) -> tuple[Tensor, Tensor]:
+    """What a round of `retract` multiplies by, and about how far below 1 a singular value stays."""
+    eye = torch.eye(len(e), dtype=e.dtype, device=e.device)
+    top = 1 + _ceiling(e)
+    # Far outliers would drown the rest in their rounding: all is scaled below 1 first.
+    scale = torch.where(top > _FAR, 1 / top, 1.0)
+    e = scale * e + (scale - 1) * eye
+    values, vectors, images = estimate_eigenvectors(e, _DEFLATED)
+    # Directions that nearly vanish grow in several rounds, so that their rounding does not.
+    gain = (1 + values).clamp_min(0.25).rsqrt() - 1
+    half = images * gain + vectors * (gain * (1 + (gain * (1 + values)) / 2))
+    e = e.addmm(torch.cat([vectors, half], 1), torch.cat([half, vectors], 1).mT)
+    square = (4 / (1 + _ceiling(e))).clamp_max(1.0)
+    # Outliers leave their rounding behind when they are taken out of E.
+    below_one = 1 - rounding_margin(e.dtype) * (top * scale)
+    step = 0.5 * (scale * square).sqrt() * below_one * ((3 - square) * eye - square * e)
+    factor = step.addmm(vectors * gain, vectors.mT @ step)
+    spread = (_UNSEEN * estimate_radius(e)).clamp_max(1.0)
+    ends = (square * torch.stack([1 - spread, 1 + spread])).sqrt()
+    return factor, 1 - (0.5 * ends * (3 - ends.square())).amin()
 
 
-def _ceiling(symmetric: Tensor) -> float:
+def _ceiling(symmetric: Tensor) -> Tensor:
     """A number that is not below the largest magnitude of an eigenvalue."""
     rows = symmetric.abs().sum(-1).amax()
-    return torch.minimum(rows, torch.linalg.matrix_norm(symmetric)).item()
-
-
-def _eye(like: Tensor, value: float) -> Tensor:
-    return torch.diag(like.new_full((len(like),), value))
+    return torch.minimum(rows, torch.linalg.matrix_norm(symmetric))

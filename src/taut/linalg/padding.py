@@ -9,7 +9,10 @@ from taut.errors import ArgumentError, check_choice
 from taut.linalg.rounding import float_up, sqrt_up
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["bound_padding", "norm_of_copies"]
+__all__ = ["PADDING_MODES", "bound_padding", "norm_of_copies"]
+
+# "symmetric" is numpy's word for mirrored with the border; torch has no such mode.
+PADDING_MODES = ("zeros", "circular", "reflect", "replicate", "symmetric")
 
 
 def bound_padding(
@@ -25,11 +28,13 @@ def bound_padding(
     - replicate: $1 + \max(a, b)$, and $1 + a + b$ for $n = 1$, the worst size;
     - reflect: 2, and 3 where one input is in reach of both sides: of $1 \dots a$ and of
       $n - 1 - b \dots n - 2$, which the worst size has;
+    - symmetric (mirrored, the border included): the same as reflect, of $0 \dots a - 1$ and
+      $n - b \dots n - 1$;
     - circular: $\lceil (n + a + b)/n \rceil$, at most 1 plus one for each side.
 
     Args:
         pad: pairs (front, behind), **last dimension first**, as torch takes them.
-        mode: "constant" (or "zeros"), "replicate", "reflect" or "circular".
+        mode: "constant" (or "zeros"), "replicate", "reflect", "symmetric" or "circular".
         norm: the norm `p` of input and output.
         input_size: the sizes of the padded dimensions, in the order of the tensor; None for the
             worst case over all sizes.
@@ -42,7 +47,7 @@ def bound_padding(
     """
     subject = "bound_padding"
     p = as_norm(norm, subject)
-    check_choice(subject, "mode", mode, ("constant", "zeros", "replicate", "reflect", "circular"))
+    check_choice(subject, "mode", mode, ("constant", *PADDING_MODES))
     if len(pad) % 2:
         raise ArgumentError(
             f"{subject}: `pad` must hold pairs (front, behind); got {len(pad)} numbers. "
@@ -83,5 +88,6 @@ def _copies(mode: str, front: int, behind: int, size: int | None) -> int:
         return 1 + sides
     if mode == "circular":
         return -(-(size + front + behind) // size)
-    shared = max(1, size - 1 - behind) <= min(front, size - 2)
+    inner = mode == "reflect"  # the border itself is not copied
+    shared = max(inner, size - inner - behind) <= min(front - 1 + inner, size - 1 - inner)
     return 3 if shared else 1 + min(sides, 1)

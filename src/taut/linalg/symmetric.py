@@ -3,7 +3,14 @@
 import torch
 from torch import Tensor
 
-__all__ = ["estimate_extreme_eigenvalues", "even_vector", "gram", "symmetric_product"]
+__all__ = [
+    "estimate_eigenvectors",
+    "estimate_extreme_eigenvalues",
+    "estimate_radius",
+    "even_vector",
+    "gram",
+    "symmetric_product",
+]
 
 # Below this many columns one product is as fast as several smaller ones.
 _BLOCK = 128
@@ -120,3 +127,52 @@ def _lanczos(symmetric: Tensor, num_steps: int) -> Tensor:
             basis[step + 1] = rest / rest.norm()
     projected = (basis @ image.mT).double().cpu()
     return (projected + projected.mT) / 2
+
+
+def estimate_eigenvectors(symmetric: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Estimates the eigenvectors whose values are largest in magnitude, by subspace iteration.
+
+    Looks at no values, and always starts from the same vectors. The vectors are orthonormal, and
+    the matrix is diagonal on their span.
+
+    Args:
+        symmetric: `(n, n)`.
+        count: number of vectors; all, as exact as rounding allows, if `n` is at most twice that.
+
+    Returns:
+        Values `(count,)`, vectors `(n, count)`, and the images of the vectors, `(n, count)`.
+
+    Example:
+        >>> values, _, _ = estimate_eigenvectors(torch.diag(torch.tensor([-1.0, 0.5, 3.0])), 2)
+        >>> values
+        tensor([-1.0000,  0.5000,  3.0000])
+    """
+    if len(symmetric) <= 2 * count:
+        values, vectors = torch.linalg.eigh(symmetric)
+        return values, vectors, vectors * values
+    basis = symmetric @ _start_block(symmetric, count)
+    for _ in range(2):
+        basis = torch.linalg.qr(basis).Q
+        images = symmetric @ basis
+        last, basis = basis, images
+    small = last.mT @ images
+    values, turn = torch.linalg.eigh((small + small.mT) / 2)
+    return values, last @ turn, images @ turn
+
+
+def estimate_radius(symmetric: Tensor) -> Tensor:
+    """Estimates the largest magnitude of an eigenvalue from below, without looking at values.
+
+    Example:
+        >>> estimate_radius(torch.diag(torch.tensor([-1.0, 0.5, 0.5])))
+        tensor(0.9...)
+    """
+    block = _start_block(symmetric, 8)
+    for _ in range(3):
+        block = block / block.norm(dim=0).clamp_min(_tiny(block))
+        block = symmetric @ block
+    return block.norm(dim=0).amax()
+
+
+def _start_block(like: Tensor, count: int) -> Tensor:
+    return even_vector(count * len(like), like).view(count, len(like)).mT

@@ -117,10 +117,10 @@ def bound_pooling(
 def bound_adaptive_pooling(
     kind: str, norm: NormLike, output_size: Sequence[int], input_size: Sequence[int]
 ) -> Bound:
-    r"""A proven Lipschitz constant of adaptive "average" or "max" pooling, one size per dimension.
+    r"""A proven Lipschitz constant of adaptive "average", "max" or "lp" pooling, one size per dimension.
 
     Window `i` of `m` reads the inputs from $\lfloor in/m \rfloor$ to
-    $\lceil (i + 1)n/m \rceil - 1$. Max pooling has the constants of `bound_pooling` with the
+    $\lceil (i + 1)n/m \rceil - 1$. Max and L2 pooling have the constants of `bound_pooling` with the
     largest number of windows over one input; average pooling has a matrix per dimension, bounded
     by `bound_operator_norm`. Where `m` divides `n` it is plain pooling, with its exact constants.
 
@@ -130,7 +130,7 @@ def bound_adaptive_pooling(
     """
     subject = "bound_adaptive_pooling"
     p = as_norm(norm, subject)
-    check_choice(subject, "kind", kind, _KINDS[:2])
+    check_choice(subject, "kind", kind, _KINDS)
     if len(output_size) != len(input_size):
         raise ArgumentError(
             f"{subject}: `output_size` must have the length of `input_size`; "
@@ -149,8 +149,12 @@ def bound_adaptive_pooling(
         inside = ((start <= cells) & (cells < stop)).double()
         counts *= int(inside.sum(0).amax())
         norms.append(_weighted(inside, stop - start, p))
-    if kind == "max":
-        return _by_counting(p, counts, Fraction(1))
+    if kind != "average":
+        # No window holds more entries than this.
+        cells = math.prod(
+            -(-n // m) + (n % m > 0) for m, n in zip(output_size, input_size, strict=True)
+        )
+        return _by_counting(p, counts, Fraction(sqrt_up(Fraction(cells if kind == "lp" else 1))))
     return _by_weight(p, norms)
 
 

@@ -10,6 +10,7 @@ from taut.losses.margins import (
     loss_for_radius,
     margin_for_radius,
 )
+from taut.losses.quantile import QuantileLoss
 from taut.losses.scores import (
     HKR,
     KR,
@@ -34,6 +35,7 @@ __all__ = [
     "MultiClassHinge",
     "OffsetCrossEntropy",
     "OneVsRestHinge",
+    "QuantileLoss",
     "RampLoss",
     "SoftHKR",
     "TemperatureBCE",

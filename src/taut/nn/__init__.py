@@ -1,16 +1,19 @@
 """Torch modules that are 1-Lipschitz by construction, and stay so in training."""
 
-from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
+from taut.nn import init, utils
+from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout, PairLength
 from taut.nn.balls import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
-from taut.nn.builders import make_activation, mlp
+from taut.nn.builders import make_activation, mlp, separable_conv2d
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
 from taut.nn.conv_orthonormal import (
     OrthonormalConv1d,
     OrthonormalConv2d,
+    OrthonormalConv3d,
     OrthonormalConvTranspose1d,
     OrthonormalConvTranspose2d,
+    OrthonormalConvTranspose3d,
 )
 from taut.nn.conv_spectral import (
     SpectralConv1d,
@@ -22,13 +25,17 @@ from taut.nn.conv_spectral import (
 )
 from taut.nn.distance import LinfDistance, SortDistance
 from taut.nn.downsampling import (
+    AdaptiveL2Pool2d,
     InvertibleDownsampling2d,
     InvertibleUpsampling2d,
     L2Pool2d,
+    ScaledAdaptiveAvgPool2d,
     ScaledAvgPool2d,
 )
+from taut.nn.monotone import Monotone
 from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
+from taut.nn.padding import SymmetricPad1d, SymmetricPad2d, SymmetricPad3d
 from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
 from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
 from taut.nn.rectifiers import LPReLU, SoftHuber
@@ -42,6 +49,7 @@ from taut.nn.spectral import ParsevalLinear, SpectralLinear
 __all__ = [
     "AOLLinear",
     "Abs",
+    "AdaptiveL2Pool2d",
     "CPLResidual",
     "Centering",
     "ChannelShift2d",
@@ -67,11 +75,15 @@ __all__ = [
     "MaxMin",
     "Maxout",
     "MixedLinear",
+    "Monotone",
     "OrthonormalConv1d",
     "OrthonormalConv2d",
+    "OrthonormalConv3d",
     "OrthonormalConvTranspose1d",
     "OrthonormalConvTranspose2d",
+    "OrthonormalConvTranspose3d",
     "OrthonormalLinear",
+    "PairLength",
     "ParsevalLinear",
     "PotentialStep",
     "PotentialStep2d",
@@ -81,6 +93,7 @@ __all__ = [
     "SandwichLinear",
     "SandwichStep",
     "Scale",
+    "ScaledAdaptiveAvgPool2d",
     "ScaledAvgPool2d",
     "SoftHuber",
     "SortDistance",
@@ -91,8 +104,14 @@ __all__ = [
     "SpectralConvTranspose2d",
     "SpectralConvTranspose3d",
     "SpectralLinear",
+    "SymmetricPad1d",
+    "SymmetricPad2d",
+    "SymmetricPad3d",
     "UnitNormLinear",
+    "init",
     "make_activation",
     "mlp",
+    "separable_conv2d",
     "shift_rotate",
+    "utils",
 ]

@@ -15,7 +15,16 @@ from taut import functional
 from taut.errors import ArgumentError, check_count
 from taut.rules import FileSchema, register, relu_forms
 
-__all__ = ["Abs", "ChannelActivation", "FullSort", "GroupSort", "Householder", "MaxMin", "Maxout"]
+__all__ = [
+    "Abs",
+    "ChannelActivation",
+    "FullSort",
+    "GroupSort",
+    "Householder",
+    "MaxMin",
+    "Maxout",
+    "PairLength",
+]
 
 
 class ChannelActivation(nn.Module):
@@ -123,6 +132,26 @@ class Maxout(_GroupActivation):
 
 
 @final
+class PairLength(ChannelActivation):
+    """The length of each pair of channels, the first half with the second: half as many channels.
+
+    1-Lipschitz in L1 and L2; a gradient keeps its norm in L2. Behind `Residual(body, mode="concat")` it is
+    the root of the mean of squares of the two ways. See `taut.functional.pair_lengths`.
+
+    Args:
+        dim: dimension of the channels; None for `(batch, features)`.
+
+    Example:
+        >>> PairLength()(torch.tensor([3.0, 0.0, -4.0, 1.0]))
+        tensor([5., 1.])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `C` channels along `dim` to `C / 2`."""
+        return functional.pair_lengths(x, self._channels(x))
+
+
+@final
 class Abs(nn.Module):
     """The absolute value of each entry: a fold along every axis.
 
@@ -218,6 +247,9 @@ for _layer, _function, _relu_form, _names in (
         relu=_relu_form,
         file=FileSchema(_layer, dict.fromkeys(_names, int) | _DIM),
     )
+register(
+    PairLength, call=_call_of(functional.pair_lengths), file=FileSchema(PairLength, dict(_DIM))
+)
 register(
     Abs,
     call=lambda m: (torch.ops.aten.abs.default, {}),

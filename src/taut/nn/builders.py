@@ -13,11 +13,13 @@ from taut.errors import ArgumentError, check_choice, check_positive
 from taut.names import ActivationName, ConstraintName
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.balls import L1Linear, LinfLinear
+from taut.nn.conv_orthonormal import OrthonormalConv2d
+from taut.nn.conv_spectral import SpectralConv2d
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
-__all__ = ["make_activation", "mlp"]
+__all__ = ["make_activation", "mlp", "separable_conv2d"]
 
 LayerFactory = Callable[[int, int], nn.Module]
 ActivationFactory = Callable[[int], nn.Module]
@@ -38,6 +40,10 @@ _ACTIVATIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "abs": lambda width, dim: Abs(),
     "relu": lambda width, dim: nn.ReLU(),
     "householder": lambda width, dim: Householder(width, dim=dim),
+    # Of second order: a fold of a fold, with up to four linear pieces a pair.
+    "householder2": lambda width, dim: nn.Sequential(
+        Householder(width, dim=dim), Householder(width, 0.0, dim=dim)
+    ),
     "identity": lambda width, dim: nn.Identity(),
 }
 
@@ -75,8 +81,8 @@ def mlp(
     Args:
         sizes: `[in, hidden, ..., out]`, at least two.
         activation: `"maxmin"`, `"groupsort4"` (any group size), `"fullsort"`, `"maxout"`, `"abs"`,
-            `"relu"`, `"householder"`, `"identity"`, or a function from the width to a module.
-            Maxout halves the width that the next layer sees.
+            `"relu"`, `"householder"`, `"householder2"` (two in a row), `"identity"`, or a function from
+            the width to a module. Maxout halves the width that the next layer sees.
         constraint: `"orthonormal"`, `"bjorck"`, `"spectral"`, `"parseval"` (constant in L2),
             `"linf"` (in L-inf), `"l1"` (in L1), `"none"` (no constant at all), or a function
             `(in, out) -> module`.
@@ -120,6 +126,53 @@ def mlp(
             modules.append(Scale(share))
         width = following
     return nn.Sequential(*modules)
+
+
+def separable_conv2d(
+    in_channels: int,
+    out_channels: int,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    *,
+    multiplier: int = 1,
+    bias: bool = True,
+    padding_mode: str = "zeros",
+) -> nn.Sequential:
+    """A convolution of each channel on its own, then a dense layer over the channels of each pixel.
+
+    1-Lipschitz in L2: a `SpectralConv2d` with as many groups as channels, and an `OrthonormalConv2d` of
+    kernel size 1. (The only orthonormal convolutions from one channel to one channel are shifts.)
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: size of the windows.
+        stride: step of the windows.
+        padding: as in `torch.nn.Conv2d`.
+        multiplier: channels between the two layers for each channel of the input.
+        bias: whether to learn an offset.
+        padding_mode: as in `taut.nn.SpectralConv2d`.
+
+    Example:
+        >>> block = separable_conv2d(4, 6, 3, padding=1)
+        >>> taut.bound_lipschitz(block, input_shape=(4, 5, 5)).value <= 1
+        True
+    """
+    inner = in_channels * multiplier
+    return nn.Sequential(
+        SpectralConv2d(
+            in_channels,
+            inner,
+            kernel_size,
+            stride,
+            padding,
+            groups=in_channels,
+            bias=False,
+            padding_mode=padding_mode,
+        ),
+        OrthonormalConv2d(inner, out_channels, 1, bias=bias),
+    )
 
 
 def _check_activation(activation: object) -> None:

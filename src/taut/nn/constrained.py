@@ -184,9 +184,7 @@ class ConstrainedLayer(nn.Module, ABC):
 
     def _evaluate(self, weight: Tensor) -> Tensor:
         """The weight that evaluation makes of these numbers, from the cache if it is there."""
-        value = self._projected.recall(weight)
-        if value is None:
-            value = self._evaluated.recall(weight)
+        value = self._evaluated.recall(weight)
         if value is None:
             self._check_weight()
             # What is kept must serve training too, wherever it was first needed.

@@ -3,8 +3,9 @@ r"""What all constrained convolutions share: torch's arguments, padding, and whi
 A convolution with zeros beyond the input is a block of the same convolution on the whole lattice,
 so a norm proven there holds for every size, padding, stride and dilation. Circular padding closes
 the input to a circle: the frequencies of the circle are among those of the lattice, as long as the
-stride divides the circle and no output is computed twice. Reflect and replicate padding copy
-inputs, which enlarges L2 norms; no kernel of norm 1 makes up for that.
+stride divides the circle and no output is computed twice. Reflect, replicate and symmetric padding
+copy an input up to $\mu$ times and so enlarge L2 norms, by $\sqrt\mu$ for some kernels of norm 1, such
+as a shift; L2 layers divide their kernels by that.
 """
 
 import math
@@ -15,15 +16,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from taut import functional
 from taut.errors import ArgumentError, check_choice, check_count
+from taut.linalg import bound_padding
 from taut.linalg.axes import padding_sides, per_dimension
+from taut.linalg.padding import PADDING_MODES
 from taut.nn.constrained import ConstrainedLayer
+from taut.nn.padding import SYMMETRIC_PADS
 from taut.norms import L2
 from taut.rules import register
 
 __all__ = ["ConstrainedConv", "TransposedConv"]
 
-_MODES = ("zeros", "circular", "reflect", "replicate")
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _PLAIN = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
@@ -80,7 +84,7 @@ class ConstrainedConv(ConstrainedLayer):
             name, "output_padding", output_padding, self._dims, least=0
         )
         self.groups = groups
-        check_choice(name, "padding_mode", padding_mode, _MODES)
+        check_choice(name, "padding_mode", padding_mode, PADDING_MODES)
         self.padding_mode = padding_mode
         self._check_padding()
         self._check_shape()
@@ -105,12 +109,6 @@ class ConstrainedConv(ConstrainedLayer):
         name, sides = type(self).__name__, self._sides()
         if self.input_norm != L2:
             return
-        if self.padding_mode in ("reflect", "replicate"):
-            raise ArgumentError(
-                f"{name}: `padding_mode` must be 'zeros' or 'circular'; got "
-                f"padding_mode={self.padding_mode!r}, which copies inputs and so enlarges L2 "
-                "norms. Use 'circular', or a padding layer before this one and Scale behind it."
-            )
         if self.padding_mode == "circular" and any(
             front + behind > dilation * (k - 1)
             for (front, behind), dilation, k in zip(
@@ -127,6 +125,17 @@ class ConstrainedConv(ConstrainedLayer):
         return padding_sides(
             type(self).__name__, self.padding, self.kernel_size, self.stride, self.dilation
         )
+
+    def _outward(self) -> list[int]:
+        """The padding as `torch.nn.functional.pad` takes it."""
+        return [side for pair in reversed(self._sides()) for side in pair]
+
+    def padding_norm(self, size: Sequence[int] | None = None) -> float:
+        """The L2 norm of padding by copies: for this size, or for all whose two ends do not meet."""
+        if self.input_norm != L2 or self.padding_mode in ("zeros", "circular"):
+            return 1.0
+        apart = [sum(pair) + 2 for pair in self._sides()]
+        return bound_padding(self._outward(), self.padding_mode, L2, size or apart).value
 
     def _fan_in(self) -> int:
         return math.prod(self.kernel_shape[1:])
@@ -147,38 +156,52 @@ class ConstrainedConv(ConstrainedLayer):
             )
         padding = self.padding
         if self.padding_mode != "zeros":
-            outward = [side for pair in reversed(self._sides()) for side in pair]
-            x, padding = F.pad(x, outward, mode=self.padding_mode), 0
+            x, padding = functional.pad(x, self._outward(), self.padding_mode), 0
         return _CONVOLVE[self._dims](
             x, kernel, self.bias, self.stride, padding, self.dilation, self.groups
         )
 
     def as_plain(self, kernel: Tensor) -> nn.Module:
-        """The layer of torch with the arguments and the bias of this one and the given kernel."""
+        """The layer of torch with the arguments and the bias of this one and the given kernel.
+
+        torch has no symmetric padding: there it stands behind a layer that pads.
+        """
         kinds = _TRANSPOSED if self.transposed else _PLAIN
         extra: Any = {"output_padding": self.output_padding} if self.transposed else {}
+        apart = self.padding_mode == "symmetric"
         plain: nn.Module = kinds[self._dims](
             self.in_channels,
             self.out_channels,
             self.kernel_size,  # type: ignore[arg-type]
             stride=self.stride,  # type: ignore[arg-type]
-            padding=self.padding,  # type: ignore[arg-type]
+            padding=0 if apart else self.padding,  # type: ignore[arg-type]
             dilation=self.dilation,  # type: ignore[arg-type]
             groups=self.groups,
             bias=False,
-            padding_mode=self.padding_mode,
+            padding_mode="zeros" if apart else self.padding_mode,
             device="meta",
             **extra,
         )
         plain.weight = nn.Parameter(kernel)
         plain.register_parameter("bias", self.bias)
+        if apart:
+            return nn.Sequential(SYMMETRIC_PADS[self._dims](self._outward()), plain)
         return plain
 
     def _check_input(self, x: Tensor) -> None:
-        if self.padding_mode != "circular" or self.input_norm != L2:
+        if self.padding_mode == "zeros" or self.input_norm != L2:
             return
         size = tuple(x.shape[-self._dims :])
-        if any(n % s for n, s in zip(size, self.stride, strict=True)):
+        if self.padding_norm(size) > self.padding_norm():
+            raise ArgumentError(
+                subject=type(self).__name__,
+                argument="padding",
+                rule="by copies must leave some entries of the input alone",
+                got=f"padding={self.padding}, padding_mode={self.padding_mode!r}, size {size}",
+                remedy="Use a larger input, less padding, or padding_mode='zeros'",
+            )
+        uneven = any(n % s for n, s in zip(size, self.stride, strict=True))
+        if self.padding_mode == "circular" and uneven:
             raise ArgumentError(
                 f"{type(self).__name__}: `stride` must divide the size of the input with circular "
                 f"padding; got stride={self.stride}, size {size}. The phases of a circle would "

@@ -1,13 +1,14 @@
 r"""`OrthonormalConv`: convolutions that keep the length of their inputs, kept on the manifold.
 
-The kernel is a product: one orthonormal matrix over windows of `stride` cells (`(out, in * cells)`),
-and, for every cell by which the kernel is longer, a convolution with the two taps $P$ and $I - P$,
-$P = UU^\top$ (`taut.linalg.block_convolution`). The matrices themselves are the parameter. They are
-pulled back to orthonormality after each step, and derivatives are projected on the tangent space,
-as in `OrthonormalLinear`: nothing is differentiated through an iteration.
+The kernel is a product: one orthonormal matrix over a window of taps (`(out, in * taps)`), as many as
+are read by no two outputs, and, for every tap by which the kernel is longer, a convolution with the two
+taps $P$ and $I - P$, $P = UU^\top$ (`taut.linalg.block_convolution`). The matrices themselves are the
+parameter. They are pulled back to orthonormality after each step, and derivatives are projected on the
+tangent space, as in `OrthonormalLinear`: nothing is differentiated through an iteration.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, final
@@ -28,8 +29,10 @@ __all__ = [
     "Factors",
     "OrthonormalConv1d",
     "OrthonormalConv2d",
+    "OrthonormalConv3d",
     "OrthonormalConvTranspose1d",
     "OrthonormalConvTranspose2d",
+    "OrthonormalConvTranspose3d",
 ]
 
 
@@ -42,38 +45,50 @@ class Factors:
         rows: output channels of a block, of the plain convolution.
         columns: input channels of a block.
         taps: the sizes of the kernel.
-        stride: the sizes of the window that the matrix spans.
+        window: the sizes of the window that the matrix spans.
     """
 
     groups: int
     rows: int
     columns: int
     taps: tuple[int, ...]
-    stride: tuple[int, ...]
+    window: tuple[int, ...]
 
     @classmethod
-    def of(cls, kernel: tuple[int, ...], groups: int, stride: tuple[int, ...]) -> Self:
-        """Those of a kernel of this shape, `(rows * groups, columns, *taps)`."""
+    def of(
+        cls,
+        kernel: tuple[int, ...],
+        groups: int,
+        stride: Sequence[int],
+        dilation: Sequence[int] | None = None,
+    ) -> Self:
+        r"""Those of a kernel of this shape, `(rows * groups, columns, *taps)`.
+
+        Tap `j` of output `t` reads $st + dj$. With $g = \gcd(s, d)$, the reads of taps
+        $j < s/g$ are all different, and tap $j + s/g$ reads what tap $j$ of a later output reads.
+        """
         rows, columns, *taps = kernel
-        return cls(groups, rows // groups, columns, tuple(taps), stride)
+        steps = zip(taps, stride, dilation or (1,) * len(taps), strict=True)
+        window = tuple(min(k, s // math.gcd(s, d)) for k, s, d in steps)
+        return cls(groups, rows // groups, columns, tuple(taps), window)
 
     @property
     def widens(self) -> bool:
         """Whether the short convolutions come after the matrix, where there are more channels."""
-        whole = all(k % s == 0 for k, s in zip(self.taps, self.stride, strict=True))
-        return whole and self.rows > self.columns * math.prod(self.stride)
+        whole = all(k % s == 0 for k, s in zip(self.taps, self.window, strict=True))
+        return whole and self.rows > self.columns * math.prod(self.window)
 
     @property
     def dims(self) -> list[int]:
         """The dimension of each short convolution, in turn."""
-        pairs = list(zip(self.taps, self.stride, strict=True))
+        pairs = list(zip(self.taps, self.window, strict=True))
         left = [k // s - 1 if self.widens else k - s for k, s in pairs]
         return [dim for turn in range(max(left)) for dim, n in enumerate(left) if turn < n]
 
     @property
     def matrix_shape(self) -> tuple[int, int, int]:
         """Of the matrices, `(groups, out, in * cells)`."""
-        return self.groups, self.rows, self.columns * math.prod(self.stride)
+        return self.groups, self.rows, self.columns * math.prod(self.window)
 
     @property
     def planes_shape(self) -> tuple[int, int, int, int]:
@@ -109,10 +124,10 @@ class Factors:
     def kernel(self, matrix: Tensor, planes: Tensor) -> Tensor:
         """The kernel `(groups * rows, columns, *taps)`."""
         num_dims = len(self.taps)
-        spread = matrix.view(self.groups, self.rows, self.columns, *self.stride)
+        spread = matrix.view(self.groups, self.rows, self.columns, *self.window)
         inner = range(3, 3 + num_dims)
         order = (0, *inner, 2, 1) if self.widens else (0, *inner, 1, 2)
-        steps = self.stride if self.widens else (1,) * num_dims
+        steps = self.window if self.widens else (1,) * num_dims
         made = block_convolution(spread.permute(order), planes, self.dims, steps)
         if self.widens:
             made = made.transpose(-1, -2)
@@ -128,7 +143,7 @@ class _OrthonormalConv(ConstrainedConv):
     @property
     def factors(self) -> Factors:
         """The layout of the parameter, which holds the factors of the kernel one after the other."""
-        return Factors.of(self.kernel_shape, self.groups, self.stride)
+        return Factors.of(self.kernel_shape, self.groups, self.stride, self.dilation)
 
     def _weight_shape(self) -> tuple[int, ...]:
         return (self.factors.numel,)
@@ -138,20 +153,7 @@ class _OrthonormalConv(ConstrainedConv):
         self._kernels = WeightCache()
 
     def _check_shape(self) -> None:
-        name = type(self).__name__
-        for k, s, d in zip(self.kernel_size, self.stride, self.dilation, strict=True):
-            if k < s:
-                raise ArgumentError(
-                    f"{name}: `kernel_size` must be at least the stride; got kernel_size="
-                    f"{self.kernel_size}, stride={self.stride}: what lies between the windows "
-                    "would be lost. Enlarge the kernel, or use SpectralConv."
-                )
-            if math.gcd(s, d) > 1:
-                raise ArgumentError(
-                    f"{name}: `dilation` must have no divisor in common with the stride; got "
-                    f"dilation={self.dilation}, stride={self.stride}: some inputs would be read "
-                    "by no window. Use dilation=1, or SpectralConv."
-                )
+        _check_shape(type(self).__name__, self.factors, self.stride, self.dilation)
 
     def _draw_weight(self) -> None:
         self.factors.draw(self.weight)
@@ -203,7 +205,8 @@ class _OrthonormalConv(ConstrainedConv):
     def _made(self, matrix: Tensor, planes: Tensor) -> Tensor:
         # Single precision moves the norm by about one unit of rounding, up or down.
         margin = max(2 * torch.finfo(self.weight.dtype).eps, 1e-13)
-        return (self.factors.kernel(matrix, planes) * (1 - margin)).to(self.weight.dtype)
+        room = (1 - margin) / self.padding_norm()
+        return (self.factors.kernel(matrix, planes) * room).to(self.weight.dtype)
 
 
 @final
@@ -229,10 +232,12 @@ class OrthonormalConv2d(_OrthonormalConv):
     The arguments are those of `torch.nn.Conv2d`, with these limits:
 
     Args:
-        kernel_size: at least the stride.
         stride: a divisor of the input size where the padding is circular.
-        dilation: without a divisor in common with the stride.
-        padding_mode: "zeros" or "circular"; others copy inputs, and no such layer is 1-Lipschitz.
+        kernel_size, dilation: if the kernel is shorter than the stride, or the dilation has a divisor
+            in common with it, some inputs are read by no window. Then `out_channels` must be at most
+            `in_channels` times the taps of distinct reads, and gradients keep their length.
+        padding_mode: "zeros" or "circular"; for "reflect", "replicate" and "symmetric", which copy
+            inputs, the kernel is divided by the enlargement (`taut.linalg.bound_padding`).
 
     Example:
         >>> layer = OrthonormalConv2d(3, 16, 3, padding="same", padding_mode="circular", bias=False)
@@ -242,6 +247,13 @@ class OrthonormalConv2d(_OrthonormalConv):
     """
 
     _dims = 2
+
+
+@final
+class OrthonormalConv3d(_OrthonormalConv):
+    """`OrthonormalConv2d` in three dimensions."""
+
+    _dims = 3
 
 
 @final
@@ -258,11 +270,38 @@ class OrthonormalConvTranspose2d(TransposedConv, _OrthonormalConv):
     _dims = 2
 
 
+@final
+class OrthonormalConvTranspose3d(TransposedConv, _OrthonormalConv):
+    """The adjoint of `OrthonormalConv3d`, with torch's arguments for transposed convolutions."""
+
+    _dims = 3
+
+
+def _check_shape(
+    subject: str, factors: Factors, stride: Sequence[int], dilation: Sequence[int]
+) -> None:
+    """Raises for shapes of which no kernel is orthonormal: unread inputs, and more outputs than read."""
+    read_all = all(w == s for w, s in zip(factors.window, stride, strict=True))
+    most = factors.columns * math.prod(factors.window)
+    if not read_all and factors.rows > most:
+        raise ArgumentError(
+            subject=subject,
+            argument="out_channels",
+            rule=f"must be at most {most * factors.groups} (in_channels, where transposed) if some "
+            "inputs are read by no window: what keeps gradients must not have more outputs than it "
+            "reads",
+            got=f"{factors.rows * factors.groups}, kernel_size={factors.taps}, "
+            f"stride={tuple(stride)}, dilation={tuple(dilation)}",
+            remedy="Use a kernel_size of at least the stride and a dilation without a divisor in common "
+            "with it, fewer channels, or SpectralConv.",
+        )
+
+
 def _factors_shape(a: dict[str, Any]) -> tuple[int, ...]:
     """The parameter's shape from the arguments of a layer."""
-    if any(k < s for k, s in zip(a["kernel_size"], a["stride"], strict=True)):
-        raise ArgumentError("`kernel_size` must be at least the stride.")
-    return (Factors.of(a["kernel"], a["groups"], tuple(a["stride"])).numel,)
+    factors = Factors.of(a["kernel"], a["groups"], a["stride"], a["dilation"])
+    _check_shape("OrthonormalConv", factors, a["stride"], a["dilation"])
+    return (factors.numel,)
 
 
 for _layer in _OrthonormalConv.__subclasses__():

@@ -30,8 +30,7 @@ class SpectralConv(ConstrainedConv):
     output_norm = L2
 
     def _draw_weight(self) -> None:
-        window = tuple(min(k, s) for k, s in zip(self.kernel_size, self.stride, strict=True))
-        factors = Factors.of(self.kernel_shape, self.groups, window)
+        factors = Factors.of(self.kernel_shape, self.groups, self.stride, self.dilation)
         # No factor shrinks an orthonormal kernel, so training starts with all of the norm in use.
         flat = self.weight.new_empty(factors.numel)
         factors.draw(flat)
@@ -48,7 +47,7 @@ class SpectralConv(ConstrainedConv):
         terms = min(rows, columns) * math.prod(taps)
         # Enough for `bound_autocorrelation` to prove a norm of at most 1 of what is stored.
         margin = max(torch.finfo(weight.dtype).eps * math.sqrt(terms), pairs.margin(blocks))
-        scaled = rescale_channels(blocks, pairs) * (1 - margin)
+        scaled = rescale_channels(blocks, pairs) * ((1 - margin) / self.padding_norm())
         return scaled.to(weight.dtype).view(self.kernel_shape)
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
@@ -78,7 +77,8 @@ class SpectralConv2d(SpectralConv):
 
     Args:
         stride: a divisor of the input size where the padding is circular.
-        padding_mode: "zeros" or "circular"; others copy inputs, and enlarge L2 norms.
+        padding_mode: "zeros" or "circular"; for "reflect", "replicate" and "symmetric", which copy
+            inputs, the kernel is divided by the enlargement (`taut.linalg.bound_padding`).
 
     Example:
         >>> layer = SpectralConv2d(3, 8, 3, padding=1)

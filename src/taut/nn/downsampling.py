@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
 from typing import final
 
 import torch
@@ -10,13 +12,24 @@ from torch.nn import functional as F
 
 from taut import functional
 from taut.errors import ArgumentError, check_count
+from taut.linalg import bound_adaptive_pooling
 from taut.linalg.axes import per_dimension
+from taut.linalg.rounding import float_up
 from taut.nn.scale import Scale
-from taut.rules import FileSchema, register
+from taut.norms import L2, Norm
+from taut.rules import Call, Constants, FileSchema, register
+from taut.rules.forms import in_each_norm, input_shape, register_linear
 from taut.rules.pooling import pooling_schema
 from taut.rules.schema import Sizes
 
-__all__ = ["InvertibleDownsampling2d", "InvertibleUpsampling2d", "L2Pool2d", "ScaledAvgPool2d"]
+__all__ = [
+    "AdaptiveL2Pool2d",
+    "InvertibleDownsampling2d",
+    "InvertibleUpsampling2d",
+    "L2Pool2d",
+    "ScaledAdaptiveAvgPool2d",
+    "ScaledAvgPool2d",
+]
 
 
 class _Rearrangement(nn.Module):
@@ -163,6 +176,94 @@ class ScaledAvgPool2d(nn.Module):
         return f"kernel_size={self.kernel_size}"
 
 
+class _AdaptivePool2d(nn.Module):
+    def __init__(self, output_size: int | Sequence[int]) -> None:
+        super().__init__()
+        self.output_size = per_dimension(type(self).__name__, "output_size", output_size, 2)
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"output_size={self.output_size}"
+
+
+@final
+class ScaledAdaptiveAvgPool2d(_AdaptivePool2d):
+    r"""Adaptive average pooling divided by its L2 constant, for the size of the input: 1-Lipschitz.
+
+    Where the windows stand side by side, of $n$ cells each, the mean times $\sqrt n$, as in
+    `ScaledAvgPool2d`; where they overlap, `taut.linalg.bound_adaptive_pooling` has the constant.
+
+    Args:
+        output_size: rows and columns of the output.
+
+    Example:
+        >>> ScaledAdaptiveAvgPool2d(1)(torch.tensor([[[[1.0, 2.0], [2.0, 3.0]]]]))
+        tensor([[[[4.]]]])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., channels, height, width)` to as many channels of `output_size`."""
+        return scaled_adaptive_average(x, self.output_size)
+
+
+@final
+class AdaptiveL2Pool2d(_AdaptivePool2d):
+    r"""$y_t = \|x_{\text{window } t}\|_2$, channel by channel, for an output of a given size.
+
+    1-Lipschitz in L2 and of the length of its input where `output_size` divides the size of the input;
+    windows that overlap have a larger constant, up to 2, which `taut.bound_lipschitz` proves.
+
+    Args:
+        output_size: rows and columns of the output.
+
+    Example:
+        >>> AdaptiveL2Pool2d(1)(torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]]))
+        tensor([[[[5.]]]])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(..., channels, height, width)` to as many channels of `output_size`."""
+        return functional.adaptive_l2_pool2d(x, self.output_size)
+
+
+def scaled_adaptive_average(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    """Adaptive average pooling divided by its L2 constant."""
+    rows, columns = output_size
+    return F.adaptive_avg_pool2d(x, (rows, columns)) * _factor((rows, columns), tuple(x.shape[-2:]))
+
+
+@lru_cache(64)
+def _factor(output_size: tuple[int, ...], size: tuple[int, ...]) -> float:
+    # A hair below the inverse, so that rounding a proof upwards does not pass 1.
+    return (1 - 2.0**-50) / bound_adaptive_pooling("average", L2, output_size, size).value
+
+
+def _scaled_constants(call: Call) -> Constants:
+    size, output = input_shape(call)[-2:], tuple(call["output_size"])
+    factor = _factor(output, tuple(size))
+
+    def bound(norm: Norm) -> float:
+        plain = bound_adaptive_pooling("average", norm, output, size).value
+        return float_up(Fraction(plain) * Fraction(factor))
+
+    return in_each_norm(call, bound)
+
+
+register_linear(
+    scaled_adaptive_average,
+    proof="overlap of windows",
+    constants=_scaled_constants,
+    terms=lambda call: math.prod(call.first.shape or ()) + 4,
+)
+for _layer, _function in (
+    (ScaledAdaptiveAvgPool2d, scaled_adaptive_average),
+    (AdaptiveL2Pool2d, functional.adaptive_l2_pool2d),
+):
+    register(
+        _layer,
+        call=lambda m, function=_function: (function, {"output_size": list(m.output_size)}),
+        file=FileSchema(_layer, {"output_size": Sizes(2)}),
+    )
 register(
     InvertibleUpsampling2d,
     call=lambda m: (torch.ops.aten.pixel_shuffle.default, {"upscale_factor": m.factor}),

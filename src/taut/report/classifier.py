@@ -16,7 +16,8 @@ from taut.evaluation import (
 )
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier_images import adversaries, examples, gradients
-from taut.report.page import Meter, Page, Section, Table
+from taut.report.drawing import drawing
+from taut.report.page import AccuracyCurve, Meter, Page, Section, Table
 from taut.report.sentences import (
     NORM_NAMES,
     accuracy_table,
@@ -81,6 +82,7 @@ def classifier_sections(
     guarantees = certified_guarantees(certificates, classifier.spec)
     sections = [
         _curve(classifier, certificates, radius, attacked),
+        *_drawing(classifier),
         *examples(classifier, certificates),
         *adversaries(attacked),
         *gradients(classifier, certificates),
@@ -121,8 +123,32 @@ def _curve(
         [words],
         table=Table(header, cells, caption=f"% of {len(shown):,} test examples"),
         pictures=[_draw_curve(shown, radius, attacked, header)],
+        curve=_slider(shown),
         note=f"{note}.",
     )
+
+
+def _slider(shown: Certificates) -> AccuracyCurve:
+    assert shown.correct is not None
+    radii = shown.radius[shown.correct & (shown.radius > 0)].double().sort().values
+    # Four digits suffice, and never say more than is proven.
+    return AccuracyCurve([float(format_bound(r, "lower", 4)) for r in radii.tolist()], len(shown))
+
+
+def _drawing(classifier: EvaluatedClassifier) -> list[Section]:
+    network = drawing(classifier)
+    if network is None:
+        return []
+    words = (
+        "This page holds the network itself, and runs it in your browser in float64. Draw, and see the "
+        "prediction, its certified radius, and the nearest image with another prediction that a search "
+        "finds: it is never nearer than the radius."
+    )
+    note = (
+        "A drawing need not look like the training images, and its radius then says how stable the "
+        "prediction is, not that it is right. Radii are rounded down."
+    )
+    return [Section("Draw your own", [words], drawing=network, note=note)]
 
 
 def _draw_curve(

@@ -6,8 +6,19 @@ from pathlib import Path
 
 from taut.errors import check_choice, check_positive, require
 from taut.plotting import Picture
+from taut.report.drawing import Drawing
 
-__all__ = ["Code", "Compared", "Link", "Meter", "Page", "Section", "Table", "check_extras"]
+__all__ = [
+    "AccuracyCurve",
+    "Code",
+    "Compared",
+    "Link",
+    "Meter",
+    "Page",
+    "Section",
+    "Table",
+    "check_extras",
+]
 
 
 def check_extras() -> None:
@@ -107,8 +118,21 @@ class Table:
 
 
 @dataclass(frozen=True)
+class AccuracyCurve:
+    """Certified accuracy at every radius, for a slider.
+
+    Attributes:
+        radii: certified radii of the correct predictions, ascending, rounded down.
+        total: number of examples.
+    """
+
+    radii: Sequence[float]
+    total: int
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading and, in this order: text, terms, table, pictures, links, note.
+    """A heading and, in this order: text, terms, table, pictures, slider, drawing, links, note.
 
     Attributes:
         title: the heading.
@@ -119,6 +143,8 @@ class Section:
         columns: 1, 2 or 3.
         note: a line in small print.
         links: to other files, in one line.
+        curve: certified accuracy by radius, as a slider below the pictures.
+        drawing: a network that classifies what the reader draws, above the note.
     """
 
     title: str
@@ -129,6 +155,8 @@ class Section:
     note: str = ""
     terms: Sequence[tuple[str, str]] = ()
     links: Sequence[Link] = ()
+    curve: AccuracyCurve | None = None
+    drawing: Drawing | None = None
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,15 @@ def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
     low = format_bound(result.lower.value, "lower", 3)
     high = format_bound(result.upper.value, "upper", 3)
     p = None if result.p_value is None else f"p = {result.p_value:.3g}"
+    if not result.upper_is_useful:
+        sure = f"at {100 * result.lower.confidence:.4g} % confidence"
+        known = f"{pair} are at least {low} apart, {sure}"
+        if float(low) == 0:
+            differ = result.p_value is not None and result.p_value <= 1 - result.confidence
+            known = f"{pair} {'differ' if differ else 'are not shown to differ'}"
+        return f"{known} (permutation test: {p}); no useful upper bound in {result.dim} dimensions"
+    if result.assumption:
+        sure = f"{sure} {result.assumption}"
     if float(low) > 0:
         tested = "" if p is None else f" (permutation test: {p})"
         return f"{pair} are between {low} and {high} apart, {sure}{tested}"
@@ -183,9 +192,16 @@ def distance_rows(result: WassersteinResult) -> list[list[str]]:
     rows = [
         ["estimate", f"{result.estimate.value:.4g}", result.estimate.method],
         ["at least", format_bound(result.lower.value, "lower"), result.lower.method],
-        ["at most", format_bound(result.upper.value, "upper"), result.upper.method],
-        ["gap", format_bound(result.gap, "upper"), "between the bounds"],
     ]
+    if result.upper_is_useful:
+        rows += [
+            ["at most", format_bound(result.upper.value, "upper"), result.upper.method],
+            ["gap", format_bound(result.gap, "upper"), "between the bounds"],
+        ]
+    if result.bootstrap is not None:
+        low, high = result.bootstrap
+        about = "bootstrap interval of the estimate: an estimate, not a bound"
+        rows.append(["between", f"{low:.4g} and {high:.4g}", about])
     if result.p_value is not None:
         test = "permutation test of the hypothesis that both are one population"
         rows.append(["p-value", f"{result.p_value:.3g}", test])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from taut import functional
 from taut.errors import ArgumentError, NoRuleError, check_count
 from taut.linalg import bound_convolution
 from taut.norms import Norm
@@ -34,7 +35,7 @@ def padding_sides(
 
 
 def _pad(x: Tensor, sides: Sequence[tuple[int, int]], mode: str = "constant") -> Tensor:
-    return F.pad(x, [amount for pair in reversed(sides) for amount in pair], mode=mode)
+    return functional.pad(x, [amount for pair in reversed(sides) for amount in pair], mode)
 
 
 def padded_convolution(

@@ -10,7 +10,7 @@ from taut.errors import NoRuleError
 from taut.linalg import bound_operator_norm
 from taut.norms import L1, LINF, Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import call_with_attributes, in_each_norm, register_linear
+from taut.rules.forms import call_with_attributes, in_each_norm, input_shape, register_linear
 from taut.rules.record import Call, register
 from taut.rules.schema import FileSchema
 
@@ -125,9 +125,7 @@ def _blocks(call: Call) -> Tensor:
         raise NoRuleError("an einsum must keep the batch in front, and sum over shared indices.")
     if not set(mine) <= set(theirs) | set(output):
         raise NoRuleError("an einsum must not sum over indices of the fixed operand alone.")
-    shape = call.x.shape
-    if shape is None:
-        raise NoRuleError("the sizes of an einsum are not known. Give `input_shape`.")
+    shape = input_shape(call)
     sizes = dict(zip(mine, fixed.shape, strict=True))
     if any(sizes.get(i, n) != n for i, n in zip(theirs[1:], shape, strict=True)):
         raise NoRuleError("an einsum that repeats entries of size 1 is not followed. Expand them.")

@@ -26,8 +26,9 @@ __all__ = [
     "batch_free_dims",
     "call_with_attributes",
     "in_each_norm",
-    "known_shapes",
+    "input_shape",
     "lipschitz_image",
+    "output_shape",
     "refuse_batch_dim",
     "register_linear",
     "register_selection",
@@ -177,15 +178,21 @@ def along_dim(call: Call) -> Constants:
     return call.first.constants
 
 
-def known_shapes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of one sample of the input and of the result.
+_NO_SHAPE = "its constant depends on a size that is not known. Give `input_shape`."
 
-    Raises:
-        NoRuleError: they are not known, and the constant depends on them.
-    """
-    if call.first.shape is None or call.shape is None:
-        raise NoRuleError("its constant depends on a size that is not known. Give `input_shape`.")
-    return call.first.shape, call.shape
+
+def input_shape(call: Call) -> tuple[int, ...]:
+    """The shape of one sample of the input, on which the constant depends."""
+    if call.x.shape is None:
+        raise NoRuleError(_NO_SHAPE)
+    return call.x.shape
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    """The shape of one sample of the only result, on which the constant depends."""
+    if call.shape is None:
+        raise NoRuleError(_NO_SHAPE)
+    return call.shape
 
 
 def refuse_batch_dim(dim: int, incoming: Value) -> None:

@@ -39,7 +39,9 @@ def capabilities_of(kind: type[nn.Module]) -> dict[str, bool]:
         "certify": certified,
         "interval": certified,
         "fold": known,
-        "save": find_schema(kind.__name__) is not None or record.structure,
+        "save": find_schema(kind.__name__) is not None
+        or record.structure
+        or record.plain is not None,
         "export": known and kind not in _NO_ONNX,
         "relu": record.relu is not None
         or kind in (nn.Linear, nn.ReLU, nn.Flatten, nn.Identity)

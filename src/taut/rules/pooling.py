@@ -11,11 +11,13 @@ from torch.nn import functional as F
 from taut import functional
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg import bound_adaptive_pooling, bound_pooling
+from taut.norms import LINF
 from taut.rules.constants import Constants
 from taut.rules.forms import (
+    along_dim,
     call_with_attributes,
     in_each_norm,
-    known_shapes,
+    input_shape,
     register_linear,
     register_selection,
 )
@@ -67,7 +69,7 @@ def _cells(call: Call) -> int:
 
 def _adaptive(kind: str) -> Callable[[Call], Constants]:
     def constants(call: Call) -> Constants:
-        dims, size = _dims(call), known_shapes(call)[0][1:]
+        dims, size = _dims(call), input_shape(call)[1:]
         wanted = zip(_each(call["output_size"], dims), size, strict=True)
         output = tuple(n if m is None else m for m, n in wanted)
         return in_each_norm(call, lambda p: bound_adaptive_pooling(kind, p, output, size).value)
@@ -124,6 +126,34 @@ register(
     proof=_PROOF,
     constants=_windows("lp"),
     rounding=Rounding(_cells, lambda call, x: call.run(x), _windows("lp"), squares=True),
+)
+register(
+    functional.adaptive_l2_pool2d,
+    proof=_PROOF,
+    constants=_adaptive("lp"),
+    rounding=Rounding(
+        # Each window sums products with 0 and 1 along both sides.
+        lambda call: sum((call.first.shape or (1,))[-2:]) + 8,
+        lambda call, x: call.run(x),
+        _adaptive("lp"),
+        squares=True,
+    ),
+)
+
+
+def _pairs(call: Call) -> Constants:
+    along_dim(call)
+    steep = math.nextafter(math.sqrt(2), math.inf)
+    return call.first.constants.through(
+        lambda p, q: math.inf if p != q else steep if p == LINF else 1.0
+    )
+
+
+register(
+    functional.pair_lengths,
+    proof="lengths of pairs",
+    constants=_pairs,
+    rounding=Rounding(lambda call: 8, lambda call, x: call.run(x), _pairs, squares=True),
 )
 
 

@@ -152,25 +152,26 @@ class Rounding:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is known of one operation. What is None is refused, with the operation's name.
+    """The rules for one operation. An analysis that needs a field which is None raises `NoRuleError`.
 
     Attributes:
-        proof: what proves the constant, in a few words, for the table of layers.
-        constants: the constants of the result, from a call whose arguments hold `Value`s. It must
-            be monotone and homogeneous in them, as all of `Constants`' methods are.
-        exact: whether execution rounds nothing: each entry of the result is 0, a stored number or,
-            up to sign, an entry of the input.
-        rounding: what one execution rounds, where it is not exact.
-        image: "monotone" for maps that grow with every entry of their input, "linear" for linear
-            ones, or a function from the call and lists of lower and upper ends to the ends of the
-            result, before rounding; None leaves it to the constant in L-inf.
-        call: of a module: the function that its forward amounts to in evaluation, and that
-            function's arguments behind the input.
-        plain: of a module: the module of `torch.nn` that evaluation amounts to.
-        relu: of an activation: the same map in matrices and ReLU, see `taut.export.rewrite_relu`.
-        structure: of a module: its forward only passes its input through its parts, or adds them up,
-            so that symbolic tracing follows it faithfully.
-        refusal: why there is no proof, and what to use instead.
+        proof: name of the argument that proves the constant, for the table of layers.
+        constants: function from a call, whose tensor arguments are `Value`s, to the Lipschitz
+            constants of the result. Monotone and positively homogeneous in the constants of the
+            arguments, as all methods of `Constants` are.
+        exact: True if execution has no rounding error: each entry of the result is 0, a stored number
+            or, up to sign, an entry of the input.
+        rounding: bound of the rounding error of one execution, for operations that are not exact.
+        image: interval image: "monotone" for functions that are nondecreasing in every entry, or a
+            function from the call and lists of lower and upper ends to the ends of the result, before
+            rounding. None for the box given by the L-inf constant.
+        call: for a module, the function that it computes in evaluation mode, and the arguments of
+            that function after the input.
+        plain: for a module, the equivalent `torch.nn` module in evaluation mode.
+        relu: for an activation, the same map in matrices and ReLU; see `taut.export.rewrite_relu`.
+        structure: for a container, True if its forward only applies its submodules in sequence or
+            adds their results, so that symbolic tracing is exact.
+        refusal: reason why there is no constant, and an alternative.
     """
 
     proof: str = ""

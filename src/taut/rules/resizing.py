@@ -10,7 +10,7 @@ from taut.errors import NoRuleError
 from taut.linalg import bound_operator_norm
 from taut.norms import Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import in_each_norm, known_shapes, register_selection
+from taut.rules.forms import in_each_norm, input_shape, output_shape, register_selection
 from taut.rules.record import Call, Rounding, register
 
 __all__: list[str] = []
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 def _sizes(call: Call) -> list[tuple[int, int]]:
     """The size of each spatial dimension before and after."""
-    before, after = known_shapes(call)
+    before, after = input_shape(call), output_shape(call)
     factors = call["scale_factors"] or [s for s in (call["scales_h"], call["scales_w"]) if s]
     sizes = list(zip(before[1:], after[1:], strict=True))
     if any(n * factor != m for (n, m), factor in zip(sizes, factors, strict=False)):

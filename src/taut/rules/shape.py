@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from taut import functional
 from taut.errors import NoRuleError
 from taut.linalg import bound_padding
 from taut.norms import Norm
@@ -16,7 +17,8 @@ from taut.rules.forms import (
     batch_free_dims,
     call_with_attributes,
     in_each_norm,
-    known_shapes,
+    input_shape,
+    output_shape,
     refuse_batch_dim,
     register_selection,
     same_constants,
@@ -36,23 +38,20 @@ def identity(input: Tensor) -> Tensor:
 
 def _shape_known(call: Call) -> Constants:
     """A new shape of the same entries; that the batch stays in front is seen in the graph."""
-    if call.shape is None:
-        raise NoRuleError("whether samples stay apart is not known. Give `input_shape`.")
+    output_shape(call)
     return call.first.constants
 
 
 def _keeps_batch_first(call: Call) -> Constants:
-    x = call.first
-    if x.shape is None:
-        raise NoRuleError("whether samples stay apart is not known. Give `input_shape`.")
+    rank = len(input_shape(call)) + 1
     if call["dims"] is not None:
         moved = call["dims"][1:]
     else:
         names = ("dim0", "dim1", "source", "destination")
         moved = tree_leaves([call[name] for name in names if call[name] is not None])
-    if 0 in [place % (len(x.shape) + 1) for place in moved]:
+    if 0 in [place % rank for place in moved]:
         raise NoRuleError("moving the batch away from the front mixes the samples of a batch.")
-    return x.constants
+    return call.first.constants
 
 
 def _flatten(call: Call) -> Constants:
@@ -121,7 +120,7 @@ for _rule, _operations in {
 
 
 def _copies(call: Call) -> Constants:
-    before, after = known_shapes(call)
+    before, after = input_shape(call), output_shape(call)
     return call.first.constants.repeated(math.prod(after) // max(1, math.prod(before)))
 
 
@@ -141,7 +140,7 @@ def _interleaved(call: Call) -> Constants:
 
 def _indexed(call: Call) -> Constants:
     """Of entries at stored places; the number of times that each is read is counted."""
-    before, _ = known_shapes(call)
+    before = input_shape(call)
     indices = call["indices"]
     if indices is None:
         batch_free_dims(call, call["dim"])
@@ -180,7 +179,7 @@ for _proof, _rule, _operations in (
     (_COPIED, _repeats, (aten.repeat.default, aten.tile.default)),
     (_COPIED, _interleaved, (aten.repeat_interleave.self_int,)),
     (_COPIED, _indexed, (aten.index.Tensor, aten.index_select.default)),
-    (_COPIED, _pad, (aten.pad.default, aten.constant_pad_nd.default)),
+    (_COPIED, _pad, (aten.pad.default, aten.constant_pad_nd.default, functional.pad)),
     ("side by side", _joined, (
         aten.cat.default, aten.stack.default,
         aten.slice_scatter.default, aten.select_scatter.default,

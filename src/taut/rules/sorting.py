@@ -14,6 +14,7 @@ from taut.rules.forms import (
     ELEMENTARY,
     along_dim,
     batch_free_dims,
+    input_shape,
     refuse_batch_dim,
     register_selection,
 )
@@ -77,10 +78,7 @@ def _softmax(call: Call) -> Constants:
 
 def _classes(call: Call) -> int:
     (place,) = batch_free_dims(call, call["dim"])
-    shape = call.first.shape
-    if shape is None:
-        raise NoRuleError("how many classes there are is not known. Give `input_shape`.")
-    return shape[place]
+    return input_shape(call)[place]
 
 
 def _log_softmax(call: Call) -> Constants:
@@ -158,8 +156,7 @@ register(
 def _peer(call: Call) -> Constants:
     """A sorting layer of another library, over dimension 1 or all features, times a factor."""
     x = call.x
-    if x.shape is None:
-        raise NoRuleError("where its groups lie is not known. Give `input_shape`.")
+    input_shape(call)  # tells where its groups lie
     axis = getattr(call.module, "axis", getattr(call.module, "_dim", None))
     refuse_batch_dim(1 if axis is None else axis, x)
     return x.constants.scaled(abs(float(getattr(call.module, "_coefficient_lip", 1.0))))

@@ -11,7 +11,13 @@ from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
 from taut.norms import L2
 from taut.rules.constants import Constants, Value
-from taut.rules.forms import batch_free_dims, known_shapes, register_linear, register_selection
+from taut.rules.forms import (
+    batch_free_dims,
+    input_shape,
+    output_shape,
+    register_linear,
+    register_selection,
+)
 from taut.rules.record import Bounds, Call, Rounding, register
 
 __all__: list[str] = []
@@ -28,8 +34,8 @@ def _spread(x: Value, call: Call) -> Constants:
     """The constants of an operand after broadcasting to the shape of the result."""
     if call.shape is None or x.shape is None:
         raise NoRuleError(
-            "two tensors meet and their shapes are not known, so one may be copied along the "
-            "other. Give `input_shape`."
+            "two tensors of unknown shapes are combined, and broadcasting repeats entries. "
+            "Give `input_shape`."
         )
     return x.constants.repeated(math.prod(call.shape) // max(1, math.prod(x.shape)))
 
@@ -53,7 +59,7 @@ def _multiply(call: Call) -> Constants:
     a, b = _operands(call)
     if isinstance(a, Value) and isinstance(b, Value):
         raise NoRuleError(
-            "the product of two tensors that both follow the input has no global constant."
+            "the product of two tensors that both depend on the input has no global Lipschitz constant."
         )
     value, other = (a, b) if isinstance(a, Value) else (b, a)
     constants = value.constants if _is_number(other) else _spread(value, call)
@@ -63,7 +69,9 @@ def _multiply(call: Call) -> Constants:
 def _divide(call: Call) -> Constants:
     a, b = _operands(call)
     if isinstance(b, Value):
-        raise NoRuleError("division by a tensor that follows the input has no global constant.")
+        raise NoRuleError(
+            "division by a tensor that depends on the input has no global Lipschitz constant."
+        )
     inverse = 1 / exact_double("division", torch.as_tensor(b, dtype=torch.float64))
     if not bool(inverse.isfinite().all()):
         raise NoRuleError("division by 0, or by numbers too small for float64, has no constant.")
@@ -109,7 +117,7 @@ for _sign, _targets in (
 
 def _reverse_difference(call: Call) -> Constants:
     if call["alpha"] not in (None, 1):
-        raise NoRuleError("a difference with `alpha` from the other side is not followed.")
+        raise NoRuleError("torch.rsub with `alpha` is not supported. Multiply first.")
     _ = call.first
     return _add(call)
 
@@ -138,7 +146,7 @@ register(
 def _count(call: Call) -> int:
     """How many entries are added up in each entry of the result."""
     batch_free_dims(call, call["dim"])
-    before, after = known_shapes(call)
+    before, after = input_shape(call), output_shape(call)
     return max(1, math.prod(before) // max(1, math.prod(after)))
 
 
@@ -168,7 +176,7 @@ def _running_sum(call: Call) -> Constants:
 
 def _length(call: Call) -> int:
     (place,) = batch_free_dims(call, call["dim"])
-    return max(1, known_shapes(call)[0][place])
+    return max(1, input_shape(call)[place])
 
 
 register_linear(
@@ -184,7 +192,7 @@ def _chosen(call: Call) -> Constants:
     if isinstance(call["mask" if call["condition"] is None else "condition"], Value):
         raise NoRuleError("a choice that depends on the input may jump. Use maximum or clamp.")
     if any(isinstance(x, float) and not math.isfinite(x) for x in call.arguments.values()):
-        raise NoRuleError("what stands in the place of masked entries must be finite.")
+        raise NoRuleError("the fill value of masked entries must be finite.")
     return _larger(call)
 
 

@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: drift detection, certified classifiers, Lipschitz regressors.
+"""Estimators for scikit-learn: drift detection, certified classifiers, regressors, conformal sets.
 
 They pass scikit-learn's own checks, so pipelines, searches, cloning and pickling work. scikit-learn
 is imported only when one of them is first used.
@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING
 from taut.errors import require
 from taut.lazy import lazy_names
 
-__all__ = ["LipschitzClassifier", "LipschitzRegressor", "WassersteinDrift"]
+__all__ = [
+    "LipschitzClassifier",
+    "LipschitzRegressor",
+    "RobustConformalClassifier",
+    "RobustConformalRegressor",
+    "WassersteinDrift",
+]
 
 if TYPE_CHECKING:
     from taut.sklearn.classifier import LipschitzClassifier
+    from taut.sklearn.conformal import RobustConformalClassifier, RobustConformalRegressor
     from taut.sklearn.drift import WassersteinDrift
     from taut.sklearn.regressor import LipschitzRegressor
 else:
     _MODULES = {
         "classifier": "LipschitzClassifier",
+        "conformal": "RobustConformalClassifier RobustConformalRegressor",
         "drift": "WassersteinDrift",
         "regressor": "LipschitzRegressor",
     }

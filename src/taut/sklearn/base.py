@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_monotonic_cst, check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
+from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
+from taut.linalg import bound_operator_norm
 from taut.names import ActivationName, ConstraintName, NormName
-from taut.nn import make_activation, mlp
+from taut.nn import Monotone, Residual, make_activation, mlp
 from taut.norms import as_norm
 from taut.training import fit
 from taut.transport import rescale_network
@@ -77,6 +79,7 @@ class LipschitzEstimator(BaseEstimator):
         lr: float = 1e-2,
         validation_fraction: float = 0.0,
         patience: int = 10,
+        monotonic_cst: Any = None,
         random_state: RandomState = 0,
         verbose: bool = False,
     ) -> None:
@@ -89,6 +92,7 @@ class LipschitzEstimator(BaseEstimator):
         self.lr = lr
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.monotonic_cst = monotonic_cst
         self.random_state = random_state
         self.verbose = verbose
 
@@ -126,6 +130,23 @@ class LipschitzEstimator(BaseEstimator):
                     f"{subject}: `hidden_sizes` and `activation` must make a network; got "
                     f"hidden_sizes={widths}, activation={self.activation!r}. {error}"
                 ) from error
+
+    def _monotone(self, net: nn.Sequential, opposite: bool) -> tuple[nn.Module, float]:
+        """The network with the parts that `monotonic_cst` asks for, and its constant in `norm`.
+
+        Args:
+            net: of constant 1.
+            opposite: whether the first of two outputs goes the other way, so that the lead of the
+                second is monotone.
+        """
+        signs = _check_monotonic_cst(self, self.monotonic_cst)
+        if not np.any(signs):
+            return net, 1.0
+        rows = torch.tensor(np.stack([-signs, signs]) if opposite else signs[None])
+        found, norm = Monotone(net, rows), as_norm(self.norm)
+        # The slope is at most 1 + slack, whatever training does to the network of constant 1.
+        linear = bound_operator_norm(rows.double(), norm, norm).value * (1 + found.slack)
+        return found, 1 + linear * (1 + 1e-6)
 
     def _fit_units(self, rows: np.ndarray) -> Units:
         """The mean of the rows, and their mean distance to it as a power of two.
@@ -197,11 +218,25 @@ class LipschitzEstimator(BaseEstimator):
         )
 
     def _prove(
-        self, trained: nn.Sequential, units: Units, lipschitz: float, offset: float = 0.0
+        self, trained: nn.Module, units: Units, lipschitz: float, offset: float = 0.0
     ) -> None:
         """Sets `network_`, in the units of the data and in float64, and its proven constant."""
-        network = trained.double().eval()
+        trained = trained.double().eval()
+        network: Any = trained.network if isinstance(trained, Monotone) else trained
+        if isinstance(trained, Monotone):
+            block, increase = trained.as_residual(), trained.bound_increase().value
         network = rescale_network(network, units.centre, units.length, lipschitz, offset)
+        if isinstance(trained, Monotone):
+            # The linear part is centred as well: the shift of its input is the bias of a layer.
+            weight = block.shortcut.weight.detach()  # type: ignore[union-attr]
+            linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
+            linear.weight = nn.Parameter(weight, requires_grad=False)
+            linear.bias = nn.Parameter(-weight @ (units.centre / units.length), requires_grad=False)
+            first, *layers, last = network
+            body = nn.Sequential(*layers)
+            network = nn.Sequential(first, Residual(body, "add", 1.0, linear), last)
+            rate = increase * lipschitz * (1 - 2.0**-48)
+            self.increase_ = Bound(rate, side="lower", method="Monotone.bound_increase")
         self.network_ = network.eval()
         self.lipschitz_ = bound_lipschitz(self.network_, self.norm, (len(units.centre),))
 

@@ -54,6 +54,9 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         validation_fraction: share of the rows held out to select the best epoch by its loss and to
             stop early; 0 trains on all rows to the end.
         patience: number of epochs without a better loss after which training stops.
+        monotonic_cst: for each feature 1, 0 or -1, an array or a dictionary by the names of columns:
+            whether the lead of the second of two classes over the first rises, is free, or falls
+            with it. A theorem about `decision_function` (see `taut.nn.Monotone`); two classes only.
         random_state: random seed or generator of weights, order and held-out rows.
         verbose: whether to log each epoch, at level INFO to the logger "taut.sklearn".
 
@@ -64,6 +67,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         radius_: target radius of the training.
         temperature_: factor of the outputs in the softmax of `predict_proba`: the best for the
             training rows, and at most that of the cross-entropy for `radius_`.
+        increase_: with `monotonic_cst`, the proven least slope of either output, a `Bound`.
         loss_curve_: mean loss of each epoch.
 
     Example:
@@ -95,6 +99,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         lr: float = 1e-2,
         validation_fraction: float = 0.0,
         patience: int = 10,
+        monotonic_cst: Any = None,
         random_state: RandomState = 0,
         verbose: bool = False,
     ) -> None:
@@ -108,6 +113,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             lr=lr,
             validation_fraction=validation_fraction,
             patience=patience,
+            monotonic_cst=monotonic_cst,
             random_state=random_state,
             verbose=verbose,
         )
@@ -129,6 +135,14 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
                 rule="must have at least two classes",
                 got=f"one class, {self.classes_[:1].tolist()[0]!r}",
             )
+        if self.monotonic_cst is not None and len(self.classes_) > 2:
+            raise ArgumentError(
+                subject=_SUBJECT,
+                argument="monotonic_cst",
+                rule="needs two classes, of which the second rises",
+                got=f"{len(self.classes_)} classes",
+                remedy="Fit one class against the others, as OneVsRestClassifier does.",
+            )
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], len(self.classes_), seed)
         units = self._fit_units(rows)
@@ -138,9 +152,11 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         self.radius_ = self._choose_radius(rows, index)
         asked = {"lipschitz": self.lipschitz, "norm": self.norm}
         loss = loss_for_radius(self.radius_, **asked, kind=self.loss)
-        training = nn.Sequential(net, Scale(self.lipschitz * units.length))
+        model, constant = self._monotone(net, opposite=True)
+        steepness = self.lipschitz if constant == 1 else self.lipschitz / constant * (1 - 1e-12)
+        training = nn.Sequential(model, Scale(steepness * units.length))
         self._train(training, units(rows), index, loss, seed)
-        self._prove(net, units, self.lipschitz)
+        self._prove(model, units, steepness)
         # For rows that are separated without error it would be infinite.
         entropy = loss_for_radius(self.radius_, **asked, kind="cross_entropy")
         assert isinstance(entropy, OffsetCrossEntropy)

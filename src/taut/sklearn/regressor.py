@@ -1,7 +1,7 @@
 r"""`LipschitzRegressor`: a regressor with a proven Lipschitz constant."""
 
 import math
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -10,9 +10,11 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from taut.certificates import bound_output
-from taut.errors import ArgumentError, check_positive
+from taut.errors import ArgumentError, check_choice, check_positive
+from taut.losses import QuantileLoss
+from taut.names import ActivationName, NormName
 from taut.nn import Scale
-from taut.sklearn.base import LipschitzEstimator, predict_rows, seed_of
+from taut.sklearn.base import LipschitzEstimator, RandomState, predict_rows, seed_of
 
 __all__ = ["LipschitzRegressor"]
 
@@ -32,13 +34,19 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         norm: norm of the distances between rows.
         lipschitz: $K$. None learns it with the network by least squares, starting from one standard
             deviation of `y` per standard deviation of the features; it is proven like any other.
+        loss: training loss, "squared_error" or "quantile".
+        quantile: quantile that the loss "quantile" fits, between 0 and 1.
+        monotonic_cst: for each feature 1, 0 or -1, an array or a dictionary by the names of columns:
+            whether `predict` rises, is free, or falls with it: a theorem (see `taut.nn.Monotone`),
+            for any norm; with "l1" it costs the least slope.
         **others: `hidden_sizes`, `activation`, `epochs`, `batch_size`, `lr`, `validation_fraction`,
             `patience`, `random_state` and `verbose`, as for `LipschitzClassifier`.
 
     Attributes:
         network_: the network, from rows to one output, float64.
         lipschitz_: its proven constant, a `Bound`.
-        loss_curve_: the mean squared error of each epoch, in variances of `y`.
+        increase_: with `monotonic_cst`, the proven least slope along its features, a `Bound`.
+        loss_curve_: mean loss of each epoch, with `y` in its standard deviations.
 
     Example:
         >>> import numpy as np
@@ -51,30 +59,67 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         True
     """
 
+    def __init__(
+        self,
+        hidden_sizes: tuple[int, ...] = (64, 64),
+        *,
+        activation: ActivationName | str = "maxmin",
+        norm: NormName = "l2",
+        lipschitz: float | None = None,
+        loss: Literal["squared_error", "quantile"] = "squared_error",
+        quantile: float = 0.5,
+        epochs: int = 50,
+        batch_size: int = 32,
+        lr: float = 1e-2,
+        validation_fraction: float = 0.0,
+        patience: int = 10,
+        monotonic_cst: Any = None,
+        random_state: RandomState = 0,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            hidden_sizes,
+            activation=activation,
+            norm=norm,
+            lipschitz=lipschitz,
+            epochs=epochs,
+            batch_size=batch_size,
+            lr=lr,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            monotonic_cst=monotonic_cst,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.loss = loss
+        self.quantile = quantile
+
     def fit(self, X: Any, y: Any) -> Self:
-        """Trains on rows `X` `(n, features)` and numbers `y` `(n,)`, all finite, by least squares."""
+        """Trains on rows `X` `(n, features)` and numbers `y` `(n,)`, all finite."""
         pair: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         rows, targets = pair[0], pair[1].astype(np.float64)
         if self.lipschitz is not None:
             check_positive(_SUBJECT, "lipschitz", self.lipschitz)
+        check_choice(_SUBJECT, "loss", self.loss, ("squared_error", "quantile"))
+        loss = nn.MSELoss() if self.loss == "squared_error" else QuantileLoss(self.quantile)
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], 1, seed)
         units = self._fit_units(rows)
         with np.errstate(over="ignore"):  # what overflows is refused in the next line
             middle, spread = targets.mean(), targets.std() or 1.0
         self._check_size("y", spread, 150)
+        model, constant = self._monotone(net, opposite=False)
         slope: Scale | _FreeScale
         if self.lipschitz is None:
             slope = _FreeScale(units.length / (np.sqrt(rows.var(0).mean()) or 1.0))
         else:
-            slope = Scale(self.lipschitz * units.length / spread)
+            steepness = self.lipschitz if constant == 1 else self.lipschitz / constant * (1 - 1e-12)
+            slope = Scale(steepness * units.length / spread)
         wanted = torch.tensor((targets - middle) / spread, dtype=torch.float32)[:, None]
-        self._train(nn.Sequential(net, slope), units(rows), wanted, nn.MSELoss(), seed)
-        steepness = self.lipschitz
+        self._train(nn.Sequential(model, slope), units(rows), wanted, loss, seed)
         if isinstance(slope, _FreeScale):
             steepness = slope.factor().item() * spread / units.length
-        assert steepness is not None
-        self._prove(net, units, float(steepness), middle)
+        self._prove(model, units, float(steepness), middle)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -38,7 +38,6 @@ _CONVOLUTIONS = {
     "none": nn.Conv2d,
 }
 _WRN_STEM = 16
-_WRN_BLOCKS = 4  # of two convolutions, in each of three groups: 28 layers in all
 
 
 def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
@@ -195,9 +194,9 @@ def _channels_after(activation: nn.Module, channels: int) -> int:
 
 
 def _build_wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
-    """A wide residual network: one group of four blocks for each number of `channels`.
+    """A wide residual network: one group of `blocks` blocks for each number of `channels`.
 
-    By default the paper's for CIFAR-10, WRN-28-4: 64, 128 and 256 channels. A block is twice
+    By default the paper's for CIFAR-10, WRN-28-4: four blocks, 64, 128 and 256 channels. A block is twice
     normalisation, activation over channels and a 3 x 3 convolution, beside a shortcut; from the
     second group on the first block halves the sides. Inputs are standardised by the statistics of
     each colour. With `parseval_beta` block and shortcut are averaged instead of added, with equal
@@ -238,7 +237,7 @@ def _build_wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) ->
         _plain_convolution(channels, before, 3, 1),
     ]
     for group, following in enumerate(config.channels):
-        for block in range(_WRN_BLOCKS):
+        for block in range(config.blocks):
             stride = 2 if group and not block else 1
             dropout = [nn.Dropout(config.dropout)] if config.dropout else []
             body = [*half(before, following, stride), *dropout, *half(following, following, 1)]

@@ -61,6 +61,7 @@ class TrainConfig(Configuration):
             certificates of wrn are too weak to be useful.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn.
+        blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.
         hidden: widths of the hidden dense layers; by default 1024,1024,1024 for images with at
             least 784 values, 256,256,256 for smaller images, and 128,128 for tables; conv has two such
             layers instead of three, lenet has one of width 50, wrn has none; distance has
@@ -117,6 +118,7 @@ class TrainConfig(Configuration):
     alpha: float = setting(10.0, "positive")
     arch: ArchitectureName = setting("dense", "open")  # noqa: RUF009
     channels: tuple[int, ...] = ()
+    blocks: int = 4
     hidden: tuple[int, ...] | None = None
     lipschitz: float | None = setting(None, "positive")
     activation: ActivationName | str = "maxmin"

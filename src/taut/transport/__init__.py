@@ -19,7 +19,6 @@ from taut.transport.exact import Transport, exact_transport
 from taut.transport.feature_scaling import FeatureScaling, Scaling
 from taut.transport.funnel_problem import funnels
 from taut.transport.mean_bounds import Method, bound_difference, bound_mean
-from taut.transport.permutation import permutation_p_value
 from taut.transport.problems import (
     Problem,
     absolute_value,
@@ -29,9 +28,11 @@ from taut.transport.problems import (
     shifted_gaussians,
     three_cones,
 )
+from taut.transport.resampling import permutation_p_value
 from taut.transport.result import WassersteinResult
 from taut.transport.saved_critic import SavedCritic, load_critic
 from taut.transport.selection import CriticName
+from taut.transport.skewed_directions import pursue_centres, skewed_directions
 
 __all__ = [
     "ConeFit",
@@ -60,9 +61,11 @@ __all__ = [
     "load_critic",
     "network_critic",
     "permutation_p_value",
+    "pursue_centres",
     "rescale_network",
     "shells",
     "shifted_gaussians",
+    "skewed_directions",
     "three_cones",
     "wasserstein",
 ]

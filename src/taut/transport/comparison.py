@@ -1,8 +1,9 @@
 """One comparison of two samples, from rows to bounds."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -21,16 +22,21 @@ from taut.transport.critics import Samples, score_points
 from taut.transport.dataset import Dataset, iterate_batches, load_rows, note_constant
 from taut.transport.distance_bounds import (
     Scores,
+    Stage,
     bound_finite_lower,
     bound_mean_score,
     bound_population_lower,
     bound_population_upper,
 )
 from taut.transport.exact import exact_transport
-from taut.transport.feature_scaling import FeatureScaling, Scaling, fit_scaling
+from taut.transport.feature_scaling import FeatureScaling, Scaling, column_ranges, fit_scaling
 from taut.transport.line import line_distance, line_potential, score_line
-from taut.transport.mean_bounds import Method
-from taut.transport.permutation import permutation_p_value
+from taut.transport.mean_bounds import Method, log_inverse
+from taut.transport.resampling import (
+    bootstrap_interval,
+    combine_p_values,
+    permutation_p_value,
+)
 from taut.transport.result import WassersteinResult
 from taut.transport.selection import (
     CriticName,
@@ -53,12 +59,32 @@ _MOST_LINE_TRAINING = 100_000
 _MOST_COUPLED = 2**15
 _FEW_COUPLED = 2**11
 _COUPLED_CELLS = 2**23
-# An upper bound so many times the estimate, in more dimensions than this, deserves a word.
-_LOOSE_RATIO = 3
-_LOOSE_DIM = 5
+# Samples of at least and at most so many rows are judged in two stages: with fewer no critic can be
+# trained on a part, with more the last stage says nearly all.
+_STAGED = (100, 5000)
+# An upper bound is of use below so many estimates, or below this share of the distance of random rows.
+_USEFUL_RATIO = 3
+_USEFUL_SHARE = 0.5
+# Training values so many times the held-out ones, beyond chance, deserve a word.
+_OVERFIT_RATIO = 1.25
+_OVERFIT_ERRORS = 3
+# Shares of the training scores that may be clamped at each end.
+_CLAMPED_SHARES = (0.0, 0.005, 0.02, 0.05)
 
-# Critic, scaling, limits of the scores, scores of the held-out rows, upper bound.
-_Fitted = tuple[SelectedCritic, FeatureScaling, tuple[float, float], tuple[Scores, Scores], Bound]
+
+class _Fitted(NamedTuple):
+    """A critic, the stages that judge it and its forerunner, and the upper bound.
+
+    `trained` is the difference of means on the training rows, `unrelated` the mean distance of rows
+    that have nothing to do with each other: the cost of the worst sensible coupling.
+    """
+
+    selected: SelectedCritic
+    scale: FeatureScaling
+    stages: list[Stage]
+    trained: float
+    upper: Bound
+    unrelated: float
 
 
 @dataclass
@@ -78,35 +104,40 @@ class Comparison:
     def __post_init__(self) -> None:
         self.generator = Generator().manual_seed(self.seed)
         self.columns = self.x.columns or self.y.columns
+        self.encoding = self.x.encoding
 
     def populations(
         self, confidence: float, method: Method, diameter: float | None, num_permutations: int
     ) -> WassersteinResult:
         """The distance of the populations, from rows that the critic has not seen."""
         each = confidence_of_each(_SUBJECT, confidence)
-        if self.x.dim == 1:
-            selected, scale, limits, scores, upper = self._fit_line(each, diameter)
-        else:
-            selected, scale, limits, scores, upper = self._fit(each, diameter)
-        sx, sy = scores
+        fitted = self._fit_line(each, diameter) if self.x.dim == 1 else self._fit(each, diameter)
+        selected, stages, upper = fitted.selected, fitted.stages, fitted.upper
+        sx, sy = stages[-1].x, stages[-1].y
         lipschitz = bound_lipschitz(selected.critic, "l2", (self.x.dim,))
         name = f"{selected.kind} critic"
-        lower = bound_population_lower(
-            sx, sy, limits, lipschitz.value, each, method, self.generator, name
-        )
-        p_value = permutation_p_value(
-            sx.values, sy.values, num_permutations, generator=self.generator
-        )
-        estimate = (sx.values.mean() - sy.values.mean()).item() / (lipschitz.value or 1.0)
+        lower = bound_population_lower(stages, each, method, self.generator, name)
+        p_values = [
+            permutation_p_value(s.x.values, s.y.values, num_permutations, generator=self.generator)
+            for s in stages
+        ]
+        constant = lipschitz.value or 1.0
+        estimate = (sx.values.mean() - sy.values.mean()).item() / constant
+        self._note_overfit(fitted.trained / constant, estimate, stages[-1])
         if estimate < 0:
             self.notes.append(
                 f"the estimate is 0 because the held-out difference, {estimate:.3g}, is negative"
             )
-            estimate = 0.0
-        if self.x.dim > _LOOSE_DIM and upper.value > _LOOSE_RATIO * estimate:
+        ends = bootstrap_interval(sx.values, sy.values, confidence, generator=self.generator)
+        largest = max(estimate, ends[1] / constant)
+        useful = fitted.unrelated == 0 or upper.value <= max(
+            _USEFUL_RATIO * largest, _USEFUL_SHARE * fitted.unrelated
+        )
+        if not useful:
             self.notes.append(
-                f"the upper bound is loose: in {self.x.dim} dimensions even two samples of one "
-                "population are far apart, and only far more rows bring them closer"
+                f"no useful upper bound: two samples of so many rows in {self.x.dim} dimensions are far "
+                "apart even if they come from one population, so what can be proven "
+                f"({upper.value:.3g}) says little"
             )
         support = "the data" if diameter is None else f"{diameter:g}, as stated"
         self.notes.insert(
@@ -114,18 +145,31 @@ class Comparison:
         )
         return self._result(
             selected,
-            scale,
-            scores,
+            fitted.scale,
+            (sx, sy),
             lipschitz=lipschitz,
-            limits=limits,
-            estimate=Estimate(estimate, L2, f"{name}, held-out"),
+            limits=stages[-1].limits,
+            estimate=Estimate(max(0.0, estimate), L2, f"{name}, held-out"),
             lower=lower,
             upper=upper,
-            p_value=p_value,
+            upper_is_useful=useful,
+            bootstrap=tuple(max(0.0, end / constant) for end in ends),
+            p_value=combine_p_values(p_values, [len(s.x.values) for s in stages]),
             rows=self.rows,
             diameter=diameter,
             finite=False,
         )
+
+    def _note_overfit(self, trained: float, held: float, stage: Stage) -> None:
+        spread = sum(side.values.var().item() / len(side.values) for side in (stage.x, stage.y))
+        error = math.sqrt(spread) / (stage.lipschitz or 1.0)
+        beyond_chance = trained - held > _OVERFIT_ERRORS * error
+        if beyond_chance and trained > _OVERFIT_RATIO * max(held, 0.0):
+            self.notes.append(
+                f"the critic separates its training rows by {trained:.3g} and held-out ones by "
+                f"{held:.3g}: it has learned noise, and the distance is likely larger than the "
+                "estimate; more rows would help"
+            )
 
     def _fit(self, confidence: float, diameter: float | None) -> _Fitted:
         """A critic selected on some rows, the scores of the held-out ones, and the upper bound."""
@@ -134,8 +178,7 @@ class Comparison:
             split_rows(side, self.seed, i, self._on_rows("reading", side))
             for i, side in enumerate(sides)
         ]
-        first, second = splits
-        self._set_rows(first.rows, second.rows)
+        self._set_rows(*(split.rows for split in splits))
         low, high = (torch.stack([getattr(s, end) for s in splits]) for end in ("low", "high"))
         self.notes += note_constant(self.columns, low.amin(0), high.amax(0))
         for name, split in zip("xy", splits, strict=True):
@@ -144,11 +187,29 @@ class Comparison:
                     f"critics were trained on {len(split.train)} randomly drawn rows of the "
                     f"{split.rows} of {name}"
                 )
-        scale = self._fit_scaling(torch.cat([first.train, second.train]))
-        train = scale(first.train), scale(second.train)
-        selected = self._select(train, (scale(first.validation), scale(second.validation)))
-        # Clamping is 1-Lipschitz, and its limits come from the training half.
-        seen = torch.cat([score_points(selected.critic, side) for side in train])
+        pools = [torch.cat([split.train, split.validation]) for split in splits]
+        # The scaling must be fixed before the rows of the first stage are seen.
+        if staged := _STAGED[0] <= min(self.rows) <= _STAGED[1]:
+            before = [len(pool) // 2 for pool in pools]
+        else:
+            before = [len(split.train) for split in splits]
+        scale = self._fit_scaling(torch.cat([p[:n] for p, n in zip(pools, before, strict=True)]))
+        stages = []
+        if staged:
+            halves = [scale(p).tensor_split([n]) for p, n in zip(pools, before, strict=True)]
+            (x, fresh_x), (y, fresh_y) = halves
+            train, validation = zip(
+                *(half.tensor_split([len(half) * 5 // 6]) for half in (x, y)), strict=True
+            )
+            early = self._select(train, validation)
+            evaluate = self._evaluation(early.critic)
+            scores = evaluate(fresh_x), evaluate(fresh_y)
+            stages.append(self._stage(early.critic, train, scores, confidence)[0])
+        train, validation = (
+            (scale(getattr(splits[0], part)), scale(getattr(splits[1], part)))
+            for part in ("train", "validation")
+        )
+        selected = self._select(train, validation)
         evaluate = self._evaluation(selected.critic)
         sx, sy = (
             score_held_out(
@@ -156,23 +217,30 @@ class Comparison:
             )
             for side, split in zip(sides, splits, strict=True)
         )
-        # Features are scaled by the training half, on which the coupling then must not depend.
-        parts = (["train"] if self.scaling == "none" else []) + ["validation", "reserve"]
+        last, trained = self._stage(selected.critic, train, (sx, sy), confidence)
+        # Nor may the coupling depend on the rows that fixed the scaling. All are in random order,
+        # drawn without looking at them.
+        skips = (0, 0) if self.scaling == "none" else before
         most = min(_MOST_COUPLED, max(_FEW_COUPLED, _COUPLED_CELLS // self.x.dim))
-        # The parts are in random order, drawn without looking at the rows.
-        pool_x, pool_y = (scale(torch.cat([getattr(s, p) for p in parts])[:most]) for s in splits)
+        coupled_x, coupled_y = (
+            scale(torch.cat([pool, split.reserve])[skip:][:most])
+            for pool, split, skip in zip(pools, splits, skips, strict=True)
+        )
         self._report("transport", 0, 1)
         upper = bound_population_upper(
-            pool_x, pool_y, confidence, generator=self.generator, diameter=diameter
+            coupled_x, coupled_y, confidence, generator=self.generator, diameter=diameter
         )
         self._report("transport", 1, 1)
-        return selected, scale, (seen.min().item(), seen.max().item()), (sx, sy), upper
+        return _Fitted(
+            selected, scale, [*stages, last], trained, upper, _mean_distance(coupled_x, coupled_y)
+        )
 
     def _fit_line(self, confidence: float, diameter: float | None) -> _Fitted:
         """The same on a line, where half of the rows give a critic without training.
 
-        The upper bound is about all rows in their own unit, and divided by the scale afterwards: it
-        holds for every scale at once, also one that was chosen by looking at some of the rows.
+        All bounds hold for every scale at once, also one that was chosen by looking at some of the
+        rows: on a line it multiplies scores, limits and distances alike. The upper bound is about all
+        rows in their own unit, and divided by the scale afterwards.
         """
         self._report("transport", 0, 1)
         x, y = (
@@ -181,16 +249,19 @@ class Comparison:
         )
         self._set_rows(len(x), len(y))
         points = torch.cat([x, y])
-        self.notes += note_constant(self.columns, points.amin(0), points.amax(0))
+        self.notes += note_constant(self.columns, *column_ranges(points))
         train, held = zip(*(self._halve(side) for side in (x, y)), strict=True)
         scale = self._fit_scaling(torch.cat(train))
         check_squares(scale(points))
-        selected = SelectedCritic(
-            _POTENTIAL, line_potential(*(scale(side)[:, 0] for side in train))
-        )
-        evaluate = self._evaluation(selected.critic)
-        seen = evaluate(scale(torch.cat(train))).values
-        sx, sy = (evaluate(scale(side)) for side in held)
+        train, held = (scale(train[0]), scale(train[1])), (scale(held[0]), scale(held[1]))
+        stages = []
+        if _STAGED[0] <= min(self.rows) <= _STAGED[1]:
+            (early_x, fresh_x), (early_y, fresh_y) = (
+                side.tensor_split([len(side) // 2]) for side in train
+            )
+            parts = (early_x, early_y), (fresh_x, fresh_y)
+            stages.append(self._line_stage(*parts, confidence)[1])
+        critic, last, trained = self._line_stage(train, held, confidence)
         unit = scale.scale.item()
         raw = bound_population_upper(
             x,
@@ -199,16 +270,42 @@ class Comparison:
             generator=self.generator,
             diameter=None if diameter is None else round_up(diameter * unit),
         )
-        upper = _divide(raw, unit)
         self._report("transport", 1, 1)
-        return selected, scale, (seen.min().item(), seen.max().item()), (sx, sy), upper
+        selected = SelectedCritic(_POTENTIAL, critic)
+        upper, apart = _divide(raw, unit), _mean_distance(x, y) / unit
+        return _Fitted(selected, scale, [*stages, last], trained, upper, apart)
+
+    def _line_stage(
+        self, train: Samples, held: Samples, confidence: float
+    ) -> tuple[ConeCritic, Stage, float]:
+        """The critic of some rows, the stage of others that it scores, and its training value."""
+        critic = line_potential(train[0][:, 0], train[1][:, 0])
+        evaluate = self._evaluation(critic)
+        scores = evaluate(held[0]), evaluate(held[1])
+        return critic, *self._stage(critic, train, scores, confidence)
+
+    def _stage(
+        self, critic: nn.Module, train: Samples, scores: tuple[Scores, Scores], confidence: float
+    ) -> tuple[Stage, float]:
+        """The stage of a critic, its limits chosen on the training rows, and its value on those."""
+        if self.x.dim == 1:
+            evaluate = self._evaluation(critic)
+            seen = [evaluate(side).values for side in train]
+        else:
+            seen = [score_points(critic, side) for side in train]
+        counts = [len(side.values) for side in scores]
+        limits, deviations = _choose_limits(seen, counts, 1 - confidence)
+        lipschitz = bound_lipschitz(critic, "l2", (self.x.dim,)).value
+        trained = (seen[0].mean() - seen[1].mean()).item()
+        return Stage(*scores, limits, lipschitz, deviations), trained
 
     def _halve(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows drawn uniformly, half or 100,000 of them, and all others in their order."""
+        """Rows drawn uniformly, half or 100,000 of them, in random order, and all others in theirs."""
         drawn = torch.randperm(len(rows), generator=self.generator)
-        first = torch.zeros(len(rows), dtype=torch.bool)
-        first[drawn[: min(len(rows) // 2, _MOST_LINE_TRAINING)]] = True
-        return rows[first], rows[~first]
+        drawn = drawn[: min(len(rows) // 2, _MOST_LINE_TRAINING)]
+        others = torch.ones(len(rows), dtype=torch.bool)
+        others[drawn] = False
+        return rows[drawn], rows[others]
 
     def _set_rows(self, *rows: int) -> None:
         self.rows = rows
@@ -225,7 +322,7 @@ class Comparison:
         """The distance of the two finite sets themselves."""
         x, y = load_rows(self.x, _SUBJECT), load_rows(self.y, _SUBJECT)
         points = torch.cat([x, y])
-        self.notes += note_constant(self.columns, points.amin(0), points.amax(0))
+        self.notes += note_constant(self.columns, *column_ranges(points))
         scale = self._fit_scaling(points)
         self._report("transport", 0, 1)
         interval = None
@@ -290,6 +387,7 @@ class Comparison:
             "history": selected.history,
             "scaling": scale,
             "columns": self.columns or None,
+            "encoding": self.encoding,
             "image_shape": self.x.image_shape or self.y.image_shape,
             "scores": tuple(side.values for side in scores),
             "errors": tuple(side.errors for side in scores),
@@ -299,7 +397,8 @@ class Comparison:
         return WassersteinResult(**parts | found)
 
     def _fit_scaling(self, points: Tensor) -> FeatureScaling:
-        scale, notes = fit_scaling(self.scaling, points, self.columns)
+        fixed = None if self.encoding is None else torch.from_numpy(self.encoding.fixed)
+        scale, notes = fit_scaling(self.scaling, points, self.columns, fixed)
         self.notes += notes
         return scale
 
@@ -324,6 +423,35 @@ class Comparison:
     def _report(self, stage: str, done: int, total: int) -> None:
         if self.on_progress is not None:
             self.on_progress(stage, done, total)
+
+
+def _choose_limits(
+    seen: list[Tensor], counts: list[int], delta: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Limits of the scores that promise the largest lower bound, and the deviations within them.
+
+    Narrow limits lose a part of the difference and of the deviation term, which grows with the range.
+    """
+    pooled, log = torch.cat(seen).sort().values, log_inverse(delta)
+    best, found = -math.inf, ((0.0, 0.0), (0.0, 0.0))
+    for share in _CLAMPED_SHARES:
+        cut = int(share * len(pooled))
+        low, high = pooled[cut].item(), pooled[len(pooled) - 1 - cut].item()
+        x, y = (side.clamp(low, high) for side in seen)
+        deviations = (x.std().item(), y.std().item())
+        slack = math.sqrt(2 * log) * math.hypot(
+            *(s / math.sqrt(n) for s, n in zip(deviations, counts, strict=True))
+        )
+        promised = (x.mean() - y.mean()).item() - slack - log * (high - low) / min(counts)
+        if promised > best:
+            best, found = promised, ((low, high), deviations)
+    return found
+
+
+def _mean_distance(x: Tensor, y: Tensor) -> float:
+    """The mean distance of unrelated rows, in random order or sorted by nothing."""
+    count = min(len(x), len(y), 10_000)
+    return torch.linalg.vector_norm(x[:count] - y[:count].flip(0), dim=-1).mean().item()
 
 
 def _divide(bound: Bound, unit: float) -> Bound:

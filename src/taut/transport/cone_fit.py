@@ -47,6 +47,7 @@ def fit_cones(
     num_steps: int = 2000,
     batch_size: int = 512,
     tips: Literal["p", "q", "best"] = "best",
+    centres: Tensor | None = None,
     lr: float = 0.1,
     hot: float = 0.25,
     cold: float = 0.01,
@@ -70,6 +71,7 @@ def fit_cones(
         tips: where the cones start: "p" (upward cones, $\sigma = -1$), "q" (downward cones), or
             "best", which gives each a trial of an eighth of the steps and takes the better one on
             validation samples.
+        centres: initial centres `(num_centres, dim)` in place of data points, for `tips` "p" or "q".
         lr: initial length of a centre's step, as a multiple of the data's scale.
         hot: initial temperature, likewise.
         cold: final temperature.
@@ -110,7 +112,8 @@ def fit_cones(
         validation = sample(max(1, num_fresh // 4), generator)
         fresh, start = sample(num_fresh, generator), sample(num_centres, generator)
     ascent = _Ascent(sample, start, validation, batch_size, lr, hot, cold, generator)
-    critic = ascent.start(ascent.better_side(max(1, num_steps // 8)) if tips == "best" else tips)
+    side = ascent.better_side(max(1, num_steps // 8)) if tips == "best" else tips
+    critic = ascent.start(side, centres)
     history = ascent.run(critic, num_steps, patience, on_step)
     count = " and ".join(str(n) for n in dict.fromkeys(map(len, fresh)))
     method = f"cones on {count} fresh samples a side"
@@ -167,9 +170,9 @@ class _Ascent:
             values.append(fresh_value(_SUBJECT, critic, self.validation))
         return "p" if values[0] >= values[1] else "q"
 
-    def start(self, side: Literal["p", "q"]) -> ConeCritic:
+    def start(self, side: Literal["p", "q"], centres: Tensor | None = None) -> ConeCritic:
         at, sign = (0, -1) if side == "p" else (1, 1)
-        return ConeCritic.from_points(self.points[at], sign=sign)
+        return ConeCritic.from_points(self.points[at] if centres is None else centres, sign=sign)
 
     def run(
         self,

@@ -8,7 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from taut.data import Table, TableStream, as_table, describe_columns, select_positions
+from taut.data import (
+    ColumnSource,
+    Encoding,
+    FrameSource,
+    Pair,
+    Table,
+    TableStream,
+    as_table,
+    check_pair,
+    describe_columns,
+    fit_pair,
+    is_frame,
+    read_source,
+    select_positions,
+)
 from taut.errors import ArgumentError, DataError
 
 __all__ = [
@@ -18,6 +32,7 @@ __all__ = [
     "load_rows",
     "note_constant",
     "open_dataset",
+    "open_pair",
 ]
 
 _BATCH_CELLS = 2**20
@@ -33,6 +48,7 @@ class BatchStream:
         dim: number of columns.
         image_shape: shape of one row before flattening, where rows are images.
         source: name in error messages.
+        encoding: None; batches hold numbers.
     """
 
     def __init__(self, data: Iterable[Any], name: str, first: Table) -> None:
@@ -42,6 +58,7 @@ class BatchStream:
         self.dim = first.dim
         self.image_shape = first.image_shape
         self.source = name
+        self.encoding = None
 
     def __iter__(self) -> Iterator[Table]:
         for at, item in enumerate(self._data):
@@ -71,7 +88,44 @@ class BatchStream:
 Dataset = Table | TableStream | BatchStream
 
 
-def open_dataset(data: Any, name: str, min_rows: int = 2) -> Dataset:
+def open_pair(
+    x: Any, y: Any, encoding: Encoding | Mapping[str, Any] | None = None
+) -> Pair[Any, Any]:
+    """Both data sets with the same features; tables of columns are encoded.
+
+    Args:
+        x: as for `open_dataset`.
+        y: as for `open_dataset`.
+        encoding: encoding of the columns, or options of `taut.data.fit_encoding`.
+    """
+    sources = [_columns_of(data, name) for data, name in ((x, "x"), (y, "y"))]
+    first, second = sources
+    if first is None or second is None:
+        if encoding is not None:
+            raise ArgumentError(
+                subject="wasserstein",
+                argument="encoding",
+                rule="needs two tables with columns: frames, or streams of text or parquet files",
+                got=f"{type(x).__name__} and {type(y).__name__}",
+            )
+        sides: Any = open_dataset(x, "x"), open_dataset(y, "y")
+        return check_pair(*sides)
+    found, notes = fit_pair(first, second, encoding)
+    encoded: Any = open_dataset(x, "x", 2, found), open_dataset(y, "y", 2, found)
+    pair = check_pair(*encoded)
+    return pair._replace(notes=(*notes, *pair.notes))
+
+
+def _columns_of(data: Any, name: str) -> ColumnSource | None:
+    """The columns of a table before they are encoded; `None` where there are none."""
+    if isinstance(data, TableStream):
+        return None if data.choice is not None else data.table
+    return FrameSource(data, name) if is_frame(data) else None
+
+
+def open_dataset(
+    data: Any, name: str, min_rows: int = 2, encoding: Encoding | None = None
+) -> Dataset:
     """The data set that `data` is: a stream where it can be iterated again, else a table in memory.
 
     Args:
@@ -80,11 +134,17 @@ def open_dataset(data: Any, name: str, min_rows: int = 2) -> Dataset:
             returns the same one each time, is read into memory.
         name: name in error messages.
         min_rows: smallest number of rows of a table in memory.
+        encoding: encoding of the columns, where `data` is a table of columns.
 
     Example:
         >>> open_dataset(torch.zeros(3, 2), "x")
         Table(3 x 2, float32, from x)
     """
+    if encoding is not None and (columns := _columns_of(data, name)) is not None:
+        if isinstance(data, TableStream):
+            return data.encoded(encoding)
+        chosen = columns.select(encoding.select(columns.names, columns.subject))
+        return read_source(chosen, None, encoding, min_rows)
     if isinstance(data, (Table, TableStream, BatchStream)):
         return data
     held = isinstance(data, (Iterator, Sequence, Mapping, Set, Tensor)) or any(

@@ -1,6 +1,7 @@
 """From scores and batches to bounds of the distance."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,13 +18,17 @@ from taut.transport.line import line_distance
 from taut.transport.mean_bounds import (
     Method,
     bound_difference,
+    group_differences,
     log_inverse,
+    lower_by_betting,
     lower_mean,
+    predictable_bets,
     shuffle,
 )
 
 __all__ = [
     "Scores",
+    "Stage",
     "bound_finite_lower",
     "bound_mean_score",
     "bound_population_lower",
@@ -49,33 +54,69 @@ class Scores(NamedTuple):
     errors: Tensor
 
 
+class Stage(NamedTuple):
+    """Scores of rows that their critic had not seen.
+
+    Attributes:
+        x: scores of independent draws of P.
+        y: scores of independent draws of Q.
+        limits: range to which scores are clamped, fixed before these rows were seen.
+        lipschitz: proven constant of the critic.
+        deviations: standard deviations to expect of the scores of x and of y, likewise; None where
+            nothing is known of them.
+    """
+
+    x: Scores
+    y: Scores
+    limits: tuple[float, float]
+    lipschitz: float
+    deviations: tuple[float, float] | None = None
+
+    def clamped(self) -> tuple[Tensor, Tensor]:
+        r"""Below the clamped scores of x, and above those of y, whatever was rounded."""
+        inf = torch.tensor(math.inf, dtype=torch.float64)
+        under = torch.nextafter(self.x.values - self.x.errors, -inf).clamp(*self.limits)
+        over = torch.nextafter(self.y.values + self.y.errors, inf).clamp(*self.limits)
+        return under, over
+
+
 def bound_population_lower(
-    x: Scores,
-    y: Scores,
-    limits: tuple[float, float],
-    lipschitz: float,
+    stages: Sequence[Stage],
     confidence: float,
     method: Method,
     generator: Generator,
     name: str = "critic",
 ) -> Bound:
-    r"""A lower bound of $W_1(P, Q)$ from scores of points that the critic was not selected on.
+    r"""A lower bound of $W_1(P, Q)$ from scores of rows that no critic was selected on.
 
     $$W_1(P, Q) \ge \frac{\mathbb{E}_P \bar f - \mathbb{E}_Q \bar f}{L}, \qquad
       \bar f = \min(\max(f, a), b)$$
 
     Clamping is 1-Lipschitz, so $\bar f$ has the constant $L$ of $f$. Computed scores $\hat f$ are off by
     at most $e$, row by row, so $\min(\max(\hat f - e, a), b) \le \bar f$ everywhere, and likewise
-    from above: `bound_difference` bounds the numerator by draws of the lower function at x and of
-    the upper one at y.
+    from above.
+
+    **Theorem** (stages). Let the rows come in stages; critic, limits and bets of a stage may depend on
+    all rows of earlier stages. Let $d_1, \dots, d_k$ be, stage after stage, the differences of group
+    means of `bound_difference`, divided by $L$: the draws of a stage lie in $[-r, r]$, $r = (b - a)/L$.
+    For a candidate distance $w \ge 0$ and predictable bets $\lambda_i \ge 0$ let
+
+    $$K_t(w) = \prod_{i \le t} \bigl(1 + \min(\lambda_i, c/(w + r_i))\,(d_i - w)\bigr), \qquad c = 3/4.$$
+
+    Then $W_1(P, Q) \ge \sup\{w : \max_t K_t(w) \ge 1/\delta\}$ with probability at least $1 - \delta$.
+
+    *Proof.* Given the earlier stages and draws, $d_i$ has an expectation of at most $W_1(P, Q)$, by the
+    first display. At $w = W_1$ each factor is therefore at least $1 - c$ and 1 or less in expectation:
+    $K_t$ is a non-negative supermartingale that starts at 1, and Ville's inequality applies. Each
+    factor falls with $w$, as in `bound_mean`, so what is rejected is an interval from 0. $\square$
+
+    So rows that trained a later critic first help to judge an earlier one, and no error probability is
+    split. Methods other than "betting" use the last stage alone.
 
     Args:
-        x: scores of independent draws of P.
-        y: scores of independent draws of Q.
-        limits: $a \le b$, fixed before these points were seen.
-        lipschitz: proven constant $L$ of the critic.
+        stages: scores of independent draws, each stage with a critic from the stages before it.
         confidence: confidence level, inside (0, 1).
-        method: method of `bound_difference`.
+        method: "betting", or a method of `bound_difference`.
         generator: source of the shuffles.
         name: name of the critic in the bound's `method`.
 
@@ -86,19 +127,50 @@ def bound_population_lower(
         >>> import torch
         >>> seeded = torch.Generator().manual_seed(0)
         >>> x, y = torch.rand(2, 1000, generator=seeded)
-        >>> x, y = Scores(x + 2, 0 * x), Scores(y, 0 * y)
-        >>> bound_population_lower(x, y, (0, 3), 1.0, 0.95, "betting", seeded)
+        >>> stage = Stage(Scores(x + 2, 0 * x), Scores(y, 0 * y), (0, 3), 1.0)
+        >>> bound_population_lower([stage], 0.95, "betting", seeded)
         Bound(>= 1.9..., l2, at 95 %)
     """
-    low, high = limits
+    # A constant function proves nothing.
+    useful = [
+        stage for stage in stages if stage.limits[0] < stage.limits[1] and stage.lipschitz > 0
+    ]
     value = 0.0
-    if high > low:
-        inf = torch.tensor(math.inf, dtype=torch.float64)
-        under = torch.nextafter(x.values - x.errors, -inf).clamp(low, high)
-        over = torch.nextafter(y.values + y.errors, inf).clamp(low, high)
-        found = bound_difference(under, over, low, high, confidence, method, generator)
-        value = _divide_down(found.value, lipschitz)
+    if useful and method == "betting":
+        value = _bet_on(useful, check_confidence("bound_population_lower", confidence), generator)
+    elif useful and useful[-1] is stages[-1]:
+        low, high = useful[-1].limits
+        sides = useful[-1].clamped()
+        found = bound_difference(*sides, low, high, confidence, method, generator)
+        value = _divide_down(found.value, useful[-1].lipschitz)
     return Bound(value, L2, "lower", f"{name}, {method}", confidence)
+
+
+def _bet_on(stages: Sequence[Stage], delta: float, generator: Generator) -> float:
+    """The bound of the theorem on stages."""
+    sides = [[shuffle(side, generator) for side in stage.clamped()] for stage in stages]
+    rounds = sum(min(map(len, pair)) for pair in sides)
+    parts = []
+    for stage, (x, y) in zip(stages, sides, strict=True):
+        difference, rounding = group_differences(x, y, *stage.limits)
+        # Below the exact quotients, and their range beyond what that may have added to it.
+        draws = (difference - rounding) / stage.lipschitz
+        draws = draws - 4 * _U * draws.abs()
+        reach = (stage.limits[1] - stage.limits[0] + 2 * rounding) / stage.lipschitz * (1 + 16 * _U)
+        expected = 0.25
+        if stage.deviations is not None:
+            # In parts of the range, so that no square overflows.
+            parts_of = (s / (2 * stage.lipschitz * reach) for s in stage.deviations)
+            variances = (s**2 / len(z) for s, z in zip(parts_of, (x, y), strict=True))
+            expected = len(draws) * sum(variances)
+        bets = predictable_bets(
+            (draws / reach + 1) / 2, log_inverse(delta), rounds, 0.5, min(0.25, max(1e-6, expected))
+        )
+        parts.append((draws, bets / (2 * reach), torch.full_like(draws, -reach)))
+    draws, bets, floor = (torch.cat(part) for part in zip(*parts, strict=True))
+    # A power of two, so that the common unit costs no rounding.
+    unit = 2.0 ** math.frexp(float(floor.abs().max()))[1]
+    return unit * float(lower_by_betting(draws / unit, delta, bets * unit, floor / unit))
 
 
 def bound_finite_lower(x: Scores, y: Scores, lipschitz: float, *, name: str) -> Bound:
@@ -156,8 +228,14 @@ def bound_population_upper(
     which is $\delta$. In both cases $Z \le T$. $\square$
 
     Samples of at least 50 points use Bernstein's bound at four fifths of $\delta$; a tenth each
-    bounds the two variances from above, which `bound_mean` does by betting on
-    $\tfrac12 \|X - X'\|^2$ over disjoint random pairs. Smaller ones use McDiarmid's.
+    bounds the two variances from above, which `bound_mean` does with $\tfrac12 \|X - X'\|^2$ over
+    disjoint random pairs, draws in $[0, D^2/2]$: by betting where the diameter is known, else by its
+    empirical Bernstein bound. Smaller samples use McDiarmid's.
+
+    A diameter $\hat D$ that is taken from the data is random, so no theorem for a range fixed beforehand
+    may be given it, and bets in units of it would not be predictable. But McDiarmid's and both
+    Bernstein bounds grow with the diameter and hold with the true one; so where
+    $\hat D \ge D$, which is what is assumed, they hold with $\hat D$.
 
     Both inequalities are about $W_1(P_n, Q_m)$, so the coupling may be chosen by looking at the
     points, and all of them count. On a line, and for samples of up to 4 million pairs, the coupling
@@ -193,7 +271,10 @@ def bound_population_upper(
         name, log = "Bernstein", log_inverse(0.8 * delta)
         # Of the root of v; products of squares of widths could overflow.
         root = math.hypot(
-            *(_bound_deviation(z, width, delta / 10, generator) for width, z in sides)
+            *(
+                _bound_deviation(z, width, delta / 10, generator, diameter is not None)
+                for width, z in sides
+            )
         )
         c = log / 3 * max(width / len(z) for width, z in sides)
         deviation = c + math.hypot(c, root * math.sqrt(2 * log))
@@ -210,7 +291,9 @@ def bound_population_upper(
     return Bound(value, L2, "upper", method, confidence)
 
 
-def _bound_deviation(points: Tensor, width: float, delta: float, generator: Generator) -> float:
+def _bound_deviation(
+    points: Tensor, width: float, delta: float, generator: Generator, known: bool
+) -> float:
     r"""An upper bound of $\sigma / \sqrt{n}$ at the error probability `delta`."""
     if width == 0:
         return 0.0
@@ -218,7 +301,7 @@ def _bound_deviation(points: Tensor, width: float, delta: float, generator: Gene
     # In parts of the width, so that squares neither overflow nor vanish.
     apart = torch.linalg.vector_norm((first - second) / width, dim=-1)
     draws = (apart.square() / 2 * (1 + 2 * gamma(points.shape[1] + 8))).clamp(max=0.5)
-    variance = -lower_mean(-draws, -0.5, 0.0, delta, "betting")
+    variance = -lower_mean(-draws, -0.5, 0.0, delta, "betting" if known else "bernstein")
     return width * math.sqrt(variance / len(points))
 
 

@@ -1,12 +1,13 @@
 r"""`taut.wasserstein`: how far apart two data sets are, with a guarantee."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from taut.data import check_pair
+from taut.data import Encoding
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.transport.arguments import check_seed, confidence_of_each
 from taut.transport.comparison import Comparison
-from taut.transport.dataset import open_dataset
+from taut.transport.dataset import open_pair
 from taut.transport.feature_scaling import SCALINGS, Scaling
 from taut.transport.mean_bounds import METHODS, Method
 from taut.transport.result import WassersteinResult
@@ -23,7 +24,8 @@ def wasserstein(
     *,
     confidence: float = 0.95,
     finite: bool = False,
-    scaling: Scaling = "none",
+    scaling: Scaling | None = None,
+    encoding: Encoding | Mapping[str, Any] | None = None,
     method: Method = "betting",
     critics: tuple[CriticName, ...] = CRITICS,
     num_steps: int = 1000,
@@ -41,11 +43,13 @@ def wasserstein(
     By default `x` and `y` are treated as i.i.d. samples of two populations. Half of each, at most
     100,000 rows, trains critics, a tenth, at most 10,000, selects one of them, and the held-out
     rest gives the lower bound: the difference of mean scores less a confidence slack, divided by
-    the critic's *proven* constant. The upper bound is the cost of a coupling of up to 32,768 rows
-    of each sample, whose distance is on average never below that of the populations, plus a
-    deviation term; it is loose in high dimension. Each bound gets half of `1 - confidence`. Streams
-    are read twice and never held: memory grows by some 30 bytes a row, however long the row; time is
-    proportional to the rows.
+    the critic's *proven* constant. Of samples of up to 5,000 rows every row counts twice: a critic from
+    the first 30 % is judged by the second 30 %, which then help to train the final one. The upper bound
+    is the cost of a coupling of up to 32,768 rows of each sample, whose distance is on average never below
+    that of the populations, plus a deviation term. In high dimension it may be of no use, and
+    `upper_is_useful` says so. Each bound gets half of `1 - confidence`. Streams are read twice and
+    never held: memory grows by some 30 bytes a row, however long the row; time is proportional to
+    the rows.
 
     With `finite=True` the two finite sets themselves are compared: a feasible coupling from above,
     a critic from below, both proven, no statistics. Both are read into memory.
@@ -67,13 +71,16 @@ def wasserstein(
         finite: compare the two finite sets instead of the populations behind them.
         scaling: scaling of the features: "none" keeps the data's own units; "standard" (mean and
             deviation) and "robust" (median and quartiles) make features comparable, by the training
-            half alone. Constant columns are kept, and noted.
+            half alone. By default "standard" for tables with categories, dates or missing values,
+            else "none". Constant columns are kept, and noted.
+        encoding: encoding of the columns of two frames, or of streams of text or parquet files: a
+            `taut.data.Encoding`, or options of `taut.data.fit_encoding` such as
+            `{"drop": ["id"], "categorical": ["month"]}`. By default it is found in the data.
         method: confidence bound of the means: "betting", "bernstein" or "hoeffding".
         critics: kinds of critics to try.
         num_steps: training steps of the longest fit; see `patience`.
         patience: number of rounds without progress on the validation rows that end the training;
-            each round of fits has twice the steps of the one before, starting at an eighth of
-            `num_steps`.
+            rounds have an eighth, a half and all of `num_steps`.
         diameter: upper bound of the diameter of each support, for the upper bound of the distance;
             by default that of the data is assumed, and the bound says so.
         num_permutations: number of permutations behind the p-value.
@@ -81,10 +88,11 @@ def wasserstein(
         on_progress: called with the name of a stage, the steps done and their total.
 
     Returns:
-        Prints as `0.42, in [0.37, 0.61] at 95 %, p = 0.001`.
+        Prints as `0.42, in [0.37, 0.61] at 95 % if no support is wider than the data, p = 0.001`.
 
     Raises:
-        DataError: text, missing or infinite values, fewer than two rows, columns that do not match.
+        DataError: infinite values, fewer than two rows, columns that do not match; in arrays also
+            text and missing values.
         ArgumentError: too few rows for a bound; a stream too long for `finite=True`.
 
     Example:
@@ -94,7 +102,8 @@ def wasserstein(
         >>> result.lower.value <= 2**0.5 <= result.upper.value
         True
     """
-    check_choice(_SUBJECT, "scaling", scaling, SCALINGS)
+    if scaling is not None:
+        check_choice(_SUBJECT, "scaling", scaling, SCALINGS)
     check_choice(_SUBJECT, "method", method, METHODS)
     counts = {"num_steps": num_steps, "patience": patience, "num_permutations": num_permutations}
     for name, count in counts.items():
@@ -104,11 +113,13 @@ def wasserstein(
     check_seed(_SUBJECT, seed)
     confidence_of_each(_SUBJECT, confidence)
     if not critics or set(critics) - set(CRITICS):
-        rule = "must be some of 'cones', 'network'"
+        rule = "must be some of 'linear', 'cones', 'network'"
         got = f"critics={critics!r}"
         raise ArgumentError(subject=_SUBJECT, argument="critics", rule=rule, got=got)
-    sides: Any = open_dataset(x, "x"), open_dataset(y, "y")
-    pair = check_pair(*sides)
+    pair = open_pair(x, y, encoding)
+    if scaling is None:
+        found = pair.first.encoding
+        scaling = "standard" if found is not None and found.mixed else "none"
     comparison = Comparison(
         x=pair.first,
         y=pair.second,

@@ -10,7 +10,7 @@ from torch import Tensor
 from taut.data import describe_columns
 from taut.errors import DataError
 
-__all__ = ["SCALINGS", "FeatureScaling", "Scaling", "fit_scaling"]
+__all__ = ["SCALINGS", "FeatureScaling", "Scaling", "column_ranges", "fit_scaling"]
 
 Scaling = Literal["none", "standard", "robust"]
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
@@ -24,7 +24,7 @@ class FeatureScaling:
         method: "none", "standard" or "robust".
         shift: what is subtracted from each feature. With "none" it is the mean, which changes no
             distance, so that critics in float32 see data about the origin.
-        scale: what each is divided by; 1 for constant features.
+        scale: what each is divided by; 1 for constant features and for those in a stated unit.
     """
 
     method: Scaling
@@ -32,17 +32,19 @@ class FeatureScaling:
     scale: Tensor
 
     def __call__(self, points: Tensor) -> Tensor:
-        """Points in the common unit, about the common origin."""
-        return (points.double() - self.shift) / self.scale
+        """Points in the common unit, about the common origin; a missing number stands at the origin."""
+        scaled = (points.double() - self.shift) / self.scale
+        return scaled.masked_fill_(scaled.isnan(), 0.0)
 
 
 def fit_scaling(
-    method: Scaling, points: Tensor, names: Sequence[str] = ()
+    method: Scaling, points: Tensor, names: Sequence[str] = (), fixed: Tensor | None = None
 ) -> tuple[FeatureScaling, list[str]]:
     """The scaling fitted to `points` `(n, dim)`, and notes on features that it could not scale.
 
     A constant feature is divided by 1, and so is one that varies but has no spread, as where most
-    rows have one value and the quartiles agree.
+    rows have one value and the quartiles agree, and so are the `fixed` ones, whose unit is stated.
+    Missing numbers, NaN, are left out of account.
 
     Raises:
         DataError: a feature is so wide that its centre or spread is past the largest float64.
@@ -53,19 +55,23 @@ def fit_scaling(
         ["not scaled, because most rows agree: column 'a'"]
     """
     points = points.double()
-    low, high = points.amin(0), points.amax(0)
+    gaps = points.isnan()
+    missing = bool(gaps.any())
+    # Where all are missing there is nothing to scale.
+    points = points.masked_fill(gaps.all(0), 0.0) if missing else points
+    low, high = column_ranges(points)
     # Squares of numbers below 2 neither overflow nor vanish, and powers of two divide exactly.
     largest = torch.maximum(low.abs(), high.abs())
     unit = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
     small, one = points / unit, torch.ones_like(largest)
-    shift, spread = small.mean(0), one
+    shift, spread = (small.nanmean(0) if missing else small.mean(0)), one
     if method == "standard":
-        spread = small.std(0)
+        spread = _nanstd(small, shift) if missing else small.std(0)
     elif method == "robust":
         # As many values as torch.quantile takes, from all parts of the rows.
         some = small[:: -(-small.numel() // 2**23)]
         quarters = torch.tensor([0.25, 0.5, 0.75], dtype=points.dtype)
-        lower, shift, upper = torch.quantile(some, quarters, dim=0)
+        lower, shift, upper = torch.nanquantile(some, quarters, dim=0)
         spread = upper - lower
     shift = shift * unit
     spread = one if method == "none" else spread * unit
@@ -79,9 +85,30 @@ def fit_scaling(
             remedy="Divide it by a constant.",
         )
     varies = low < high
+    if fixed is not None:
+        varies &= ~fixed
     flat = (varies & (spread <= 0)).nonzero().flatten().tolist()
     notes = (
         [f"not scaled, because most rows agree: {describe_columns(names, flat)}"] if flat else []
     )
     scale = torch.where(varies & (spread > 0), spread, one)
     return FeatureScaling(method, shift, scale), notes
+
+
+def column_ranges(points: Tensor) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest number of each column, missing ones left out.
+
+    Example:
+        >>> column_ranges(torch.tensor([[1.0, torch.nan], [2.0, 5.0]]))
+        (tensor([1., 5.]), tensor([2., 5.]))
+    """
+    gaps = points.isnan()
+    if not bool(gaps.any()):
+        return points.amin(0), points.amax(0)
+    infinity = float("inf")
+    return points.masked_fill(gaps, infinity).amin(0), points.masked_fill(gaps, -infinity).amax(0)
+
+
+def _nanstd(points: Tensor, mean: Tensor) -> Tensor:
+    count = (~points.isnan()).sum(0)
+    return ((points - mean).square().nansum(0) / (count - 1).clamp_min(1)).sqrt()

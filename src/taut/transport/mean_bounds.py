@@ -22,8 +22,11 @@ __all__ = [
     "Method",
     "bound_difference",
     "bound_mean",
+    "group_differences",
     "log_inverse",
+    "lower_by_betting",
     "lower_mean",
+    "predictable_bets",
     "shuffle",
 ]
 
@@ -169,11 +172,7 @@ def bound_difference(
         upper = -lower_mean(-y, -high, -low, delta / 2, method)
         value = _subtract_down(lower, upper)
     else:
-        k = min(n, m, _MOST_GROUPS)
-        # Each group mean is off by a rounding or so for every term of its sum.
-        largest = max(abs(low), abs(high))
-        rounding = gamma(-(-max(n, m) // k) + 4) * 2 * largest
-        difference = (_group_means(x, k) - _group_means(y, k)).clamp(-width, width)
+        difference, rounding = group_differences(x, y, low, high)
         value = _subtract_down(lower_mean(difference, -width, width, delta, method), rounding)
     value = max(value, -width)
     return Bound(value, side="lower", method=f"{method} on {n} + {m} draws", confidence=confidence)
@@ -185,7 +184,7 @@ def lower_mean(draws: Tensor, low: float, high: float, delta: float, method: str
     if method == "betting":
         # Rounding to nearest is monotone, so the quotients stay in [0, 1]; each is off by 3u.
         unit = (draws - low) / (high - low)
-        fraction = max(0.0, float(_lower_by_betting(unit, delta)) - 4 * _U)
+        fraction = max(0.0, float(lower_by_betting(unit, delta)) - 4 * _U)
         return max(low, _subtract_down(low + fraction * (high - low), 4 * _U * width))
     mean = math.fsum(draws.tolist()) / n
     if method == "hoeffding":
@@ -199,11 +198,17 @@ def lower_mean(draws: Tensor, low: float, high: float, delta: float, method: str
     return max(low, _subtract_down(mean, spread, 7 * width * log / (3 * (n - 1))))
 
 
-def _lower_by_betting(unit: Tensor, delta: float) -> Tensor:
-    """The bound of `bound_mean` for draws in the unit interval: `(..., n)` to `(...)`."""
+def lower_by_betting(
+    unit: Tensor, delta: float, bets: Tensor | None = None, floor: Tensor | None = None
+) -> Tensor:
+    """The bound of `bound_mean` for draws in the unit interval: `(..., n)` to `(...)`.
+
+    With `floor`, `(n,)` and at most 0, each draw has its own range `[floor, 1]`.
+    """
     n = unit.shape[-1]
     goal = log_inverse(delta)
-    bets = _predictable_bets(unit, goal)
+    bets = predictable_bets(unit, goal, n) if bets is None else bets
+    floor = torch.zeros(1, dtype=torch.float64) if floor is None else floor
     # Bisection into many parts: small samples are bound by the number of calls, not by their size.
     parts = min(64, max(2, _CHUNK_ENTRIES // 16 // unit.numel()))
     step = torch.arange(1, parts, dtype=torch.float64)
@@ -213,10 +218,10 @@ def _lower_by_betting(unit: Tensor, delta: float) -> Tensor:
     while width > 2.0**-44:
         width /= parts
         mean = (rejected.unsqueeze(-1) + width * step).unsqueeze(-1)
-        logs = torch.log1p(torch.minimum(bets, _LARGEST_STAKE / mean) * (unit - mean))
-        # Four roundings inside log1p, whose slope times its argument is at most c / (1 - c) = 3;
+        logs = torch.log1p(torch.minimum(bets, _LARGEST_STAKE / (mean - floor)) * (unit - mean))
+        # Five roundings inside log1p, whose slope times its argument is at most c / (1 - c) = 3;
         # then those of log1p itself and of the sum.
-        error = 12 * n * _U + gamma(n + 8) * logs.abs().sum(-1)
+        error = 16 * n * _U + gamma(n + 8) * logs.abs().sum(-1)
         richest = logs.cumsum_(-1).amax(-1)
         # Only a candidate that was itself rejected becomes the bound, so it is never too large.
         rejected = torch.where(richest >= goal + error, mean.squeeze(-1), rejected[..., None]).amax(
@@ -225,15 +230,24 @@ def _lower_by_betting(unit: Tensor, delta: float) -> Tensor:
     return rejected
 
 
-def _predictable_bets(unit: Tensor, goal: float) -> Tensor:
-    """Bets `(..., n)`; the one on draw `i` is computed from draws before `i` alone."""
+def predictable_bets(
+    unit: Tensor, goal: float, rounds: int, mean: float = 0.5, variance: float = 0.25
+) -> Tensor:
+    """Bets `(..., n)` on draws in the unit interval; each is computed from the draws before it.
+
+    Args:
+        unit: `(..., n)`.
+        goal: logarithm of the wealth to reach.
+        rounds: number of draws that there will be in all.
+        mean: mean of one imagined draw that comes first.
+        variance: its squared deviation; both default to those of the widest law there is.
+    """
     n = unit.shape[-1]
     count = torch.arange(2, n + 2, dtype=torch.float64)
-    # Both start with one imagined draw: mean 1/2, squared deviation 1/4, the widest there is.
-    mean = (0.5 + unit.cumsum(-1)) / count
-    variance = (0.25 + (unit - mean).square_().cumsum_(-1)) / count
-    before = torch.cat([torch.full_like(variance[..., :1], 0.25), variance[..., :-1]], -1)
-    return (2 * goal / n / before).sqrt_()
+    means = (mean + unit.cumsum(-1)) / count
+    variances = (variance + (unit - means).square_().cumsum_(-1)) / count
+    before = torch.cat([torch.full_like(variances[..., :1], variance), variances[..., :-1]], -1)
+    return (2 * goal / rounds / before).sqrt_()
 
 
 def _subtract_down(first: float, *others: float) -> float:
@@ -250,6 +264,15 @@ def log_inverse(delta: float) -> float:
 def shuffle(sample: Tensor, generator: Generator | None) -> Tensor:
     """The draws in an order that knows nothing of their values; as given without a generator."""
     return sample if generator is None else sample[torch.randperm(len(sample), generator=generator)]
+
+
+def group_differences(x: Tensor, y: Tensor, low: float, high: float) -> tuple[Tensor, float]:
+    """Differences of the means of `min(n, m)` groups of each, and what each may be off by."""
+    k = min(len(x), len(y), _MOST_GROUPS)
+    # Each group mean is off by a rounding or so for every term of its sum.
+    rounding = gamma(-(-max(len(x), len(y)) // k) + 4) * 2 * max(abs(low), abs(high))
+    width = (high - low) * (1 + 2 * _U)
+    return (_group_means(x, k) - _group_means(y, k)).clamp(-width, width), rounding
 
 
 def _group_means(sample: Tensor, k: int) -> Tensor:

@@ -27,8 +27,12 @@ class WassersteinResult(SavedCritic):
             of the proven interval for finite sets. On no proven side of the truth.
         lower: lower bound of the distance, with its confidence.
         upper: upper bound of the distance, with its confidence.
-        p_value: p-value of the hypothesis that both samples have one distribution, by permuting
-            held-out scores; None for finite sets.
+        upper_is_useful: whether the upper bound says something: it is at most three times the estimate,
+            or at most half of the mean distance of unrelated rows. Always for finite sets.
+        bootstrap: ends of the bootstrap interval of the estimate: an estimate itself, of what this
+            critic finds, no bound of the distance; None for finite sets.
+        p_value: p-value of the hypothesis that both samples have one distribution, by an exact
+            permutation test of held-out scores; None for finite sets.
         history: dual value of the selected critic at each training step.
         rows: number of rows of x and of y.
         diameter: diameter of the supports that was stated; None where it was assumed.
@@ -39,6 +43,8 @@ class WassersteinResult(SavedCritic):
     estimate: Estimate
     lower: Bound
     upper: Bound
+    upper_is_useful: bool = field(default=True, repr=False)
+    bootstrap: tuple[float, float] | None = field(default=None, repr=False)
     p_value: float | None
     history: tuple[float, ...] = field(repr=False)
     rows: tuple[int, int]
@@ -75,8 +81,20 @@ class WassersteinResult(SavedCritic):
         """Writes the critic with what it needs to evaluate later rows; `load_critic` reads it."""
         self.saved.save(path)
 
+    @property
+    def assumption(self) -> str:
+        """What the upper bound assumes of the supports, in a few words; empty for finite sets."""
+        width = "the data" if self.diameter is None else f"{self.diameter:g}"
+        return "" if self.finite else f"if no support is wider than {width}"
+
     def __str__(self) -> str:
         low, high = self.lower.value, self.upper.value
-        known = "proven" if self.confidence == 1 else f"at {100 * self.confidence:g} %"
-        tested = "" if self.p_value is None else f", p = {self.p_value:.3g}"
-        return f"{self.estimate.value:.4g}, in [{low:.4g}, {high:.4g}] {known}{tested}"
+        if self.finite:
+            return f"{self.estimate.value:.4g}, in [{low:.4g}, {high:.4g}] proven"
+        known = f"at {100 * self.confidence:g} % {self.assumption}"
+        between = f"in [{low:.4g}, {high:.4g}] {known}"
+        if not self.upper_is_useful:
+            between = (
+                f"at least {low:.4g} at {100 * self.lower.confidence:g} %, no useful upper bound"
+            )
+        return f"{self.estimate.value:.4g}, {between}, p = {self.p_value:.3g}"

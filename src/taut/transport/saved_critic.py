@@ -11,14 +11,14 @@ from torch import Generator, Tensor, nn
 
 from taut.bounds import Bound
 from taut.certificates import BoundedEvaluation
-from taut.data import list_some
+from taut.data import Encoding, list_some
 from taut.errors import DamagedFileError, DataError, check_choice
 from taut.export import open_file, save
 from taut.norms import L2
 from taut.transport.arguments import check_seed, confidence_of_each
 from taut.transport.critics import score_points
 from taut.transport.dataset import Dataset, iterate_batches, open_dataset
-from taut.transport.distance_bounds import Scores, bound_population_lower
+from taut.transport.distance_bounds import Scores, Stage, bound_population_lower
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling
 from taut.transport.mean_bounds import METHODS, Method
 
@@ -38,6 +38,7 @@ class SavedCritic:
         lipschitz: proven constant of the critic.
         scaling: scaling of the features before the critic sees them.
         columns: names of the features, where the data had some.
+        encoding: how the columns of a table became features, where there is one.
         image_shape: shape of one row, where rows are images.
         limits: range to which scores are clamped for bounds; fixed before the held-out rows were
             seen.
@@ -59,6 +60,7 @@ class SavedCritic:
     errors: tuple[Tensor, Tensor] = field(repr=False)
     means: tuple[tuple[float, float], tuple[float, float]]
     finite: bool
+    encoding: Encoding | None = field(default=None, repr=False, kw_only=True)
 
     @property
     def dim(self) -> int:
@@ -78,7 +80,8 @@ class SavedCritic:
         return torch.cat([score_points(self.critic, at) for at in self._scaled_batches(data)])
 
     def _scaled_batches(self, data: Any) -> Iterator[Tensor]:
-        for batch in iterate_batches(self.match(open_dataset(data, "data", min_rows=1))):
+        opened = open_dataset(data, "data", 1, self.encoding)
+        for batch in iterate_batches(self.match(opened)):
             yield self.scaling(batch)
 
     def match(self, data: Dataset) -> Dataset:
@@ -144,8 +147,9 @@ class SavedCritic:
             like = torch.ones_like(new.values)
             old = Scores(middle * like, error * like)
         generator = Generator().manual_seed(seed)
-        fixed = self.limits, self.lipschitz.value, each, method, generator
-        bounds = (bound_population_lower(*pair, *fixed) for pair in ((old, new), (new, old)))
+        pairs = ((old, new), (new, old))
+        stages = (Stage(*pair, self.limits, self.lipschitz.value) for pair in pairs)
+        bounds = (bound_population_lower([s], each, method, generator) for s in stages)
         return max(bound.value for bound in bounds)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -161,6 +165,7 @@ class SavedCritic:
             "limits": [float(limit) for limit in self.limits],
             "means": [[float(end) for end in mean] for mean in self.means],
             "finite": self.finite,
+            "encoding": None if self.encoding is None else self.encoding.to_json(),
         }
         held = (self.scaling.shift, self.scaling.scale, *self.scores, *self.errors)
         save(
@@ -200,6 +205,8 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
         dim, columns, shape = len(shift), stated["columns"], stated["image_shape"]
         low, high = map(_number, stated["limits"])
         means = [(_number(least), _number(most)) for least, most in stated["means"]]
+        encoding = stated.get("encoding")
+        encoding = None if encoding is None else Encoding.from_json(encoding)
         fits = all(e.shape == s.shape for e, s in zip(errors, scores, strict=True))
         for holds, otherwise in (
             (len(means) == 2 and all(a <= b for a, b in means), "its means are no intervals"),
@@ -214,6 +221,7 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
             (shape is None or _all(shape, int), "its image shape is none"),
             (type(stated["finite"]) is bool, "it does not say whether its sets are finite"),
             (stated["scaling"] in SCALINGS, "its scaling is unknown"),
+            (encoding is None or len(encoding.features) == dim, "its encoding has other features"),
         ):
             _check(holds, otherwise)
         return SavedCritic(
@@ -228,6 +236,7 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
             errors=errors,
             means=(means[0], means[1]),
             finite=stated["finite"],
+            encoding=encoding,
         )
     except (LookupError, TypeError, ValueError) as error:
         name = os.fspath(path)

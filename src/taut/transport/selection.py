@@ -13,6 +13,7 @@ from taut.errors import DataError
 from taut.nn import ConeCritic, Scale
 from taut.transport.cone_fit import fit_cones
 from taut.transport.critics import Samples, fit_critic, network_critic, resampler, score_points
+from taut.transport.skewed_directions import pursue_centres
 
 __all__ = [
     "CRITICS",
@@ -23,13 +24,21 @@ __all__ = [
     "select_critic",
 ]
 
-CriticName = Literal["cones", "network"]
+CriticName = Literal["linear", "cones", "network"]
 CRITICS: tuple[CriticName, ...] = get_args(CriticName)
 OnProgress = Callable[[str, int, int], None]
 
-_CANDIDATES: dict[str, CriticName] = {
-    "cones up": "cones",
-    "cones down": "cones",
+# Candidates by family; one of each family at most gets a second round.
+_FAMILIES = {
+    "linear": ("linear",),
+    "cones": ("cones up", "cones down"),
+    "pursuit": ("pursuit up", "pursuit down"),
+    "network": ("network",),
+}
+_KIND_OF: dict[str, CriticName] = {
+    "linear": "linear",
+    "cones": "cones",
+    "pursuit": "cones",
     "network": "network",
 }
 _BATCH = 256
@@ -37,7 +46,12 @@ _SHORTEST = 100
 _PROGRESS = 1e-2
 # Fits of at most this many steps have half the width: they end before the rest would matter.
 _SMALL = 250
-# A kind this far behind the best does not get another round.
+# From this dimension on, data points are too far apart to be the only start of cones; fewer cones, with
+# a higher learning rate, then learn as much.
+_HIGH = 16
+_MOST_CENTRES = {False: 1024, True: 512}
+_RATES = {False: 0.1, True: 0.3}
+# A family this far behind the best does not get another round.
 _HOPELESS = 0.7
 _LARGEST = 500  # as a power of two: squares of more overflow float64
 
@@ -47,7 +61,7 @@ class SelectedCritic:
     """The critic with the largest dual value on rows that it was not trained on.
 
     Attributes:
-        kind: "cones", "network", or "transport potential" for one that was not trained.
+        kind: "linear", "cones", "network", or "transport potential" for one that was not trained.
         critic: in evaluation mode and float64.
         history: dual value of each training step.
         value: dual value on the validation rows; -inf before their evaluation.
@@ -69,13 +83,17 @@ def select_critic(
     generator: Generator,
     on_progress: OnProgress | None = None,
 ) -> SelectedCritic:
-    """Rounds of fits, each with twice the steps of the one before, until more steps do not help.
+    r"""Rounds of fits, each with more steps than the one before, until more steps do not help.
 
-    The first round gives each candidate (cones with their tips in x, cones with their tips in y, a
-    network) an eighth of the steps, but at least 100. The second is for those that came near the
-    best, one of each kind, and further ones for the best alone. A round whose best value on
-    `validation` is not 1 % above all before it counts as one without progress; `patience` of these
-    end the selection.
+    The first round gives each candidate an eighth of the steps, but at least 100: cones that start
+    at points of x or of y, in 16 dimensions and more also cones that start along directions in which
+    one of the two is skewed (`skewed_directions`), and a network. The second, of half of the steps,
+    is for those that came near the best, one of each family, and the last for the best alone. A round whose
+    best value on `validation` is not 1 % above all before it counts as one without progress; `patience`
+    of these end the selection.
+
+    The linear critic needs no steps: $f(z) = u \cdot z$ with $u$ along the difference of means is the best
+    linear one. It wins where rows are few.
 
     Args:
         train: rows of x and of y, centred and scaled.
@@ -87,12 +105,16 @@ def select_critic(
         on_progress: called with the kind, the steps done and the steps of the round.
     """
     unit = _unit(torch.cat([*train, *validation]))
+    linear = SelectedCritic("linear", linear_critic(*train)) if "linear" in critics else None
     train, validation = _as_floats(train, unit), _as_floats(validation, unit)
-    best: SelectedCritic | None = None
-    candidates = [name for name in _CANDIDATES if _CANDIDATES[name] in critics]
+    best = None if linear is None else replace(linear, value=_value(linear, validation))
+    candidates = _candidates(train, critics)
+    pursued: dict[str, Tensor] = {}
     waited = 0
-    for number, steps in enumerate(_rounds(num_steps)):
-        fits = {name: _fit(name, train, steps, generator, on_progress) for name in candidates}
+    for number, steps in enumerate(_rounds(num_steps) if candidates else ()):
+        fits = {
+            name: _fit(name, train, steps, pursued, generator, on_progress) for name in candidates
+        }
         fits = {name: replace(fit, value=_value(fit, validation)) for name, fit in fits.items()}
         leader = max(fits.values(), key=lambda fit: fit.value)
         waited += 1
@@ -100,10 +122,10 @@ def select_critic(
             waited = 0
         if best is None or leader.value > best.value:
             best = leader
-        # The first round says which kinds are worth another, the second says which one is.
+        # The first round says which families are worth another, the second says which one is.
         behind = (1 - _HOPELESS) * abs(leader.value) if number == 0 else 0.0
         ascending = sorted(fits.items(), key=lambda item: item[1].value)
-        ahead = {fit.kind: name for name, fit in ascending if fit.value >= leader.value - behind}
+        ahead = {n.split()[0]: n for n, fit in ascending if fit.value >= leader.value - behind}
         candidates = list(ahead.values())
         if waited >= patience:
             break
@@ -113,24 +135,48 @@ def select_critic(
     return replace(best, history=history, value=unit * best.value)
 
 
+def linear_critic(x: Tensor, y: Tensor) -> nn.Linear:
+    """The best linear critic: along the difference of means, of length 1."""
+    towards = x.double().mean(0) - y.double().mean(0)
+    largest = towards.abs().max()
+    critic = nn.Linear(len(towards), 1, bias=False, dtype=torch.float64)
+    with torch.no_grad():
+        # Squares of numbers up to 1 do not overflow.
+        critic.weight.copy_(torch.nn.functional.normalize(towards / (largest or 1.0), dim=0))
+    return critic.eval()
+
+
+def _candidates(train: Samples, critics: tuple[CriticName, ...]) -> list[str]:
+    """The candidates of the first round; few or low-dimensional rows are not searched for skewness."""
+    dim = train[0].shape[1]
+    left_out = {"linear"}
+    if dim < _HIGH or min(map(len, train)) < 8 * dim:
+        left_out.add("pursuit")
+    families = [f for f in _FAMILIES if _KIND_OF[f] in critics and f not in left_out]
+    return [name for family in families for name in _FAMILIES[family]]
+
+
 def _rounds(num_steps: int) -> list[int]:
-    """Numbers of steps, each twice the one before, the last of them `num_steps`.
+    """Numbers of steps: an eighth, half and all of them, but at least 100.
 
     Example:
-        >>> _rounds(1000), _rounds(40)
-        ([125, 250, 500, 1000], [40])
+        >>> _rounds(1000), _rounds(300), _rounds(40)
+        ([125, 500, 1000], [100, 150, 300], [40])
     """
-    steps = [num_steps]
-    while len(steps) < 4 and steps[0] // 2 >= _SHORTEST:
-        steps.insert(0, steps[0] // 2)
-    return steps
+    return sorted({min(num_steps, max(_SHORTEST, num_steps // part)) for part in (8, 2, 1)})
 
 
 def _fit(
-    name: str, train: Samples, num_steps: int, generator: Generator, on_progress: OnProgress | None
+    name: str,
+    train: Samples,
+    num_steps: int,
+    pursued: dict[str, Tensor],
+    generator: Generator,
+    on_progress: OnProgress | None,
 ) -> SelectedCritic:
-    """The candidate `name` after training, not yet evaluated."""
-    kind = _CANDIDATES[name]
+    """The candidate `name` after training, not yet evaluated; `pursued` holds centres once found."""
+    family, _, way = name.partition(" ")
+    kind = _KIND_OF[family]
 
     def on_step(step: int, _: float) -> None:
         if on_progress is not None:
@@ -149,9 +195,22 @@ def _fit(
         fit = fit_critic(critic, resampler(*train), **options)
     else:
         # Many cones learn slowly: as many as there are steps to place them.
-        num_centres = min(1024, max(64, num_steps), *map(len, train))
-        tips = "p" if name == "cones up" else "q"
-        fit = fit_cones(resampler(*train), num_centres=num_centres, tips=tips, **options)
+        high = train[0].shape[1] >= _HIGH
+        num_centres = min(_MOST_CENTRES[high], max(64, num_steps), *map(len, train))
+        tips, centres, lr = ("p" if way == "up" else "q"), None, _RATES[high]
+        if family == "pursuit":
+            if way not in pursued:
+                ahead, behind = train if way == "up" else train[::-1]
+                pursued[way] = pursue_centres(ahead, behind, generator=generator)
+            centres = pursued[way]
+        fit = fit_cones(
+            resampler(*train),
+            num_centres=num_centres,
+            tips=tips,
+            centres=centres,
+            lr=lr,
+            **options,
+        )
         critic = fit.critic
     return SelectedCritic(kind, critic.double().eval(), fit.history)
 
@@ -201,6 +260,7 @@ def _enlarge(critic: nn.Module, unit: float) -> None:
         critic.centres.mul_(unit)
         critic.offsets.mul_(unit)
         critic.temperature *= unit
+    if isinstance(critic, (ConeCritic, nn.Linear)):
         return
     assert isinstance(critic, nn.Sequential)
     before, after = critic[0], critic[-1]

@@ -18,6 +18,7 @@ from taut.data import Table
 from taut.errors import DataError
 from taut.transport.dataset import Dataset, iterate_batches
 from taut.transport.distance_bounds import Scores
+from taut.transport.feature_scaling import column_ranges
 
 __all__ = ["Split", "score_held_out", "split_rows"]
 
@@ -75,8 +76,8 @@ def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = No
         if len(batch) == 0:
             continue
         pool.offer(random.random(len(batch)), rows, batch)
-        low = torch.minimum(low, batch.amin(0).double())
-        high = torch.maximum(high, batch.amax(0).double())
+        lowest, highest = column_ranges(batch.double())
+        low, high = torch.minimum(low, lowest), torch.maximum(high, highest)
         checksum = _checksum(data, batch, checksum)
         rows += len(batch)
         if on_rows is not None:

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Generator, nn
 
-from taut.transport import Problem, dual_value, fit_cones, fit_critic, funnels
+from taut.transport import Problem, dual_value, fit_cones, fit_critic, funnels, pursue_centres
 from taut_lab.benchmarks.critic_networks import scaled_network
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
-from taut_lab.benchmarks.projection_pursuit import fit_cones_by_pursuit
 from taut_lab.benchmarks.unconstrained_critics import (
     UNCONSTRAINED_CRITICS,
     fit_unconstrained_critic,
@@ -94,15 +93,17 @@ def _cones_with_more_steps(problem: Problem, generator: Generator, num_steps: in
     )
     if not high:
         return fit.critic, steps
-    pursued = fit_cones_by_pursuit(
-        problem.sample,
+    pursued = fit_cones(
+        problem,
         generator=generator,
-        num_samples=4096 * problem.dim,
         num_steps=num_steps or 1000,
+        num_fresh=4096,
+        tips="p",
+        centres=pursue_centres(*problem.sample(4096 * problem.dim, generator), generator=generator),
     )
     x, y = problem.sample(8192, generator)
     with torch.no_grad():
-        best = max(fit.critic, pursued, key=lambda critic: dual_value(critic, x, y).item())
+        best = max(fit.critic, pursued.critic, key=lambda critic: dual_value(critic, x, y).item())
     return best, steps + (num_steps or 1000)
 
 

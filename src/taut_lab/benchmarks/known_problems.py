@@ -1,9 +1,12 @@
 """Cones of the paper's first table, and many small problems for the coverage of the bounds."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 
-from torch import Generator
+import torch
+from torch import Generator, Tensor
 
 from taut.transport import Problem, laplaces, shells, shifted_gaussians, wasserstein
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
@@ -12,7 +15,7 @@ from taut_lab.experiments.prob_dim import PAPER_VALUES, RECIPES, Recipe, train_c
 __all__ = ["cone_jobs", "coverage_jobs", "coverage_problems"]
 
 _SIZES = (200, 500, 1000, 2000)
-_DIMS = (2, 5, 10, 20, 50)
+_DIMS = (1, 2, 3, 5, 10, 20, 50)
 
 
 def cone_jobs(
@@ -63,26 +66,62 @@ def _run_cone(
 
 
 def coverage_problems(count: int) -> Iterator[tuple[Problem, int]]:
-    """Problems with sample sizes, alternating between families; two of five have distance zero.
+    """Problems with sample sizes, alternating between families; three of eight have distance zero.
 
     Example:
         >>> [(problem.name, n) for problem, n in coverage_problems(2)]
-        [('gaussians 0 apart in 2 dimensions', 200), ('gaussians 0.5 apart in 2 dimensions', 500)]
+        [('gaussians 0 apart in 1 dimensions', 200), ('gaussians 0.5 apart in 1 dimensions', 500)]
     """
+    families = (
+        lambda d: shifted_gaussians(d, 0.0),
+        lambda d: shifted_gaussians(d, 0.5),
+        lambda d: shells(d, 1.0, 1.0),
+        lambda d: shells(d, 1.5, 1.0),
+        lambda d: _atoms(d, 0.0),
+        lambda d: _atoms(d, 0.3),
+        lambda d: _students(d, 0.5),
+        lambda d: laplaces(1.5, 1.0),
+    )
     for i in range(count):
-        dim = _DIMS[i // 5 % len(_DIMS)]
-        family = (
-            lambda d: shifted_gaussians(d, 0.0),
-            lambda d: shifted_gaussians(d, 0.5),
-            lambda d: shells(d, 1.0, 1.0),
-            lambda d: shells(d, 1.5, 1.0),
-            lambda d: laplaces(1.5, 1.0),
-        )[i % 5]
-        # So that every sample size occurs with every family and every dimension.
-        yield family(dim), _SIZES[(i + i // 5 + i // 25) % len(_SIZES)]
+        # So that every sample size and every dimension occurs with every family.
+        number, size = i // len(families), i + i // len(families) + i // 56
+        dim = _DIMS[number % len(_DIMS)]
+        yield families[i % len(families)](dim), _SIZES[size % len(_SIZES)]
 
 
-def coverage_jobs(*, seed: int, count: int = 200, num_steps: int = 100) -> Iterator[BenchmarkJob]:
+def _atoms(dim: int, share: float) -> Problem:
+    """Atoms that are all a unit apart; P has `share` more at one of them: so far it has to travel."""
+    places = torch.tensor([[0.0], [1.0]]) if dim == 1 else torch.eye(dim) / math.sqrt(2)
+    even = torch.full((len(places),), 1 / len(places))
+    more = even - share / (len(places) - 1)
+    more[0] = even[0] + share
+
+    def draw(weights: Tensor, n: int, generator: Generator) -> Tensor:
+        return places[torch.multinomial(weights, n, replacement=True, generator=generator)]
+
+    return Problem(
+        f"atoms {share:g} apart in {dim} dimensions",
+        dim,
+        share,
+        lambda z: (1 - (z - places[0]).norm(dim=-1)).clamp(min=0),
+        partial(draw, more),
+        partial(draw, even),
+    )
+
+
+def _students(dim: int, shift: float) -> Problem:
+    """Student's distribution with three degrees of freedom, moved along the diagonal."""
+    gaussian = shifted_gaussians(dim, shift)
+
+    def draw(move: float, n: int, generator: Generator) -> Tensor:
+        normal, chi = torch.randn(n, dim + 3, generator=generator).split([dim, 3], 1)
+        return normal / (chi.square().mean(1, keepdim=True)).sqrt() + move * dim**-0.5
+
+    name = f"students {shift:g} apart in {dim} dimensions"
+    return replace(gaussian, name=name, draw_p=partial(draw, shift), draw_q=partial(draw, 0.0))
+
+
+def coverage_jobs(*, seed: int, count: int = 500, num_steps: int = 100) -> Iterator[BenchmarkJob]:
     """One job for each problem, with its own samples.
 
     Args:

@@ -3,6 +3,7 @@
 import difflib
 import os
 import secrets
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,9 +129,10 @@ def run(
 ) -> None:
     """Compute the unfinished cells. The word `run` may be omitted.
 
-    NAME is an experiment from `taut reproduce list`, or all. An error in one cell does not stop the
-    others: it is saved to a file next to the records, and the next run retries the cell. If a
-    worker dies, only its cell is recomputed. The exit status is 1 if a cell failed.
+    NAME is an experiment from `taut reproduce list`, or all; several experiments take turns. An error
+    in one cell does not stop the others: it is saved to a file next to the records, and the next run
+    retries the cell. If a worker dies, only its cell is recomputed. The exit status is 1 if a cell
+    failed.
 
     \b
     Examples:
@@ -157,25 +159,17 @@ def run(
         experiment.name: (experiment, _cells(experiment, preset, seeds))
         for experiment in _choose(names)
     }
-    skipped: dict[str, list[str]] = {}
     try:
         with (
             output.sweep_progress(quiet=as_json) as (on_progress, say),
             open_workers(jobs, cluster) as workers,
         ):
-            for name, (experiment, cells) in chosen.items():
-                if preset != "smoke" and (
-                    missing := _missing(experiment, cells, records, workers, data)
-                ):
-                    skipped[name] = missing
-                    say(f"{name} is skipped: {' '.join(missing)}")
+            tasks, skipped = _skip_cells_without_data(chosen, records, workers, data)
+            for name, reasons in skipped.items():
+                say(f"Cells of {name} are skipped. {' '.join(reasons)}")
             result = sweep(
-                [
-                    (e, cell)
-                    for n, (e, cells) in chosen.items()
-                    if n not in skipped
-                    for cell in cells
-                ],
+                # Experiments take turns, so that each has its first results early.
+                [task for turn in zip_longest(*tasks) for task in turn if task is not None],
                 records,
                 workers,
                 data_dir=data,
@@ -288,17 +282,25 @@ def _cells(experiment: "Experiment", preset: str, seeds: tuple[int, ...]) -> lis
     return [cell for cell in cells if not seeds or cell.config["seed"] in seeds]
 
 
-def _missing(
-    experiment: "Experiment",
-    cells: list["Cell"],
+def _skip_cells_without_data(
+    chosen: dict[str, tuple["Experiment", list["Cell"]]],
     records: "Records",
     workers: "Workers",
     data_dir: str | None,
-) -> list[str]:
-    """A sentence for each dataset that the workers need for the rest and cannot find."""
-    from taut_lab.framework.sweep import missing_data
+) -> tuple[list[list[tuple["Experiment", "Cell"]]], dict[str, list[str]]]:
+    """The cells to compute for each experiment, and why others are skipped."""
+    from taut_lab.framework.datasets import datasets_of, missing_data
 
-    if not experiment.needs or len(records.load(cells)[0]) == len(cells):
-        return []
+    every = [cell for _, cells in chosen.values() for cell in cells]
+    done, _ = records.load(every)
+    needs = {cell.key: datasets_of(cell.config) for cell in every if cell.key not in done}
+    names = sorted(set().union(*needs.values()))
     key = f"taut-data-{secrets.token_hex(8)}"
-    return workers.submit(key, missing_data, experiment.needs, data_dir).result()
+    missing = workers.submit(key, missing_data, names, data_dir).result() if names else {}
+    tasks, skipped = [], {}
+    for name, (experiment, cells) in chosen.items():
+        lacking = {cell.key: needs.get(cell.key, set()) & set(missing) for cell in cells}
+        tasks.append([(experiment, cell) for cell in cells if not lacking[cell.key]])
+        if reasons := set().union(*lacking.values()):
+            skipped[name] = [missing[one] for one in sorted(reasons)]
+    return tasks, skipped

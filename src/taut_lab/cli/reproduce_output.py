@@ -30,6 +30,8 @@ __all__ = [
     "sweep_progress",
 ]
 
+_WIDE = 110  # columns
+
 OnProgress = Callable[[SweepProgress], None]
 Say = Callable[[str], None]
 
@@ -82,24 +84,34 @@ def list_row(one: ExperimentReport) -> dict[str, Any]:
         "label": about.label,
         "title": about.title,
         "verdict": None if one.verdict is None else one.verdict.word,
-        "needs": list(about.needs),
+        "preset": one.preset,
         "presets": {
-            preset: {"cells": cells, "finished": done}
+            preset: {
+                "cells": cells,
+                "finished": done,
+                "datasets": about.datasets(preset),
+            }
             for preset, (done, cells) in one.counts.items()
         },
     }
 
 
 def print_list(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """The experiments, with the numbers of finished cells and of all cells for each preset."""
-    table = _table("name", "in the paper", "title", "verdict")
-    for preset in rows[0]["presets"] if rows else ():
-        table.add_column(preset, justify="right", no_wrap=True)
+    """The experiments with their verdicts and finished cells; a wide terminal also gets their titles."""
+    console = Console(markup=False, highlight=False)
+    titled = console.width >= _WIDE
+    table = _table(
+        "name", "in the paper", *(["title"] if titled else []), "verdict", "finished cells"
+    )
     for row in rows:
-        counts = [f"{held['finished']}/{held['cells']}" for held in row["presets"].values()]
-        table.add_row(row["name"], row["label"], row["title"], row["verdict"] or "", *counts)
-    Console(markup=False, highlight=False).print(table)
-    say_aloud(f"Finished cells / all cells, in {folder}.")
+        title = [row["title"]] if titled else []
+        shown = row["presets"].get(row["preset"])
+        done = f"{shown['finished']}/{shown['cells']} {row['preset']}" if shown else ""
+        table.add_row(row["name"], row["label"], *title, row["verdict"] or "", done)
+    console.print(table)
+    say_aloud(
+        f"Finished cells of all cells of a preset, in {folder}. Details: taut reproduce show NAME"
+    )
 
 
 def summarize(
@@ -252,5 +264,5 @@ def _table(*columns: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         # A name that is wrapped cannot be copied.
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
+        table.add_column(column, overflow="fold", no_wrap=column in ("name", "finished cells"))
     return table

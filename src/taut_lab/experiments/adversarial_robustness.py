@@ -208,5 +208,4 @@ EXPERIMENT = Experiment(
     run=_run,
     show=_show,
     parts=_parts,
-    needs=("mnist",),
 )

@@ -7,6 +7,7 @@ import numpy as np
 
 from taut.data import LabelledData, LabelledSet
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
+from taut_lab.framework.datasets import CIFAR_PART
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, tabulate
@@ -25,10 +26,12 @@ _METHODS: dict[str, dict[str, float]] = {
 _PAPER = (95.29, 94.57, 95.45, 94.83, 95.44, 94.62)
 _SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"data": _SYNTHETIC, "channels": [4], "epochs": 1, "batch_size": 16},
+    # WRN-16-2: one core takes 50 minutes without, and 3.6 hours with the Jacobian penalty.
     "cpu": {
-        "data": "cifar10",
-        "channels": [16, 32, 64],
-        "epochs": 2,
+        "data": CIFAR_PART,
+        "channels": [32, 64, 128],
+        "blocks": 2,
+        "epochs": 30,
         "batch_size": 128,
         "augment": "crop-flip",
     },
@@ -48,7 +51,7 @@ _SIZES: dict[str, dict[str, Any]] = {
 def _configs(preset: str) -> Iterable[Config]:
     # The last epoch is used, so no validation rows are needed.
     fixed = {**PLAIN, "arch": "wrn", "constraint": "none", "validation": 0.0}
-    pace = {"optimizer": "sgd", "lr": 0.1}
+    pace = {"optimizer": "sgd", "lr": 0.1, "weight_decay": 5e-4}
     for seed in (0, 1, 2) if preset == "paper" else (0,):
         for method, settings in _METHODS.items():
             for activation in ("maxmin",) if preset == "smoke" else _ACTIVATIONS.values():
@@ -113,7 +116,7 @@ def _show(results: Sequence[Result]) -> Presentation:
     }
     table = tabulate(
         results,
-        "Test accuracy on CIFAR-10",
+        f"Test accuracy on {_data_name(results)}",
         {"WRN-28-4": {}},
         columns,
         "accuracy",
@@ -121,9 +124,14 @@ def _show(results: Sequence[Result]) -> Presentation:
         better="higher",
         digits=2,
         unit="%",
-        note="Networks of the cpu preset are a quarter as wide.",
+        note="The preset cpu trains WRN-16-2 on 20,000 images and tests on 5,000 others.",
     )
     return Presentation([table], None, _paragraphs(results))
+
+
+def _data_name(results: Sequence[Result]) -> str:
+    part = any(result.config["training"]["data"] == CIFAR_PART for result in results)
+    return "a part of CIFAR-10 (20,000 + 5,000 images)" if part else "CIFAR-10"
 
 
 def _paragraphs(results: Sequence[Result]) -> list[str]:
@@ -132,8 +140,8 @@ def _paragraphs(results: Sequence[Result]) -> list[str]:
     training = results[0].config["training"]
     paragraphs = [
         f"Ours: channels {', '.join(map(str, training['channels']))}, {training['epochs']} "
-        "epochs, no weight decay. The paper: 64, 128, 256 channels; it does not report the weights of "
-        "its penalties.",
+        f"epochs, on {_data_name(results)}. The paper: 64, 128, 256 channels and all of CIFAR-10; it does "
+        "not report the weights of its penalties.",
         "These networks have batch normalisation and no certified constant: Parseval regularisation "
         "and the Jacobian penalty reduce slopes without a guarantee. The penalty is computed in "
         "training mode, with batch statistics.",
@@ -157,5 +165,4 @@ EXPERIMENT = Experiment(
     run=_run,
     show=_show,
     parts=_parts,
-    needs=("cifar10",),
 )

@@ -1,5 +1,7 @@
 """Training of classifiers in memory, for the experiments."""
 
+import json
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,6 +9,7 @@ from typing import Any
 
 from taut.data import LabelledData
 from taut.training import TrainConfig, TrainedRun, train
+from taut_lab.framework.datasets import load_dataset
 from taut_lab.framework.experiment import Result
 from taut_lab.framework.selection import percent, select
 
@@ -24,7 +27,7 @@ PLAIN: dict[str, Any] = {
 
 def train_classifier(settings: Mapping[str, Any], data: LabelledData | None = None) -> TrainedRun:
     """Trains in memory with fields of `TrainConfig`, on their dataset or on `data`."""
-    return train(TrainConfig(**settings), data=data)
+    return train(TrainConfig(**settings), data=data or load_dataset(settings["data"]))
 
 
 def training_curve(run: TrainedRun) -> list[dict[str, float]]:
@@ -39,15 +42,28 @@ def training_curve(run: TrainedRun) -> list[dict[str, float]]:
 def best_errors(results: Sequence[Result], least: int = 1, **wanted: Any) -> list[float]:
     """Test error in percent for each seed, with the setting that is best on validation rows.
 
+    The setting with the smallest mean validation error, over the seeds that all settings have: a
+    search may use the first seed alone, and the other seeds only its choice.
+
     Args:
         results: results with the numbers "error" and "validation_error".
-        least: number of finished settings that a seed needs to count: an unfinished search says
+        least: number of finished settings below which there is no answer: an unfinished search says
             nothing about the method.
         **wanted: values of their configurations, or of the training settings inside.
     """
     flat = [replace(r, config={**r.config["training"], **r.config}) for r in results]
-    scored: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    settings: defaultdict[str, dict[int, Mapping[str, float]]] = defaultdict(dict)
     for result in select(flat, **wanted):
-        numbers = result.outcome.numbers
-        scored[result.config["seed"]].append((numbers["validation_error"], numbers["error"]))
-    return percent([min(pairs)[1] for pairs in scored.values() if len(pairs) >= least])
+        setting = json.dumps(result.config["training"], sort_keys=True)
+        settings[setting][result.config["seed"]] = result.outcome.numbers
+    if len(settings) < max(least, 1):
+        return []
+    common = set.intersection(*(set(seeds) for seeds in settings.values()))
+    if not common:
+        return []
+
+    def mean_validation(seeds: Mapping[int, Mapping[str, float]]) -> float:
+        return statistics.fmean(seeds[seed]["validation_error"] for seed in common)
+
+    chosen = min(settings.values(), key=mean_validation)
+    return percent([chosen[seed]["error"] for seed in sorted(chosen)])

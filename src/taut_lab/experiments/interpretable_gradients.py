@@ -187,5 +187,4 @@ EXPERIMENT = Experiment(
     run=_run,
     show=_show,
     parts=_parts,
-    needs=("mnist",),
 )

@@ -250,7 +250,6 @@ JACOBIAN_NORMS = Experiment(
     run=_run_norms,
     show=_show_norms,
     parts=_norm_parts,
-    needs=("mnist",),
 )
 DYNAMICAL_ISOMETRY = Experiment(
     name="dynamical-isometry",
@@ -263,5 +262,4 @@ DYNAMICAL_ISOMETRY = Experiment(
     show=_show_isometry,
     parts=_isometry_parts,
     version=2,
-    needs=("mnist",),
 )

@@ -170,7 +170,7 @@ def _paragraphs(
 
 EXPERIMENT = Experiment(
     name="tradeoff",
-    label="ours: accuracy against certified radius",
+    label="ours",
     title="Clean against certified accuracy",
     claim=(
         "Not in the paper. With a fixed constant, the loss determines the trade-off between clean and "
@@ -180,5 +180,4 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    needs=("mnist",),
 )

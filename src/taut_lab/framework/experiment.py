@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taut.errors import ArgumentError, check_choice
+from taut_lab.framework.datasets import datasets_of
 from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.verdict import Part, Verdict, budget
 
@@ -71,7 +72,7 @@ class Experiment:
 
     Attributes:
         name: name on the command line, like "three-cones".
-        label: the printed number in the paper, like "Table 2"; "ours: ..." for experiments that the
+        label: the printed number in the paper, like "Table 2"; "ours" for an experiment that the
             paper does not have.
         title: title for readers.
         claim: the paper's claim, in our words.
@@ -86,7 +87,6 @@ class Experiment:
         show: results of any subset of the cells -> tables and figures. It computes nothing.
         parts: results -> the inequalities that the claim implies, which decide the verdict.
         version: raised when the meaning of `run` changes, so that old records are not used.
-        needs: names of the datasets, like "mnist", that the presets "cpu" and "paper" read.
     """
 
     name: str
@@ -98,12 +98,11 @@ class Experiment:
     show: Callable[[Sequence[Result]], Presentation]
     parts: Callable[[Sequence[Result]], Sequence[Part]] = lambda results: ()
     version: int = 1
-    needs: tuple[str, ...] = ()
 
     @property
     def in_paper(self) -> bool:
         """Whether the paper has this experiment."""
-        return not self.label.startswith("ours")
+        return self.label != "ours"
 
     def cells(self, preset: str) -> list[Cell]:
         """The cells of a preset, each once, in the order in which they are run."""
@@ -122,6 +121,10 @@ class Experiment:
             cell = Cell(self.name, self.version, json.loads(json.dumps(dict(config))))
             cells[cell.key] = cell
         return list(cells.values())
+
+    def datasets(self, preset: str) -> list[str]:
+        """The datasets that have to be downloaded for a preset."""
+        return sorted(set().union(*(datasets_of(cell.config) for cell in self.cells(preset))))
 
     def is_reduced(self, cells: Iterable[Cell]) -> bool:
         """Whether some of these cells are not among the paper's."""

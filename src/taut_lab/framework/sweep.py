@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 
-from taut.data import OFFICIAL_SETS, data_folder
 from taut_lab.framework.experiment import Cell, Config, Experiment, Outcome
 from taut_lab.framework.provenance import describe_code, describe_machine, describe_versions
 from taut_lab.framework.records import Record, Records
 from taut_lab.framework.timing import one_thread
 from taut_lab.framework.workers import LostClusterError, LostWorkerError, Workers
 
-__all__ = ["SweepProgress", "SweepResult", "compute", "missing_data", "sweep"]
+__all__ = ["SweepProgress", "SweepResult", "compute", "sweep"]
 
 _MAX_LOST_WORKERS = 3
 # Cells use the global state of the process, such as torch's generator: never two at a time.
@@ -102,28 +101,6 @@ def compute(run: Run, cell: Cell, data_dir: str | None = None) -> Record | str:
         return Record.from_json(record.to_json())
     except (Exception, SystemExit):
         return traceback.format_exc()
-
-
-def missing_data(names: Sequence[str], data_dir: str | None = None) -> list[str]:
-    """A sentence for each dataset that cannot be found.
-
-    Args:
-        names: see `Experiment.needs`: known datasets, or names of folders or files.
-        data_dir: folder of the datasets; None for the variable `TAUT_DATA`.
-    """
-    folder = data_folder(data_dir)
-    sentences = []
-    for name in names:
-        known = OFFICIAL_SETS.get(name)
-        if known is None:
-            if name != "digits" and not (folder / name).exists():
-                sentences.append(f"{folder / name} is missing; pass --data-dir or set TAUT_DATA.")
-        elif any(known.find(file, folder) is None for file in known.files):
-            sentences.append(
-                f"{known.title} is not in {folder}; pass --data-dir or set TAUT_DATA, or "
-                f"download it: taut data fetch {name}."
-            )
-    return sentences
 
 
 def sweep(

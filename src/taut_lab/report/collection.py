@@ -18,8 +18,7 @@ class ExperimentReport:
 
     Attributes:
         experiment: the experiment.
-        preset: the preset asked for; or the largest complete one; or, if there is none, the largest
-            with a finished cell, or None.
+        preset: the preset asked for, or the most complete one; None without a finished cell.
         found: the records of that preset, in the order of its cells.
         presentation: tables and figures of these records.
         verdict: the verdict on the paper's claim; None without a claim of the paper.
@@ -75,10 +74,7 @@ def collect_report(
 
 
 def _choose(counts: dict[str, tuple[int, int]]) -> str | None:
-    # A larger preset that has just been started does not hide a smaller one that is complete.
-    complete = [preset for preset, (done, cells) in counts.items() if 0 < done == cells]
-    started = [preset for preset, (done, _) in counts.items() if done]
-    large = [preset for preset in started if preset != "smoke"]
-    if complete and not (complete[-1] == "smoke" and large):
-        return complete[-1]
-    return started[-1] if started else None
+    # The most complete preset, the largest of equals; smoke only if there is nothing else.
+    shares = {preset: done / cells for preset, (done, cells) in counts.items() if done}
+    large = {preset: share for preset, share in shares.items() if preset != "smoke"} or shares
+    return max(reversed(large), key=lambda preset: large[preset], default=None)

@@ -23,7 +23,7 @@ def command(experiment: Experiment, preset: str) -> str:
         >>> command(find_experiment("three-cones"), "cpu")
         'taut reproduce three-cones --preset cpu'
     """
-    data = " --data-dir DATA" if experiment.needs and preset != "smoke" else ""
+    data = " --data-dir DATA" if experiment.datasets(preset) else ""
     return f"taut reproduce {shlex.quote(experiment.name)} --preset {preset}{data}"
 
 

@@ -168,7 +168,7 @@ def test_the_funnel_problems_are_the_published_ones():
     names = [job.name for job in wasserstein_jobs(WassersteinSettings())]
     assert len(names) == len(set(names))
     assert sum(name.startswith("funnels/") for name in names) == 28 * 6
-    assert sum(name.startswith("coverage/") for name in names) == 200
+    assert sum(name.startswith("coverage/") for name in names) == 500
     assert (DIMS, COUNTS) == ((2, 4, 8, 16, 32, 64, 128), (4, 16, 64, 256))
     assert len(list(funnel_jobs(seed=0, peers=False))) == 28 * 3
     assert [job.name.split("/")[1:] for job in cone_jobs(seed=0)] == [
@@ -177,18 +177,26 @@ def test_the_funnel_problems_are_the_published_ones():
 
 
 def test_coverage_problems_include_every_family_dimension_and_size():
-    met = [(p.name.split(" ")[0], p.distance, p.dim, n) for p, n in coverage_problems(200)]
+    met = [(p.name.split(" ")[0], p.distance, p.dim, n) for p, n in coverage_problems(500)]
     assert {(name, distance) for name, distance, *_ in met} == {
-        ("gaussians", 0.0),
-        ("gaussians", 0.5),
-        ("shells", 0.0),
-        ("shells", 0.5),
+        *((name, distance) for name in ("gaussians", "shells") for distance in (0.0, 0.5)),
+        *(("atoms", distance) for distance in (0.0, 0.3)),
+        ("students", 0.5),
         ("laplaces", 0.5),
     }
-    for family in ("gaussians", "shells"):
-        assert {(d, n) for name, _, d, n in met if name == family} == {
-            (d, n) for d in (2, 5, 10, 20, 50) for n in (200, 500, 1000, 2000)
-        }
+    for family in ("gaussians", "shells", "atoms", "students"):
+        assert {d for name, _, d, _ in met if name == family} == {1, 2, 3, 5, 10, 20, 50}
+        assert {n for name, *_, n in met if name == family} == {200, 500, 1000, 2000}
+
+
+@pytest.mark.parametrize("at", [4, 5, 6, 12, 13, 14])
+def test_coverage_problems_have_the_distance_that_they_state(at):
+    problem, _ = list(coverage_problems(15))[at]
+    x, y = problem.sample(200_000, seeded(0))
+    f = problem.potential
+    assert (f(x).mean() - f(y).mean()).item() == pytest.approx(problem.distance, abs=0.03)
+    a, b = x[:1000], y[:1000].flip(0)
+    assert bool(((f(a) - f(b)).abs() <= (a - b).norm(dim=-1) + 1e-5).all())
 
 
 def test_every_result_is_computed_and_recorded(finished):

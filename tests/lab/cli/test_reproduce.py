@@ -94,16 +94,16 @@ def test_a_failed_cell_is_reported_and_fails_the_command_until_it_is_fixed(
     assert list(Path("runs/lab").rglob("*.error.txt")) == []
 
 
-def test_missing_data_skips_the_experiment_alone(call, markers, monkeypatch):
+def test_missing_data_skips_its_cells_alone(call, markers, monkeypatch):
     register(
         monkeypatch,
-        experiment(markers, "on-images", seeds=[8], needs=["mnist"]),
+        experiment(markers, "on-images", seeds=[8], data="mnist"),
         experiment(markers, "on-nothing", seeds=[9]),
     )
     result = call("all", "--preset", "cpu")
     assert result.exit_code == 0, result.output
     assert count(markers) == {9: 1}
-    assert "on-images is skipped: MNIST is not in" in result.stderr
+    assert "Cells of on-images are skipped. MNIST is not in" in result.stderr
     assert "taut data fetch mnist" in result.stderr
     assert call("on-images", "--preset", "cpu").exit_code == 1
     assert call("on-images", "--preset", "smoke").exit_code == 0  # which reads no data
@@ -113,8 +113,7 @@ def test_missing_data_skips_the_experiment_alone(call, markers, monkeypatch):
 def test_the_data_folder_reaches_the_cells_as_an_absolute_path(
     call, markers, tmp_path, monkeypatch
 ):
-    register(monkeypatch, experiment(markers, seeds=[0], needs=["tea"]))
-    (tmp_path / "d" / "tea").mkdir(parents=True)
+    register(monkeypatch, experiment(markers, seeds=[0]))
     assert call("fake", "--preset", "cpu", "--data-dir", "d").exit_code == 0
     (path,) = Path("runs/lab/fake").glob("*.json")
     assert json.loads(path.read_text())["series"]["data"] == str(tmp_path / "d")
@@ -132,20 +131,21 @@ def test_the_error_for_an_unknown_name_suggests_the_closest(call, markers, monke
 
 def test_the_list_counts_cells_and_what_is_finished(call, markers, monkeypatch):
     register(
-        monkeypatch, experiment(markers, "a-table"), experiment(markers, "a-figure", needs=["tea"])
+        monkeypatch, experiment(markers, "a-table"), experiment(markers, "a-figure", data="mnist")
     )
     call("a-table")
     rows = json.loads(call("list", "--json").stdout)["experiments"]
     assert [row["name"] for row in rows] == ["a-table", "a-figure"]
     assert rows[0]["presets"] == {
-        "smoke": {"cells": 2, "finished": 2},
-        "cpu": {"cells": 3, "finished": 2},
-        "gpu": {"cells": 1, "finished": 0},
-        "paper": {"cells": 3, "finished": 0},
+        "smoke": {"cells": 2, "finished": 2, "datasets": []},
+        "cpu": {"cells": 3, "finished": 2, "datasets": []},
+        "gpu": {"cells": 1, "finished": 0, "datasets": []},
+        "paper": {"cells": 3, "finished": 0, "datasets": []},
     }
-    assert rows[1]["label"] == "tab:a-figure" and rows[1]["needs"] == ["tea"]
+    assert rows[1]["label"] == "tab:a-figure"
+    assert rows[1]["presets"]["cpu"]["datasets"] == ["mnist"]
     text = call("list").stdout
-    assert "a-table" in text and "2/2" in text and "2/3" in text and "tab:a-figure" in text
+    assert "a-table" in text and "2/3 cpu" in text and "tab:a-figure" in text
 
 
 def test_tables_have_the_papers_number_beside_ours(call, markers, monkeypatch):

@@ -32,9 +32,10 @@ def cones(row, column, value):
 def searched(config, activation, error):
     # Several settings of equal error, so that every search is complete.
     numbers = {"validation_error": error / 100, "error": error / 100}
+    training = {"activation": activation, "hidden": [8]}
     return [
-        Result({**config, "seed": 0, "training": {"activation": activation}}, Outcome(numbers))
-        for _ in range(5)
+        Result({**config, "seed": 0, "training": {**training, "lr": rate}}, Outcome(numbers))
+        for rate in range(5)
     ]
 
 
@@ -43,8 +44,9 @@ def mnist(row, column, value):
 
 
 def few(row, column, value):
-    method, _, activation = column.partition(", ")
-    return searched({"method": method, "rows": int(row)}, ACTIVATIONS[activation], value)
+    method, _, activation = row.rpartition(", ")
+    images = int(column.removesuffix(" images"))
+    return searched({"method": method, "rows": images}, ACTIVATIONS[activation], value)
 
 
 def cifar(row, column, value):

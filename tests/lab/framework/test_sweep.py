@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from fake_experiments import InProcessWorkers, count, drawn, experiment, run
+from taut_lab.framework.datasets import CIFAR_PART, missing_data
 from taut_lab.framework.records import Record, Records
-from taut_lab.framework.sweep import compute, missing_data, sweep
+from taut_lab.framework.sweep import compute, sweep
 
 
 def tasks(made, preset="cpu"):
@@ -148,8 +149,9 @@ def test_a_process_computes_one_cell_at_a_time(markers):
 
 
 def test_missing_data_is_named_with_the_remedy(tmp_path):
-    (tmp_path / "wine").mkdir()
-    sentences = missing_data(("digits", "mnist", "wine", "tea"), str(tmp_path))
-    assert len(sentences) == 2
-    assert "MNIST is not in" in sentences[0] and "taut data fetch mnist" in sentences[0]
-    assert str(tmp_path / "tea") in sentences[1] and "--data-dir" in sentences[1]
+    missing = missing_data(("mnist", CIFAR_PART), str(tmp_path))
+    assert "MNIST is not in" in missing["mnist"] and "taut data fetch mnist" in missing["mnist"]
+    assert str(tmp_path) in missing[CIFAR_PART] and "--data-dir" in missing[CIFAR_PART]
+    (tmp_path / "cifar-10").mkdir()
+    (tmp_path / "cifar-10" / "cifar-10-binary-25k.tar.gz").touch()
+    assert list(missing_data(("mnist", CIFAR_PART), str(tmp_path))) == ["mnist"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fake_experiments import register
-from recorded_experiments import FOUND, sample, write_records
+from recorded_experiments import FOUND, on_mnist, sample, write_records
 from taut_lab.framework.presentation import ResultTable, TableEntry
 from taut_lab.framework.records import Records
 from taut_lab.framework.verdict import Part
@@ -54,7 +54,7 @@ class Cells(HTMLParser):
 def out(tmp_path, monkeypatch) -> Path:
     """One experiment that was run, one of which nothing is there, and one that needs data."""
     ran = sample()
-    register(monkeypatch, ran, sample("not-yet"), sample("hungry", needs=("mnist",)))
+    register(monkeypatch, ran, sample("not-yet"), sample("hungry", configs=on_mnist))
     write_records(ran, "cpu", tmp_path / "records")
     before = torch.random.get_rng_state()
     index = write_report(tmp_path / "records", tmp_path / "out")
@@ -133,7 +133,7 @@ def test_figures_are_in_the_page_and_beside_it(out):
     assert b"<svg" in svg
     assert (out / "figures" / "sample-curve.png").read_bytes().startswith(b"\x89PNG")
     (source,) = re.findall(
-        r'<img src="data:image/svg\+xml;base64,([^"]+)"', read(out / "sample.html")
+        r'<img class=chart src="data:image/svg\+xml;base64,([^"]+)"', read(out / "sample.html")
     )
     assert base64.b64decode(source) == svg
 
@@ -175,7 +175,7 @@ def test_failed_cells_and_unknown_files_are_reported(tmp_path, monkeypatch):
         ({"smoke": 1}, "smoke"),
         ({"smoke": 2, "cpu": 1}, "cpu"),
         ({"smoke": 2, "cpu": 4, "paper": 1}, "cpu"),
-        ({"cpu": 3, "paper": 1}, "paper"),
+        ({"cpu": 3, "paper": 1}, "cpu"),
     ],
     ids=lambda value: str(value),
 )
@@ -208,7 +208,7 @@ def test_the_index_opens_with_verdicts(tmp_path, monkeypatch):
         return [Part("fewer errors by sorting", {"test": (found["relu"], found["maxmin"])})]
 
     judged, waiting = sample(parts=parts), sample("not-yet", parts=parts)
-    register(monkeypatch, judged, waiting, sample("extra", label="ours: extra"))
+    register(monkeypatch, judged, waiting, sample("extra", label="ours"))
     write_records(judged, "cpu", tmp_path / "records")
     index = write_report(tmp_path / "records", tmp_path / "out")
     texts = [[text for _, text in cell] for cell in Cells(read(index)).cells]

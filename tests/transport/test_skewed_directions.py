@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from taut.transport import dual_value, funnels
-from taut_lab.benchmarks.projection_pursuit import (
-    _third_moment,
-    _whitening,
-    fit_cones_by_pursuit,
-    skewed_directions,
-)
+from taut.transport import dual_value, fit_cones, funnels, pursue_centres, skewed_directions
+from taut.transport.skewed_directions import _third_moment, _whitening
 
 pytestmark = pytest.mark.slow
 
@@ -68,33 +63,21 @@ def test_a_constant_column_gives_no_direction():
     assert found[0, 0] > 0.9
 
 
-def test_fitted_cones_find_funnels_and_stay_below_the_distance():
+def test_cones_from_pursued_centres_find_funnels_and_stay_below_the_distance():
     problem = funnels(24, 8, 0, num_pairs=2**13)
-    steps = []
-    critic = fit_cones_by_pursuit(
-        problem.sample,
-        generator=seeded(0),
-        num_samples=2**14,
-        num_starts=32,
-        num_steps=60,
-        batch_size=256,
-        on_step=lambda step, dual: steps.append(step),
+    centres = pursue_centres(*problem.sample(2**14, seeded(0)), generator=seeded(0))
+    fit = fit_cones(
+        problem, generator=seeded(0), centres=centres, tips="p", num_steps=60, batch_size=256
     )
-    assert steps == list(range(1, 61)) and not critic.training
+    assert not fit.critic.training and fit.critic.centres.shape == centres.shape
     assert problem.draw_paired is not None
     x, y = problem.draw_paired(4000, seeded(1))
     # On optimal pairs every 1-Lipschitz function falls by at most the length of the pair.
-    fall = (critic(x) - critic(y)).flatten()
+    fall = (fit.critic(x) - fit.critic(y)).flatten()
     assert (fall <= (x - y).norm(dim=-1) + 1e-4).all()
-    assert dual_value(critic, x, y).item() > 0.6 * (x - y).norm(dim=-1).mean().item()
+    assert dual_value(fit.critic, x, y).item() > 0.6 * (x - y).norm(dim=-1).mean().item()
 
 
-def test_equal_seeds_give_equal_cones():
-    problem = funnels(8, 4, 0, num_pairs=100)
-    first, second = (
-        fit_cones_by_pursuit(
-            problem.sample, generator=seeded(5), num_samples=2000, num_starts=8, num_steps=3
-        )
-        for _ in range(2)
-    )
-    assert torch.equal(first.centres, second.centres)
+def test_without_skewness_a_centre_is_a_point_of_the_sample():
+    x = torch.zeros(50, 3)
+    assert torch.equal(pursue_centres(x, x, generator=seeded(0)), x[:1])

@@ -1,22 +1,17 @@
-r"""Initialisation of cones in high dimensions: directions in which P is skewed and Q is not.
+r"""Directions in which one sample is skewed and another is not: where cones start in high dimension.
 
 In 128 dimensions all data points are far apart, so a cone centred at one of them does not distinguish
-P from Q. A funnel has a tail: in the direction of its apex, a few points of P lie further out than any
-point of Q. Tails show in third moments, and the directions of the largest third moments are found by
-the power method for tensors (Anandkumar et al. 2014).
+P from Q. Where P has a tail, a few of its points lie further out in one direction than any point of Q.
+Tails show in third moments, and the directions of the largest third moments are found by the power
+method for tensors (Anandkumar et al. 2014).
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Generator, Tensor
-from torch.optim import Adam
 
-from taut.nn import ConeCritic
-from taut.transport import Sampler, dual_value
-
-__all__ = ["fit_cones_by_pursuit", "skewed_directions"]
+__all__ = ["pursue_centres", "skewed_directions"]
 
 _CHUNK = 8192
 
@@ -30,7 +25,7 @@ def skewed_directions(
     num_rounds: int = 2,
     num_iterations: int = 10,
 ) -> Tensor:
-    r"""Unit vectors along which the third updates of two samples differ most.
+    r"""Unit vectors along which the third moments of two samples differ most.
 
     Both samples are whitened, and
 
@@ -84,63 +79,13 @@ def skewed_directions(
     return torch.nn.functional.normalize(back, dim=-1)
 
 
-def fit_cones_by_pursuit(
-    sample: Sampler,
-    *,
-    generator: Generator,
-    num_samples: int,
-    num_starts: int = 256,
-    num_rounds: int = 2,
-    num_steps: int = 1000,
-    batch_size: int = 512,
-    lr: float = 0.1,
-    hot: float = 0.25,
-    cold: float = 0.01,
-    on_step: Callable[[int, float], None] | None = None,
-) -> ConeCritic:
-    """Fits downward cones, initialised along `skewed_directions` at the radius of the data.
+def pursue_centres(x: Tensor, y: Tensor, *, generator: Generator) -> Tensor:
+    """Centres `(k, dim)` for cones with their tips in `x`: along `skewed_directions`, at the data's radius.
 
-    Adam optimises centres and offsets as in `fit_cones`: lengths are multiples of the standard
-    deviation of distances, the learning rate decays along a half cosine, and the temperature
-    geometrically.
-
-    Args:
-        sample: `(n, generator) -> (x, y)`.
-        generator: random generator.
-        num_samples: samples of each side for the directions.
-        num_starts: see `skewed_directions`.
-        num_rounds: see `skewed_directions`.
-        num_steps: number of Adam steps.
-        batch_size: samples of each side per step.
-        lr: initial learning rate, relative to the standard deviation of distances.
-        hot: initial temperature, likewise.
-        cold: final temperature, likewise.
-        on_step: called after each step with the number of steps and the dual value of the batch.
+    Falls back to points of `x` where no direction is skewed.
     """
-    x, y = sample(num_samples, generator)
-    directions = skewed_directions(
-        x, y, generator=generator, num_starts=num_starts, num_rounds=num_rounds
-    )
-    reach = y.std(0).norm()
-    critic = ConeCritic(*directions.shape, sign=-1, generator=Generator().manual_seed(0))
-    critic.centres.data.copy_(x.mean(0) + reach * directions)
-    spread = torch.cdist(y[:256], critic.centres.detach()).std().item()
-    del x, y
-
-    rate = lr * spread / math.sqrt(directions.shape[1])
-    optimizer = Adam(critic.parameters(), lr=rate)
-    critic.train()
-    for step in range(num_steps):
-        done = step / num_steps
-        critic.temperature = spread * hot * (cold / hot) ** done
-        optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * done)) / 2
-        optimizer.zero_grad()
-        dual = dual_value(critic, *sample(batch_size, generator))
-        (-dual).backward()
-        optimizer.step()
-        if on_step is not None:
-            on_step(step + 1, dual.item())
-    return critic.eval()
+    directions = skewed_directions(x, y, generator=generator)
+    return x.mean(0) + y.std(0).norm() * directions if len(directions) else x[:1]
 
 
 def _whitening(z: Tensor) -> tuple[Tensor, Tensor]:

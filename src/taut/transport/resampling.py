@@ -1,4 +1,8 @@
-r"""A p-value for the difference of two samples of scores."""
+r"""What shuffles and resamples of scores say: exact p-values, and an interval that is an estimate."""
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
 
 import torch
 from torch import Generator, Tensor
@@ -8,10 +12,12 @@ from taut.linalg import gamma
 from taut.transport.arguments import check_sample
 from taut.transport.mean_bounds import shuffle
 
-__all__ = ["permutation_p_value"]
+__all__ = ["bootstrap_interval", "combine_p_values", "permutation_p_value"]
 
 _CHUNK_ENTRIES = 2**22
 _MOST_BLOCKS = 2**14
+_BOOTSTRAP_BLOCKS = 2**12
+_BOOTSTRAPS = 999
 
 
 def permutation_p_value(
@@ -64,6 +70,60 @@ def permutation_p_value(
         chosen = keys.topk(len(smaller), sorted=False).indices
         at_least += int((scores[chosen].sum(-1) >= observed - tie).sum())
     return (1 + at_least) / (1 + num_permutations)
+
+
+def combine_p_values(p_values: Sequence[float], weights: Sequence[float]) -> float:
+    r"""One p-value of stages, each valid given the ones before it (Stouffer et al. 1949).
+
+    $$p = 1 - \Phi\Bigl(\sum_k \sqrt{w_k}\, \Phi^{-1}(1 - p_k) \Big/ \sqrt{\textstyle\sum_k w_k}\Bigr)$$
+
+    *Proof.* Given the stages before, $\Pr(p_k \le \alpha) \le \alpha$, so $\Phi^{-1}(1 - p_k)$ is
+    stochastically at most standard normal. By induction the sum is at most a sum of independent normals,
+    and $p$ at least uniform. The scoring function of a stage may depend on all earlier stages: given
+    these it is fixed, and the scores of the stage are exchangeable under the null hypothesis. $\square$
+
+    Args:
+        p_values: p-value of each stage.
+        weights: positive weights, chosen beforehand, such as numbers of rows.
+
+    Example:
+        >>> combine_p_values([0.03], [1.0])
+        0.03
+        >>> combine_p_values([0.05, 0.05], [1, 1])
+        0.0100...
+    """
+    if len(p_values) == 1:
+        return p_values[0]
+    if max(p_values) == 1:
+        return 1.0
+    normal = NormalDist()
+    total = sum(math.sqrt(w) * normal.inv_cdf(p) for w, p in zip(weights, p_values, strict=True))
+    # Rounded up: the last digits of the normal distribution are not to be relied on.
+    return min(1.0, normal.cdf(total / math.sqrt(sum(weights))) * (1 + 1e-9))
+
+
+def bootstrap_interval(
+    x_scores: Tensor, y_scores: Tensor, level: float = 0.95, *, generator: Generator
+) -> tuple[float, float]:
+    r"""The percentile bootstrap interval of a difference of means: an estimate, no bound.
+
+    Rows are resampled 999 times, in up to 4,096 blocks a side. In large samples the mean difference of
+    the populations' scores lies inside with a probability near `level`; nothing is proven of it.
+
+    Example:
+        >>> seeded = torch.Generator().manual_seed(0)
+        >>> low, high = bootstrap_interval(torch.ones(20), torch.zeros(30), generator=seeded)
+        >>> low, high
+        (1.0, 1.0)
+    """
+    means = []
+    for side in (x_scores, y_scores):
+        blocks = _block_means(side.double(), -(-len(side) // _BOOTSTRAP_BLOCKS), generator)
+        drawn = torch.randint(len(blocks), (_BOOTSTRAPS, len(blocks)), generator=generator)
+        means.append(blocks[drawn].mean(1))
+    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    low, high = torch.quantile(means[0] - means[1], ends).tolist()
+    return low, high
 
 
 def _block_size(n: int, m: int) -> int:

@@ -1,27 +1,32 @@
-"""What counts as a number, and the errors about the rest."""
+"""Cells of a table: what counts as missing and as a number, and the errors about the rest."""
 
+import datetime
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any, NoReturn
 
 import numpy as np
 
-from taut.data.columns import SELECT, column_label
+from taut.data.columns import column_label
 from taut.errors import DataError
 
 __all__ = [
+    "LARGEST_WHOLE",
+    "as_cells",
     "check_finite",
     "check_rows",
     "check_whole",
-    "convert_cells",
-    "float_type",
+    "is_missing",
     "parse_number",
+    "stack_numbers",
     "to_floats",
 ]
 
 LARGEST_WHOLE = 2**53
 _SMALL = {"bool", "int8", "uint8", "int16", "uint16", "float16", "float32"}
-_MISSING = {"", "na", "n/a", "#n/a", "null", "none", "?", "-", "<na>"}
+_MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "<na>"}
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 _DROP = "Drop {it} or encode {it} as numbers"
 # What a cell of text looks like, and what to do about it.
@@ -34,19 +39,24 @@ _KINDS = {
         re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?"),
         "Write decimals with a point.",
     ),
-    "several numbers in a cell": (
-        re.compile(r"[-+.\deE]+([ |:][-+.\deE]+)+"),
-        "Separate columns by comma, semicolon or tab.",
-    ),
     "text": (re.compile(".*", re.DOTALL), f"{_DROP}."),
 }
 _NO_NUMBERS = {
     "c": ("complex numbers", "Give real and imaginary parts as columns of their own."),
-    "O": ("objects", "Turn them into numbers with .astype(float)."),
     "M": ("dates", "Turn them into numbers, such as days since the first one."),
     "m": ("spans of time", "Turn them into numbers, such as seconds."),
     "V": ("records", "Stack their fields as columns of one plain array."),
 }
+
+
+def is_missing(cell: str | None) -> bool:
+    """Whether a cell of text stands for a missing value.
+
+    Example:
+        >>> [is_missing(cell) for cell in ("", "n/a", None, "0")]
+        [True, True, True, False]
+    """
+    return cell is None or cell.strip().lower() in _MISSING
 
 
 def parse_number(cell: str) -> float | None:
@@ -65,6 +75,51 @@ def parse_number(cell: str) -> float | None:
         return None if "_" in word else float(word)
     except ValueError:
         return None
+
+
+def as_cells(values: np.ndarray) -> np.ndarray:
+    """A column as numbers, dates or spans of time where all of it is so, else as text.
+
+    Returns:
+        `(n,)`: numbers with NaN for a missing value; booleans; datetime64 (UTC) or timedelta64 with
+        NaT; or an object array of `str`, `None` where the value is missing.
+
+    Example:
+        >>> as_cells(np.array([1, None, 3], object)), as_cells(np.array(["a", None], object))
+        (array([ 1., nan,  3.]), array(['a', None], dtype=object))
+    """
+    if values.dtype.kind in "biufcMmV":
+        return values
+    cells = [None if _is_null(cell) else cell for cell in values.tolist()]
+    there = [cell for cell in cells if cell is not None]
+
+    def all_are(*types: type) -> bool:
+        return bool(there) and all(isinstance(cell, types) for cell in there)
+
+    if all_are(bool, np.bool_) and len(there) == len(cells):
+        return np.array(cells, bool)
+    if not all_are(bool, np.bool_) and all_are(Real, Decimal, np.bool_):
+        if not any(isinstance(cell, Integral) and abs(int(cell)) > LARGEST_WHOLE for cell in there):
+            return np.array([np.nan if cell is None else float(cell) for cell in cells])
+    if all_are(datetime.date):
+        moments = [cell if cell is None else _as_utc(cell) for cell in cells]
+        return np.array(moments, "datetime64[us]")
+    if all_are(datetime.timedelta):
+        return np.array(cells, "timedelta64[us]")
+    text = [cell if cell is None or isinstance(cell, str) else str(cell) for cell in cells]
+    return np.array([*text, None], object)[:-1]
+
+
+def _is_null(cell: Any) -> bool:
+    if isinstance(cell, float):
+        return cell != cell
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def _as_utc(moment: Any) -> Any:
+    if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
+        return moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    return moment
 
 
 def float_type(dtype: np.dtype) -> np.dtype | None:
@@ -103,49 +158,78 @@ def to_floats(subject: str, values: np.ndarray) -> np.ndarray:
         return values.astype(wanted)
 
 
-def convert_cells(
+def stack_numbers(
     subject: str,
-    cells: Sequence[Sequence[Any]],
-    number: Callable[[Any], float | None],
+    columns: Sequence[np.ndarray],
     names: Sequence[str] = (),
     locate: Callable[[int], str] | None = None,
-    option: str = SELECT,
+    *,
+    parse: bool = False,
+    option: str = "",
 ) -> np.ndarray:
-    """The numbers in rows of cells, in float64; raises for columns that hold something else.
+    """Columns of cells as numbers, `(n, d)`; raises for columns that hold something else.
 
-    `number` finds the number in a cell, or returns `None`; `locate` says where a row is; `option`
-    is the argument by which the caller can leave columns out.
+    `parse` reads numbers in text, as of a file; `locate` says where a row is; `option` is the
+    argument by which the caller can leave columns out.
     """
-    numbers = [[number(cell) for cell in row] for row in cells]
-    text: dict[int, int] = {}  # column -> its first row without a number
-    for at, row in enumerate(numbers):
-        for column, value in enumerate(row):
-            if value is None:
-                text.setdefault(column, at)
+    numbers, text = [], {}  # column -> its first cell without a number, and its row
+    for i, cells in enumerate(columns):
+        if cells.dtype.kind != "O":
+            label = f"{subject}: column {column_label(names, i)}"
+            numbers.append(to_floats(label if len(columns) > 1 or names else subject, cells))
+            continue
+        found = _parse_fast(cells) if parse else None
+        if found is None:
+            found = [np.nan if c is None else parse_number(c) if parse else None for c in cells]
+            if None in found:
+                row = found.index(None)
+                text[i] = (str(cells[row]).strip(), row)
+                found = [0.0] * len(cells)
+        found = np.array(found, np.float64)
+        large = np.flatnonzero(np.abs(found) >= LARGEST_WHOLE).tolist()
+        for row in large + ([text[i][1]] if i in text else []):
+            cell = str(cells[row]).strip().lstrip("+-")
+            if cell.isdecimal():
+                place = f" in {locate(row)}" if locate else ""
+                check_whole(subject, int(cell), f"{place}, column {column_label(names, i)}")
+        numbers.append(found)
     if text:
-        columns = sorted(text)
-        examples = [str(cells[text[column]][column]).strip() for column in columns]
-        where = f" on {locate(text[columns[0]])}" if locate else ""
-        _refuse_text(subject, [column_label(names, i) for i in columns], examples, where, option)
-    return np.array(numbers, dtype=np.float64)
+        _refuse_text(subject, text, names, locate, option)
+    return np.stack(numbers, axis=1)
+
+
+def _parse_fast(cells: np.ndarray) -> np.ndarray | None:
+    """Cells that are all plain numbers, at the speed of numpy; `None` if one is not."""
+    try:
+        # numpy reads 1_000 as a number; a table means an identifier.
+        return None if "_" in "".join(cells) else cells.astype(np.float64)
+    except (ValueError, TypeError):
+        return None
 
 
 def _refuse_text(
-    subject: str, columns: list[str], examples: list[str], where: str, option: str
+    subject: str,
+    text: dict[int, tuple[str, int]],
+    names: Sequence[str],
+    locate: Callable[[int], str] | None,
+    option: str,
 ) -> NoReturn:
+    examples = list(text.values())
     kinds = {
         next(kind for kind, (form, _) in _KINDS.items() if form.fullmatch(example))
-        for example in examples
+        for example, _ in examples
     }
     kind = kinds.pop() if len(kinds) == 1 else "text"
     remedy = _KINDS[kind][1]
+    columns = [column_label(names, i) for i in text]
     it, noun = ("them", "columns") if len(columns) > 1 else ("it", "column")
     some = ", ".join(columns[:8]) + (f" and {len(columns) - 8} more" if len(columns) > 8 else "")
-    first = examples[0] if len(examples[0]) <= 40 else examples[0][:40] + "..."
+    example, row = examples[0]
+    example = example if len(example) <= 40 else example[:40] + "..."
     raise DataError(
         subject=subject,
         rule="every column must hold numbers",
-        got=f"{kind} in {noun} {some}, such as {first!r}{where}",
+        got=f"{kind} in {noun} {some}, such as {example!r}{f' in {locate(row)}' if locate else ''}",
         remedy=remedy.format(it=it),
         option=option if remedy.startswith(_DROP) else "",
     )

@@ -1,0 +1,78 @@
+"""Which classes a conformal score excludes wherever the input may have come from."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from taut.audit import audit_program
+from taut.certificates.execution import Execution, program_in_double
+from taut.certificates.radii import PairRadii, differences, vector_radii
+from taut.errors import check_nonnegative
+from taut.linalg.rounding import check_arithmetic
+from taut.norms import NormLike, as_norm
+
+__all__ = ["certify_exclusions"]
+
+_SUBJECT = "certify_exclusions"
+
+
+@torch.no_grad()
+def certify_exclusions(
+    model: nn.Module,
+    x: Tensor,
+    threshold: float,
+    radius: float,
+    norm: NormLike = "l2",
+    batch_size: int = 1024,
+) -> Tensor:
+    r"""Classes whose score $s(x, y) = \max_i f_i(x) - f_y(x)$ is above a threshold all around.
+
+    A class is excluded at $x$ if some lead satisfies $f_i(x') - f_y(x') > q$ at every $x'$ with
+    $\|x' - x\| \le r$, executed in float64, which is proven as a certified radius is.
+
+    Args:
+        model: maps `(n, ...)` to `(n, classes)`, in float64; not changed.
+        x: `(n, ...)`, float64.
+        threshold: $q$; infinity excludes nothing.
+        radius: $r \ge 0$.
+        norm: "l1", "l2" or "linf", of the radius.
+        batch_size: rows at a time; bounds the memory.
+
+    Returns:
+        `(n, classes)`, True where the score exceeds `threshold` at every point within `radius`.
+
+    Example:
+        >>> model = torch.nn.Linear(1, 2, bias=False).double()
+        >>> _ = model.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+        >>> certify_exclusions(model, torch.tensor([[1.0]]).double(), 1.0, 0.4)
+        tensor([[False,  True]])
+        >>> certify_exclusions(model, torch.tensor([[1.0]]).double(), 1.0, 0.6)
+        tensor([[False, False]])
+    """
+    check_nonnegative(_SUBJECT, "radius", radius)
+    check_arithmetic(_SUBJECT)
+    program = program_in_double(model, tuple(x.shape[1:]), _SUBJECT, x.device)
+    found = audit_program(program, as_norm(norm, _SUBJECT))
+    execution = Execution(program, found.input.constants, torch.float64, _SUBJECT)
+    pairs = PairRadii()
+    # A difference above q rounds to at least q: one float further and it rounds above it.
+    limit_score = math.nextafter(threshold, math.inf)
+    parts: list[Tensor] = []
+    for rows in x.split(batch_size):
+        run, limit = execution(rows)
+        excluded = torch.zeros_like(run.value, dtype=torch.bool)
+        for i in range(run.value.shape[1]):
+            chosen = torch.full((len(rows),), i, device=x.device)
+            lead = differences(run.value, chosen)
+            # Both subtractions round, each by far less than this.
+            lead = lead - limit_score - 2.0**-50 * (lead.abs() + abs(limit_score))
+            lead = torch.where(lead.isfinite(), lead, -math.inf)
+            if run.last is None:
+                radii = vector_radii(run, found.output.constants, lead)
+            else:
+                radii = pairs(run.last, chosen, lead)
+            excluded |= radii > radius
+        usual = run.value.isfinite().all(1) & rows.flatten(1).isfinite().all(1) & (limit > radius)
+        parts.append(excluded & usual[:, None])
+    return torch.cat(parts)

@@ -1,0 +1,305 @@
+"""`fit_encoding`: finds out what the columns of one or two tables hold, and how to encode them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from taut.data.cells import LARGEST_WHOLE, is_missing
+from taut.data.columns import check_names, column_label, list_some, select_positions
+from taut.data.encoding import ColumnEncoding, Encoding, name_category
+from taut.data.source import ColumnSource
+from taut.data.written_forms import DATE_FORMS, FORMS, NUMBER_FORMS, read_form
+from taut.errors import ArgumentError, DataError, check_positive
+
+__all__ = ["fit_encoding"]
+
+_SUBJECT = "fit_encoding"
+_BATCH_ROWS = 16384
+_MOST_CATEGORIES = 64  # found in the data; columns that are named as categories may have more
+_MOST_DISTINCT = 4096
+_MOSTLY = 0.9  # share of numbers from which other cells are errors, not text
+_KINDS = ("number", "category", "date", "time")
+
+
+def fit_encoding(
+    *sources: ColumnSource,
+    columns: Sequence[str | int] | None = None,
+    drop: Sequence[str | int] = (),
+    categorical: Sequence[str | int] = (),
+    encode: Mapping[str | int, str] | None = None,
+    category_distance: float = 1.0,
+    missing_distance: float = 1.0,
+) -> Encoding:
+    """The encoding of tables that have the same columns, found in one pass over each.
+
+    Columns of numbers, dates and times become numbers. A column of text with at most 64 different
+    values, each used twice on average, holds categories; one with more is text and left out. So
+    are columns without a name or without values, and whole numbers beyond 2**53, which identify rows.
+
+    Args:
+        *sources: the tables; all columns of all of them, matched by name where they have names.
+        columns: columns to use, by name or position; by default all.
+        drop: columns to leave out.
+        categorical: columns that hold categories, whatever they look like.
+        encode: for single columns, "number", "category", "date" or "time"; "category:2" for
+            categories that are 2 apart; or ordered categories from first to last, "low<mid<high".
+        category_distance: distance of two different categories.
+        missing_distance: distance that sets a missing number apart from all others.
+
+    Raises:
+        ArgumentError: no such column, or no such encoding.
+        DataError: a column of numbers has a few cells that are none, or infinite values.
+    """
+    check_positive(_SUBJECT, "category_distance", category_distance)
+    check_positive(_SUBJECT, "missing_distance", missing_distance)
+    first = sources[0]
+    names, width = first.names, first.width
+
+    def positions(argument: str, chosen: Iterable[str | int]) -> list[int]:
+        listed = list(chosen)
+        return select_positions(first.subject, names, width, listed, argument) if listed else []
+
+    wanted = set(range(width)) if columns is None else set(positions("columns", columns))
+    dropped = set(positions("drop", drop))
+    wishes = dict.fromkeys(positions("categorical", categorical), "category")
+    given = encode or {}
+    for i, key in zip(positions("encode", given), given, strict=True):
+        wishes[i] = given[key]
+    profiles = [
+        _Profile(names[i] if names else f"column {i}", bool(names), wishes.get(i, ""), i)
+        for i in range(width)
+    ]
+    for profile in profiles:
+        if profile.position not in wanted:
+            profile.reason = "not selected"
+        elif profile.position in dropped:
+            profile.reason = "dropped"
+        elif not profile.name:
+            profile.name = f"column {profile.position}"
+            profile.reason = "it has no name, as an index saved by mistake"
+    for source in sources:
+        read = [profile for profile in profiles if not profile.reason]
+        if not read:
+            raise ArgumentError(subject=first.subject, rule="a column must be left", got="none")
+        _read_table(source, read)
+    found = Encoding(
+        tuple(p.choose(float(category_distance), float(missing_distance)) for p in profiles),
+        bool(names),
+    )
+    if not found.used:
+        told = list_some([f"{c.name}: {c.reason}" for c in found.columns])
+        rule = "a column must be left to compare"
+        raise DataError(subject=first.subject, rule=rule, got=f"none ({told})")
+    return found
+
+
+def _read_table(source: ColumnSource, profiles: "list[_Profile]") -> None:
+    check_names(source.subject, [n for n in source.names if n in [p.name for p in profiles]])
+    chosen = [p.name if source.names and p.named else p.position for p in profiles]
+    start = 0
+    for profile in profiles:
+        profile.open(source)
+    for block in source.select(chosen).cells(_BATCH_ROWS):
+        for profile, cells in zip(profiles, block, strict=True):
+            profile.add(cells, start)
+        start += len(block[0])
+    if start < 2:
+        rule = "a sample must have at least two rows"
+        raise DataError(subject=source.subject, rule=rule, got=("none", "one")[start])
+
+
+class _Profile:
+    """What the cells of one column have in common, over all tables."""
+
+    def __init__(self, name: str, named: bool, wish: str, position: int) -> None:
+        self.name, self.named, self.wish, self.position, self.reason = (
+            name,
+            named,
+            wish,
+            position,
+            "",
+        )
+        self.rows = self.missing = 0
+        self.kinds: set[str] = set()  # of typed columns; text tells by its forms
+        self.forms = list(FORMS)
+        self.counts: Counter[str] | None = Counter()
+        self.order: tuple[str, ...] = ()
+        self.identifies = False
+        self.tables: list[dict[str, int]] = []  # cells of text that are numbers, and others
+        self.odd = ""  # the first cell of text that is no number, and where
+
+    def open(self, source: ColumnSource) -> None:
+        """A new table begins."""
+        self.source = source
+        by_name = self.named and self.name in source.names
+        at = source.names.index(self.name) if by_name else self.position
+        self.order = source.orders.get(at, self.order)
+        if not source.decimal_comma and "decimal comma" in self.forms:
+            self.forms.remove("decimal comma")
+            self.forms.insert(2, "decimal comma")
+        self.tables.append({"numbers": 0, "others": 0})
+
+    def add(self, cells: np.ndarray, start: int) -> None:
+        """The next cells of the table, the first of which is in row `start`."""
+        kind = cells.dtype.kind
+        self.rows += len(cells)
+        if kind == "O":
+            self._add_text(cells, start)
+        else:
+            self._add_typed(cells, kind, start)
+
+    def _add_typed(self, cells: np.ndarray, kind: str, start: int) -> None:
+        kinds = {"b": "category", "M": "date", "m": "time"}
+        self.kinds.add(kinds.get(kind, "number"))
+        if kind in "cV":
+            rule = f"column {self.name!r} must hold numbers, text or dates"
+            raise DataError(subject=self.source.subject, rule=rule, got=str(cells.dtype))
+        if kind in "fMm":
+            self.missing += int(np.count_nonzero(cells != cells))
+        if kind == "f" and np.isinf(cells).any():
+            self._refuse_infinite(int(np.isinf(cells).argmax()) + start)
+        if kind in "iu" and len(cells):
+            self.identifies |= max(abs(int(cells.min())), abs(int(cells.max()))) > LARGEST_WHOLE
+        if kind == "b" or self.wish.startswith("category") or "<" in self.wish:
+            self._count(name_category(cells))
+
+    def _add_text(self, cells: np.ndarray, start: int) -> None:
+        texts = [cell.strip() for cell in cells.tolist() if not is_missing(cell)]
+        self.missing += len(cells) - len(texts)
+        self._count(texts)
+        if not texts:
+            return
+        self.kinds.add("text")
+        if "number" in self.forms:
+            numbers = read_form("number", texts)
+            if numbers is not None and np.isinf(numbers).any():
+                at = int(np.isinf(numbers).argmax())
+                row = next(i for i, cell in enumerate(cells) if str(cell).strip() == texts[at])
+                self._refuse_infinite(start + row)
+            if numbers is not None:
+                large = (
+                    texts[i].lstrip("+-") for i in np.flatnonzero(abs(numbers) >= LARGEST_WHOLE)
+                )
+                self.identifies |= any(t.isdecimal() and int(t) > LARGEST_WHOLE for t in large)
+        self.forms = [form for form in self.forms if read_form(form, texts) is not None]
+        if "number" in self.forms:
+            self.tables[-1]["numbers"] += len(texts)
+            return
+        are_numbers = [read_form("number", [text]) is not None for text in texts]
+        self.tables[-1]["numbers"] += sum(are_numbers)
+        self.tables[-1]["others"] += len(texts) - sum(are_numbers)
+        if not self.odd and not all(are_numbers):
+            text = texts[are_numbers.index(False)]
+            row = next(i for i, c in enumerate(cells) if c is not None and c.strip() == text)
+            self.odd = f"{text[:40]!r} in {self.source.locate(start + row)} of {self.source.name}"
+
+    def _count(self, texts: Iterable[str | None]) -> None:
+        if self.counts is not None:
+            self.counts.update(text for text in texts if text is not None)
+            if len(self.counts) > _MOST_DISTINCT:
+                self.counts = None
+
+    def _refuse_infinite(self, row: int) -> None:
+        label = column_label((self.name,), 0)
+        raise DataError(
+            f"{self.source.subject}: every value must be a finite number; one is infinite, in "
+            f"{self.source.locate(row)}, column {label}. Drop such rows or fill them in."
+        )
+
+    def choose(self, category_distance: float, missing_distance: float) -> ColumnEncoding:
+        """How the column is to be encoded."""
+        gaps = {"missing": self.missing > 0, "missing_distance": missing_distance}
+        if self.reason:
+            return ColumnEncoding(self.name, "left out", reason=self.reason)
+        kind, _, distance = self.wish.partition(":")
+        order = tuple(part.strip() for part in self.wish.split("<")) if "<" in self.wish else ()
+        order = order or ((self.order if self.kinds <= {"text"} else ()) if not self.wish else ())
+        if order:
+            self._check_order(order)
+            return ColumnEncoding(self.name, "ordered", categories=order, **gaps)
+        if kind and (kind not in _KINDS or (distance and kind != "category")):
+            rule = f"must be {', '.join(_KINDS)}, category:2, or categories in order, a<b<c"
+            got = f"{self.wish!r} for column {self.name!r}"
+            raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
+        if self.missing == self.rows:
+            return ColumnEncoding(self.name, "left out", reason="it has no values")
+        kind, form, reason = self._find_kind() if not kind else self._follow(kind)
+        if kind == "category":
+            apart = self._distance(distance) if distance else category_distance
+            names = tuple(sorted(self.counts or (), key=_by_size))
+            return ColumnEncoding(self.name, kind, categories=names, distance=apart, **gaps)
+        if kind == "left out":
+            return ColumnEncoding(self.name, "left out", reason=reason)
+        return ColumnEncoding(self.name, kind, form, **gaps)
+
+    def _find_kind(self) -> tuple[Any, str, str]:
+        """Kind and form by the cells; for "left out", the reason."""
+        if self.identifies:
+            return "left out", "", "an identifier, whole numbers beyond 2**53"
+        kinds = set(self.kinds)
+        form = self.forms[0] if self.forms else ""
+        if "text" in kinds:
+            kinds.remove("text")
+            kinds.add(_kind_of(form) if form else "text")
+        if len(kinds) == 1 and kinds != {"text"}:
+            (kind,) = kinds
+            return kind, form or "number", ""
+        distinct = None if self.counts is None else len(self.counts)
+        few = distinct is not None and distinct <= min(_MOST_CATEGORIES, max(2, self.rows / 2))
+        if kinds <= {"text", "category"} and few:
+            return "category", "", ""
+        shares = [t["numbers"] / max(1, t["numbers"] + t["others"]) for t in self.tables]
+        if max(shares) >= _MOSTLY or len(kinds) > 1:
+            what = "numbers" if max(shares) >= _MOSTLY else " and ".join(sorted(kinds))
+            raise DataError(
+                subject=self.source.subject,
+                rule=f"column {self.name!r} must hold one kind of values",
+                got=f"{what}, and {self.odd or 'something else'}",
+                remedy="Fix it, or leave the column out.",
+                option=f"drop=[{self.name!r}]",
+            )
+        many = f"more than {_MOST_DISTINCT:,}" if distinct is None else f"{distinct:,}"
+        return "left out", "", f"text, {many} different values"
+
+    def _follow(self, kind: str) -> tuple[Any, str, str]:
+        """Kind and form by the wish of the caller."""
+        if kind == "category":
+            if self.counts is None:
+                rule = f"a column of categories must have at most {_MOST_DISTINCT} of them"
+                got = f"more in column {self.name!r}"
+                raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
+            return kind, "", ""
+        forms = [form for form in self.forms if _kind_of(form) == kind]
+        if "text" in self.kinds and not forms:
+            rule = f"column {self.name!r} must hold a {kind} in every cell"
+            raise DataError(subject=self.source.subject, rule=rule, got=self.odd or "other text")
+        return kind, (forms or ["number"])[0], ""
+
+    def _check_order(self, order: tuple[str, ...]) -> None:
+        strange = sorted(set(self.counts or ()) - set(order))
+        if strange or len(set(order)) < len(order) or self.counts is None:
+            rule = f"the order of column {self.name!r} must list each of its values once"
+            got = f"also {list_some(strange)} in the data" if strange else " < ".join(order)
+            raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
+
+    def _distance(self, text: str) -> float:
+        try:
+            distance = float(text)
+        except ValueError:
+            distance = -1.0
+        check_positive(_SUBJECT, f"encode of {self.name!r}", distance)
+        return distance
+
+
+def _kind_of(form: str) -> str:
+    return "number" if form in NUMBER_FORMS else "date" if form in DATE_FORMS else "time"
+
+
+def _by_size(name: str) -> tuple[float, str]:
+    """Numbers by size, then words by the alphabet."""
+    try:
+        return float(name), name
+    except ValueError:
+        return float("inf"), name

@@ -1,0 +1,138 @@
+"""How text writes numbers, dates and times: the forms that a column of a file may have."""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+__all__ = ["DATE_FORMS", "FORMS", "NUMBER_FORMS", "TIME_FORMS", "days", "read_form"]
+
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d*)?([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d*)?([eE][+-]?\d+)?")
+_CLOCK = r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?"
+_ISO = re.compile(r"\d{4}([-/])\d{2}\1\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?")
+_ZONED = re.compile(_ISO.pattern + r" ?(Z|UTC|[+-]\d{2}:?\d{2})")
+_PARTS = re.compile(
+    rf"(\d{{1,2}})([./-])(\d{{1,2}})\2(\d{{4}}|\d{{2}})(?:[ T]+{_CLOCK} ?([AP]M)?)?"
+)
+_TIME = re.compile(r"(\d{1,2})([:.])(\d{2})(?:\2(\d{2}))?(\.\d+)?")
+_MONTH_NAMES = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y")
+
+
+def days(moments: np.ndarray) -> np.ndarray:
+    """Moments as days since 1970, with NaN where there is none.
+
+    Example:
+        >>> days(np.array(["1970-01-02T12", "NaT"], "datetime64[h]"))
+        array([1.5, nan])
+    """
+    seconds = moments.astype("datetime64[us]") - np.datetime64(0, "us")
+    return seconds / np.timedelta64(1, "D")
+
+
+def read_form(form: str, texts: Sequence[str]) -> np.ndarray | None:
+    """What the texts say in one of the `FORMS`: numbers, days or hours; `None` if one does not fit.
+
+    Example:
+        >>> read_form("decimal comma", ["1.234,5", "7"]), read_form("day first", ["31/12/1970"])
+        (array([1234.5,    7. ]), array([364.]))
+        >>> read_form("time", ["6:30"]), read_form("number", ["red"])
+        (array([6.5]), None)
+    """
+    distinct = list(dict.fromkeys(texts))
+    try:
+        values = FORMS[form](distinct)
+    except (ValueError, OverflowError):
+        return None
+    if values is None or len(distinct) == len(texts):
+        return values
+    known = dict(zip(distinct, values.tolist(), strict=True))
+    return np.array([known[text] for text in texts])
+
+
+def _numbers(texts: Sequence[str]) -> np.ndarray | None:
+    # numpy reads 1_000 as a number; a table means an identifier.
+    return None if "_" in "".join(texts) else np.array(texts, np.float64)
+
+
+def _marked(form: re.Pattern[str], thousands: str, decimal: str) -> Callable:
+    def read(texts: Sequence[str]) -> np.ndarray | None:
+        if not all(map(form.fullmatch, texts)):
+            return None
+        return _numbers([text.replace(thousands, "").replace(decimal, ".") for text in texts])
+
+    return read
+
+
+def _iso(texts: Sequence[str]) -> np.ndarray | None:
+    if all(map(_ISO.fullmatch, texts)):
+        return days(np.array([text.replace("/", "-") for text in texts], "datetime64[us]"))
+    if not all(map(_ZONED.fullmatch, texts)):
+        return None
+    moments = [
+        datetime.fromisoformat(text.replace(" UTC", "Z").replace(" +", "+")) for text in texts
+    ]
+    return days(
+        np.array([m.astimezone(UTC).replace(tzinfo=None) for m in moments], "datetime64[us]")
+    )
+
+
+def _parts(day_first: bool) -> Callable:
+    def read(texts: Sequence[str]) -> np.ndarray | None:
+        moments = []
+        for text in texts:
+            if (found := _PARTS.fullmatch(text.upper())) is None:
+                return None
+            first, mark, second, year, hour, minute, second_of, _, half = found.groups()
+            if mark == "." and not day_first:
+                return None
+            day, month = (first, second) if day_first else (second, first)
+            full = int(year) if len(year) == 4 else int(year) + (1900 if int(year) > 68 else 2000)
+            of_day = int(hour or 0) % 12 + 12 * (half == "PM") if half else int(hour or 0)
+            clock = of_day, int(minute or 0), int(second_of or 0)
+            moments.append(datetime(full, int(month), int(day), *clock))
+        return days(np.array(moments, "datetime64[us]"))
+
+    return read
+
+
+def _month_names(texts: Sequence[str]) -> np.ndarray | None:
+    for form in _MONTH_NAMES:
+        try:
+            return days(np.array([datetime.strptime(t, form) for t in texts], "datetime64[us]"))
+        except ValueError:
+            continue
+    return None
+
+
+def _time(texts: Sequence[str]) -> np.ndarray | None:
+    hours = []
+    for text in texts:
+        found = _TIME.fullmatch(text)
+        if found is None or (found[2] == "." and found[4] is None):
+            return None
+        hour, minute, second = (
+            int(found[1]),
+            int(found[3]),
+            float((found[4] or "0") + (found[5] or "")),
+        )
+        if hour > 24 or minute > 59 or second >= 60:
+            return None
+        hours.append(hour + minute / 60 + second / 3600)
+    return np.array(hours)
+
+
+NUMBER_FORMS = {
+    "number": _numbers,
+    "decimal comma": _marked(_DECIMAL_COMMA, ".", ","),
+    "thousands comma": _marked(_THOUSANDS, ",", "."),
+}
+DATE_FORMS = {
+    "ISO": _iso,
+    "day first": _parts(day_first=True),
+    "month first": _parts(day_first=False),
+    "month name": _month_names,
+}
+TIME_FORMS = {"time": _time}
+FORMS = {**NUMBER_FORMS, **DATE_FORMS, **TIME_FORMS}

@@ -1,0 +1,160 @@
+r"""`Monotone`: a network that provably never falls along chosen inputs."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from taut.audit import audit
+from taut.bounds import Bound
+from taut.errors import ArgumentError, check_positive
+from taut.nn.residual import Residual
+from taut.nn.weight_cache import WeightCache
+from taut.norms import LINF
+from taut.rules import register
+
+__all__ = ["Monotone"]
+
+
+@final
+class Monotone(nn.Module):
+    r"""$g(x) = f(x) + c \sum_i s_i x_i$: rises along inputs with $s_i = 1$, falls along those with $-1$.
+
+    With $|f(x) - f(x')| \le K \|x - x'\|_1$ and $c = (1 + \text{slack}) K$, for $x$ and $x'$ that
+    differ only in inputs with $s_i \ne 0$ and there by $s_i (x'_i - x_i) \ge 0$,
+
+    $$g(x') - g(x) \ge (c - K) \|x' - x\|_1 \ge 0.$$
+
+    $K$ is the *proven* constant of the whole network from L1 to L-inf, the largest slope of any
+    output along any single input. It is never above the constants in L2 and L-inf, so a network with
+    constant 1 in any of the three norms does. Evaluation proves it again whenever a weight has
+    changed. Training uses the last proof: constrained layers never exceed it, others may until the
+    next evaluation.
+
+    Folded, it is a `Residual` with a linear shortcut of weight $c s$, which `taut.save`,
+    `taut.certify` and exporters know. In floating point, outputs at inputs closer than
+    `taut.certificates.bound_order_gap` may be exchanged by roundoff.
+
+    Args:
+        network: maps `(n, features)` to `(n, outputs)`; any that `taut.bound_lipschitz` follows.
+        directions: -1, 0 or 1 for each feature, or `(outputs, features)` for each output.
+        slack: least slope along the chosen inputs, as a share of $K$: what roundoff may not reverse.
+
+    Example:
+        >>> net = Monotone(taut.nn.mlp([2, 16, 1]), [1, 0]).eval()
+        >>> rows = torch.tensor([[0.0, 0.3], [0.5, 0.3], [0.9, 0.3]])
+        >>> bool((net(rows).diff(dim=0) > 0).all())
+        True
+        >>> net.bound_increase().value > 0
+        True
+    """
+
+    directions: Tensor
+    slope: Tensor
+
+    def __init__(
+        self,
+        network: nn.Module,
+        directions: Sequence[int] | Sequence[Sequence[int]] | Tensor,
+        slack: float = 0.01,
+    ) -> None:
+        super().__init__()
+        check_positive("Monotone", "slack", slack)
+        signs = torch.as_tensor(directions)
+        usual = bool((signs.abs() <= 1).all()) and bool((signs == signs.round()).all())
+        if signs.dim() not in (1, 2) or not signs.numel() or not usual:
+            raise ArgumentError(
+                subject="Monotone",
+                argument="directions",
+                rule="must be -1, 0 or 1 for each feature, or a row of them for each output",
+                got=f"directions={directions!r}",
+            )
+        self.network = network
+        self.slack = float(slack)
+        like = next(network.parameters(), torch.empty(0))
+        self.register_buffer("directions", signs.to(like.device, torch.int8), persistent=False)
+        self.register_buffer("slope", torch.zeros((), device=like.device), persistent=False)
+        self._cache = WeightCache()
+        self.outputs = 0
+        self._refresh()
+
+    @torch.no_grad()
+    def _refresh(self) -> float:
+        """Sets `slope` to a number of the network's dtype above $(1 + slack) K$; returns $K$."""
+        found = audit(self.network, "l1", (self.directions.shape[-1],))
+        shape, constant = found.output.shape, found.output.constants[LINF]
+        rows = self.directions.shape[0] if self.directions.dim() == 2 else 1
+        if shape is None or len(shape) != 1 or rows not in (1, shape[0]):
+            raise ArgumentError(
+                subject="Monotone",
+                argument="network",
+                rule=f"must give a row of outputs, one for each of {rows} rows of directions",
+                got=f"outputs of shape {shape}",
+            )
+        self.outputs = shape[0]
+        held = self._weights()
+        wanted = float(Fraction(constant) * (1 + Fraction(self.slack)))
+        slope = torch.tensor(wanted, dtype=torch.float64).to(held.dtype)
+        slope = torch.nextafter(slope, torch.full_like(slope, math.inf)) if constant else slope
+        self.slope = slope.to(self.directions.device)
+        self._cache.keep(held, self.slope.new_tensor(constant, dtype=torch.float64))
+        return constant
+
+    def _weights(self) -> Tensor:
+        """All numbers of the network in a row, in its own dtype."""
+        held = [*self.network.parameters(), *self.network.buffers()]
+        floats = [value.detach().flatten() for value in held if value.is_floating_point()]
+        return torch.cat(floats) if floats else torch.zeros(1)
+
+    def _constant(self) -> float:
+        """The proven constant of the network as it stands; proves it again after a change."""
+        known = self._cache.recall(self._weights())
+        if known is not None:
+            return float(known)
+        if any(type(value) is not nn.Parameter for value in self.network.parameters()):
+            raise ArgumentError(
+                subject="Monotone",
+                argument="network",
+                rule="must hold the weights that are evaluated: those given by "
+                "torch.func have no proven constant",
+                remedy="Call .train() first, or evaluate the networks one by one.",
+            )
+        return self._refresh()
+
+    def _shortcut(self) -> Tensor:
+        return self.slope * self.directions.to(self.slope.dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(n, features)` to `(n, outputs)`."""
+        if not self.training and not torch.compiler.is_compiling():
+            self._constant()
+        rows = self._shortcut().reshape(-1, self.directions.shape[-1])
+        return x @ rows.to(x.dtype).mT + self.network(x)
+
+    def as_residual(self) -> Residual:
+        """The same map as a `Residual` around the network itself, with the slope of a fresh proof."""
+        self._constant()
+        weight = self._shortcut().reshape(-1, self.directions.shape[-1])
+        shortcut = nn.Linear(weight.shape[1], self.outputs, bias=False, device="meta")
+        shortcut.weight = nn.Parameter(weight.expand(self.outputs, -1).clone(), requires_grad=False)
+        return Residual(self.network, "add", 1.0, shortcut)
+
+    def bound_increase(self) -> Bound:
+        r"""A proven lower bound of $s_i\,\partial g / \partial x_i$ wherever $s_i \ne 0$: $c - K$."""
+        constant = Fraction(self._constant())
+        rate = float(Fraction(self.slope.item()) - constant)
+        return Bound(
+            max(0.0, math.nextafter(rate, -math.inf)),
+            side="lower",
+            method="slope of the linear part minus the proven constant from l1 to linf",
+        )
+
+    def extra_repr(self) -> str:
+        """The arguments, as torch prints them."""
+        return f"directions={self.directions.tolist()}, slack={self.slack}"
+
+
+register(Monotone, plain=Monotone.as_residual)

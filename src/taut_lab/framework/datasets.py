@@ -1,0 +1,59 @@
+"""The datasets of the experiments: the official ones, and a part of CIFAR-10."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from taut.data import OFFICIAL_SETS, LabelledData, data_folder, load_labelled
+
+__all__ = ["CIFAR_PART", "datasets_of", "load_dataset", "missing_data"]
+
+# 20,000 training and 5,000 test images, equally many of each class.
+CIFAR_PART = "cifar10-25k"
+_FILES = {CIFAR_PART: Path("cifar-10", "cifar-10-binary-25k.tar.gz")}
+
+
+def load_dataset(name: str) -> LabelledData:
+    """The dataset of that name, from the folder in the variable `TAUT_DATA`."""
+    file = _FILES.get(name)
+    return load_labelled(name if file is None else data_folder(None) / file)
+
+
+def datasets_of(config: Mapping[str, Any]) -> set[str]:
+    """The datasets that a configuration names under "data" and that have to be downloaded.
+
+    Example:
+        >>> datasets_of({"training": {"data": "mnist"}, "seed": 0}), datasets_of({"data": "digits"})
+        ({'mnist'}, set())
+    """
+    names: set[str] = set()
+    for field, value in config.items():
+        if isinstance(value, Mapping):
+            names |= datasets_of(value)
+        elif field == "data" and value in (*OFFICIAL_SETS, *_FILES):
+            names.add(value)
+    return names
+
+
+def missing_data(names: Iterable[str], data_dir: str | None = None) -> dict[str, str]:
+    """The datasets that cannot be found, each with a sentence that says what to do.
+
+    Args:
+        names: names from `datasets_of`.
+        data_dir: folder of the datasets; None for the variable `TAUT_DATA`.
+    """
+    folder = data_folder(data_dir)
+    found: dict[str, str] = {}
+    for name in names:
+        known = OFFICIAL_SETS.get(name)
+        if known is None:
+            if not (folder / _FILES[name]).exists():
+                found[name] = (
+                    f"{folder / _FILES[name]} is missing; pass --data-dir or set TAUT_DATA."
+                )
+        elif any(known.find(file, folder) is None for file in known.files):
+            found[name] = (
+                f"{known.title} is not in {folder}; pass --data-dir or set TAUT_DATA, or "
+                f"download it: taut data fetch {name}."
+            )
+    return found
