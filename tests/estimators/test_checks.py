@@ -4,11 +4,19 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import taut.sklearn
-from taut.sklearn import LipschitzClassifier, LipschitzRegressor, WassersteinDrift
+from taut.sklearn import (
+    LipschitzClassifier,
+    LipschitzRegressor,
+    RobustConformalClassifier,
+    RobustConformalRegressor,
+    WassersteinDrift,
+)
 
 ESTIMATORS = [
     LipschitzClassifier((16,), epochs=8, batch_size=64, lr=0.05),
     LipschitzRegressor((16,), epochs=8, batch_size=64, lr=0.05),
+    RobustConformalClassifier(LipschitzClassifier((16,), epochs=8, batch_size=64, lr=0.05)),
+    RobustConformalRegressor(LipschitzRegressor((16,), epochs=8, batch_size=64, lr=0.05)),
     WassersteinDrift(num_steps=2, num_permutations=19),
 ]
 

@@ -86,7 +86,8 @@ def test_large_samples_alone_raise_no_alarm():
     # A shift of 0.2 is beyond doubt among 4000 rows, and within the tolerance.
     drift = quick(critics=("network",)).fit(normal(4000, dim=1))
     moved = normal(4000, dim=1, seed=1, shift=0.2)
-    assert drift.compare(moved).p_value == 0.05
+    p_value = drift.compare(moved).p_value
+    assert p_value is not None and p_value <= 0.05
     assert not drift.drifted(moved, above=0.2)
 
 

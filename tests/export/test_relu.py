@@ -11,6 +11,7 @@ from taut.errors import ArgumentError
 from taut.export import rewrite_relu
 from taut.rules.relu_forms import _stages
 
+PIECEWISE_LINEAR = [case for case in ACTIVATIONS if case.layer is not taut.nn.PairLength]
 PERMUTING = [case for case in ACTIVATIONS if case.permutes]
 
 
@@ -21,7 +22,14 @@ def after_identity(case, width):
     return model
 
 
-@pytest.mark.parametrize("case", ACTIVATIONS, ids=str)
+def test_a_curved_function_has_no_form_in_relu():
+    with pytest.raises(
+        ArgumentError, match=r"`0` \(PairLength\) must be a layer with an exact form in ReLU"
+    ):
+        rewrite_relu(nn.Sequential(taut.nn.PairLength()))
+
+
+@pytest.mark.parametrize("case", PIECEWISE_LINEAR, ids=str)
 def test_the_function_is_exactly_the_same(case):
     """On whole numbers every sum is exact, so that equality holds to the bit."""
     width = 2 * max(3, case.group)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from taut.certificates import certify_exclusions
 from taut.errors import ArgumentError
@@ -49,8 +49,9 @@ class _RobustConformal(BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Trains a clone of the estimator on one part of the rows and calibrates on the other."""
         estimator = self._checked()
+        rows, targets = self._validated(X, y)
         parts = train_test_split(
-            X, y, test_size=self.calibration_fraction, random_state=self.random_state
+            rows, targets, test_size=self.calibration_fraction, random_state=self.random_state
         )
         fresh: Any = clone(estimator)
         self.estimator_ = fresh.fit(parts[0], parts[2])
@@ -60,7 +61,11 @@ class _RobustConformal(BaseEstimator):
         """Calibrates the estimator as it is, already fitted, on rows that it has not seen."""
         self.estimator_ = self._checked()
         check_is_fitted(self.estimator_)
-        return self._calibrate(X, y)
+        return self._calibrate(*self._validated(X, y))
+
+    def _validated(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        pair: Any = validate_data(self, X, y, dtype=np.float64)
+        return pair
 
     def _checked(self) -> Any:
         name = type(self).__name__
@@ -83,7 +88,6 @@ class _RobustConformal(BaseEstimator):
 
     def _calibrate(self, X: Any, y: Any) -> Self:
         self.threshold_ = conformal_threshold(self._scores(X, y), self.confidence)
-        self.n_features_in_ = self.estimator_.n_features_in_
         return self
 
     def _scores(self, X: Any, y: Any) -> np.ndarray:
@@ -91,8 +95,8 @@ class _RobustConformal(BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """What the estimator predicts, `(n,)`."""
-        check_is_fitted(self)
-        return self.estimator_.predict(X)
+        rows = predict_rows(self, X)
+        return self.estimator_.predict(rows)
 
 
 class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
@@ -146,8 +150,7 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
             X: `(n, features)`, as observed.
             radius: largest perturbation of a row, in the norm of the estimator and the units of `X`.
         """
-        check_is_fitted(self)
-        rows = torch.tensor(predict_rows(self.estimator_, X))
+        rows = torch.tensor(predict_rows(self, X))
         net, norm = self.estimator_.network_, self.estimator_.norm
         return ~certify_exclusions(net, rows, self.threshold_, radius, norm).numpy()
 
@@ -190,8 +193,8 @@ class RobustConformalRegressor(RegressorMixin, _RobustConformal):
             X: `(n, features)`, as observed.
             radius: largest perturbation of a row, in the norm of the estimator and the units of `X`.
         """
-        check_is_fitted(self)
-        low, high = self.estimator_.bound(X, radius)
+        rows = predict_rows(self, X)
+        low, high = self.estimator_.bound(rows, radius)
         # The residual of a calibration row was rounded once.
         width = math.nextafter(self.threshold_ * (1 + 2.0**-51), math.inf)
         return np.nextafter(low - width, -np.inf), np.nextafter(high + width, np.inf)

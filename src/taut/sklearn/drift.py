@@ -16,6 +16,7 @@ from taut.errors import ArgumentError, DataError, check_choice, check_count
 from taut.nn import ConeCritic
 from taut.sklearn.base import RandomState, predict_rows, seed_of
 from taut.transport import (
+    CRITICS,
     CriticName,
     Method,
     Scaling,
@@ -96,7 +97,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         confidence: float = 0.95,
         scaling: Scaling = "none",
         method: Method = "betting",
-        critics: tuple[CriticName, ...] = ("cones", "network"),
+        critics: tuple[CriticName, ...] = CRITICS,
         num_steps: int = 1000,
         patience: int = 1,
         diameter: float | None = None,

@@ -31,10 +31,11 @@ from taut.transport.problems import (
 from taut.transport.resampling import permutation_p_value
 from taut.transport.result import WassersteinResult
 from taut.transport.saved_critic import SavedCritic, load_critic
-from taut.transport.selection import CriticName
+from taut.transport.selection import CRITICS, CriticName
 from taut.transport.skewed_directions import pursue_centres, skewed_directions
 
 __all__ = [
+    "CRITICS",
     "ConeFit",
     "CriticFit",
     "CriticName",

@@ -279,5 +279,5 @@ def _group_means(sample: Tensor, k: int) -> Tensor:
     """Means of `k` consecutive groups whose sizes differ by at most one."""
     n = len(sample)
     group = torch.arange(n) * k // n
-    total = torch.zeros(k, dtype=torch.float64).index_add_(0, group, sample)
+    total = torch.zeros(k, dtype=torch.float64).index_add_(0, group, sample.double())
     return total / group.bincount(minlength=k)
