@@ -66,7 +66,7 @@ def attack(**options: Any) -> None:
       taut attack runs/a --attack pgd --radius 0.1 --radius 0.3 --num-restarts 10 --json
       taut attack net.safetensors --data mnist --norm l2 --radius 1.58
     """
-    from taut.cli.output import print_json, progress, say
+    from taut.cli.output import announce_folders, print_json, progress, say
     from taut.evaluation import evaluate_robustness, evenly_spaced_rows
     from taut.report import ATTACK_NAMES, check_extras
 
@@ -86,7 +86,8 @@ def attack(**options: Any) -> None:
             bar("attacks", next(done), total, text)
 
         found = evaluate_robustness(part, radii, names, on_attack=on_attack, **settings)
-    page = _write_page(chosen, found, options)
+    with announce_folders((options["page"] or options["path"]).parent):
+        page = _write_page(chosen, found, options)
     if options["as_json"]:
         record = {
             "path": options["path"],
@@ -113,7 +114,7 @@ def attack(**options: Any) -> None:
         if page is not None:
             say(f"Report: {page}")
     for sentence in found.violations:
-        click.secho(f"taut: VIOLATED CERTIFICATE: {sentence}", fg="red", bold=True, err=True)
+        click.secho(f"taut attack: VIOLATED CERTIFICATE: {sentence}", fg="red", bold=True, err=True)
     if found.violations:
         raise SystemExit(_VIOLATED)
 

@@ -26,7 +26,7 @@ class FrameSource(ColumnSource):
     Columns that are counted, as those of a frame made of a bare array, have no names.
     """
 
-    option = ""
+    has_columns_argument = False
     rows: int
 
     def __init__(self, frame: Any, name: str):

@@ -121,7 +121,7 @@ def load_data(config: TrainConfig) -> LabelledData:
         )
     except DataError as error:
         # A configuration has no choice of columns.
-        raise error.replace(option="") from error
+        raise error.replace(option=None) from error
 
 
 def with_absolute_paths(config: AnyConfig) -> AnyConfig:
