@@ -1,5 +1,6 @@
 """Columns: their names in sentences, and selections of them."""
 
+import csv
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ __all__ = [
     "column_label",
     "describe_columns",
     "list_some",
+    "parse_columns",
     "select_positions",
 ]
 
@@ -30,6 +32,20 @@ def list_some(items: Iterable[object], most: int = 8) -> str:
     shown = [repr(item) for item in items]
     rest = len(shown) - most
     return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def parse_columns(text: str) -> list[str | int]:
+    """Column names and positions from text; a name with a comma is quoted.
+
+    Example:
+        >>> parse_columns('age, "height, cm", 3')
+        ['age', 'height, cm', 3]
+    """
+    cells = [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
+    if not cells or "" in cells:
+        rule = "must be a list of columns, like age,income,3"
+        raise ArgumentError(subject="data", argument="columns", rule=rule, got=repr(text))
+    return [int(cell) if cell.isdecimal() else cell for cell in cells]
 
 
 def column_label(names: Sequence[str], position: int) -> str:
