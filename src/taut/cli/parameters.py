@@ -53,13 +53,14 @@ class Whole(click.IntRange):
 
 def columns(value: str) -> list[str | int]:
     """Column names and positions from text such as `age,income,3`; a name with a comma is quoted."""
-    import csv
+    from taut.data import parse_columns
+    from taut.errors import ArgumentError
 
-    cells = [cell.strip() for cell in next(csv.reader([value], skipinitialspace=True), [])]
-    if not cells or "" in cells:
+    try:
+        return parse_columns(value)
+    except ArgumentError as error:
         message = f"{value!r} is not a list of columns; write it like age,income,3."
-        raise click.BadParameter(message)
-    return [int(cell) if cell.isdecimal() else cell for cell in cells]
+        raise click.BadParameter(message) from error
 
 
 class _Encodings(click.ParamType):

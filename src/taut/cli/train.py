@@ -29,6 +29,8 @@ from taut.training import (
     field_docs,
     field_types,
     from_toml,
+    parse_tolerances,
+    write_tolerances,
 )
 from taut.training import train as run_training
 
@@ -138,6 +140,7 @@ def train(
       taut train --data mnist --radius 1.58 --hidden 1024,1024,1024 --epochs 12 --out runs/b
       taut train --data mnist --radius 1.58 --arch conv --out runs/conv
       taut train --data wine.csv --label quality --patience 20 --out runs/wine
+      taut train --data wine.csv --label colour --tolerance pH=0.1,sulphur=2 --out runs/colour
       taut train --config runs/a/config.toml --seed 1 --out runs/c
       torchrun --nproc-per-node 2 -m taut train --data mnist --out runs/d
     """
@@ -186,6 +189,10 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
                 subject="train", argument="--config", rule=rule, got=str(path)
             ) from error
     typed = {name: given[name] for name in typed_options(*given)}
+    if "tolerance" in typed:
+        # A file of tolerances is read once; the run keeps what it says.
+        typed["tolerance"] = write_tolerances(parse_tolerances(typed["tolerance"]))
+        typed.setdefault("norm", "linf" if path is None else config.norm)
     config = replace(config, **typed)
     distance = config.arch == "distance"
     loss = config.loss or ("ramp" if distance else "cross_entropy")
