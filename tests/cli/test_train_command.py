@@ -87,6 +87,7 @@ def test_the_default_folder_names_data_and_norm(tmp_path, monkeypatch):
     assert json.loads(result.stdout)["run"] == "runs/digits-linf"
 
 
+@pytest.mark.slow
 def test_a_table_has_radii_in_deviations(tmp_path):
     x = torch.randn(120, 2, generator=seeded()) * torch.tensor([1.0, 100.0])
     lines = [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]

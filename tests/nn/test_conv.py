@@ -472,6 +472,7 @@ def test_inference_mode_leaves_no_trace(case):
         assert torch.isfinite(layer.weight.grad).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize(

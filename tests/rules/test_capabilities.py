@@ -255,6 +255,7 @@ def test_files_give_back_the_same_network(kind, tmp_path):
 EXPORTED = [kind for kind in ROWS if capabilities_of(kind)["export"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPORTED, ids=lambda kind: kind.__name__)
 def test_other_runtimes_compute_the_same(kind, tmp_path):
     model, shape = network(kind)
