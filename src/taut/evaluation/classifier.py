@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from taut.certificates import Certificates, certify
 from taut.names import Arithmetic, CertificateMethod
-from taut.norms import Norm
+from taut.norms import LINF, Norm
 from taut.training import Examples, InputSpec, TrainedRun
 
 __all__ = ["EvaluatedClassifier", "evenly_spaced_rows"]
@@ -26,6 +26,7 @@ class EvaluatedClassifier:
         examples: inputs in the dtype of the weights, with labels.
         norm: norm in which radii are measured.
         rounded: whether inputs were rounded to float32, as the rows of a table are.
+        method: proof of the radii that the network was trained for.
     """
 
     name: str
@@ -34,6 +35,7 @@ class EvaluatedClassifier:
     examples: Examples
     norm: Norm
     rounded: bool = False
+    method: CertificateMethod = "lipschitz"
 
     @classmethod
     def from_run(cls, run: TrainedRun, norm: Norm) -> "EvaluatedClassifier":
@@ -41,20 +43,23 @@ class EvaluatedClassifier:
         weight = next(run.model.parameters())
         test = run.data().test.to(weight.device, weight.dtype)
         name, rounded = Path(run.config.data).name, bool(run.inputs.shift)
-        return cls(name, run.model, run.inputs, test, norm, rounded)
+        by_intervals = run.config.arch == "ibp" and norm == LINF
+        method = "interval" if by_intervals else "lipschitz"
+        return cls(name, run.model, run.inputs, test, norm, rounded, method)
 
     def certify(
-        self, arithmetic: Arithmetic = "real", method: CertificateMethod = "lipschitz"
+        self, arithmetic: Arithmetic = "real", method: CertificateMethod | None = None
     ) -> Certificates:
         r"""A proven radius for every example; by intervals, within the range of the data if known.
+
+        Without a `method`, by the one that the network was trained for.
 
         Where rows are rounded to float32 on their way into the network, the radius is that of the
         row before rounding, against rows that are rounded as well: rounding moves each by at most
         $u = 2^{-24}$ of its length, so $r (1 - 2 u) - 3 u \|x\|$ remains.
         """
         x, labels = self.examples.inputs, self.examples.labels
-        low, high = self.spec.low, self.spec.high
-        known = method != "lipschitz" and low is not None and high is not None
+        method = method or self.method
         found = certify(
             self.model,
             x,
@@ -62,7 +67,7 @@ class EvaluatedClassifier:
             labels=labels,
             arithmetic=arithmetic,
             method=method,
-            input_range=(low, high) if known else None,  # type: ignore[arg-type]
+            input_range=None if method == "lipschitz" else self.spec.input_range,
         )
         if not self.rounded:
             return found

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from taut.nn import Centering, LinfDistance, SortDistance
+from taut.nn import Centering, LinfDistance, LinfDistance2d, SortDistance
 
 __all__ = [
     "cross_entropy_weight",
@@ -56,7 +56,7 @@ def cross_entropy_weight(progress: float) -> float:
 def set_exponent(model: nn.Module, exponent: float) -> None:
     """Sets the exponent of every distance layer in training mode."""
     for layer in model.modules():
-        if isinstance(layer, LinfDistance | SortDistance):
+        if isinstance(layer, LinfDistance | LinfDistance2d | SortDistance):
             layer.exponent = exponent
 
 
@@ -95,7 +95,8 @@ def update_means(model: nn.Module, inputs: Tensor) -> bool:
     Returns:
         Whether the network was last trained as it is evaluated, with maxima; others always are.
     """
-    layers = [m for m in model.modules() if isinstance(m, LinfDistance | SortDistance)]
+    distances = LinfDistance | LinfDistance2d | SortDistance
+    layers = [m for m in model.modules() if isinstance(m, distances)]
     exact = all(math.isinf(layer.exponent) for layer in layers)
     if layers and any(isinstance(m, Centering) for m in model.modules()):
         set_exponent(model, math.inf)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from taut import parallel
 from taut.bounds import Bound
 from taut.certificates import certify
-from taut.names import NormName
+from taut.names import CertificateMethod, NormName
 from taut.training.examples import Examples
 
 __all__ = ["Evaluation", "evaluate"]
@@ -38,10 +38,34 @@ class Evaluation:
         return (self.correct & (self.radii > radius)).double().mean().item()
 
 
-def evaluate(model: nn.Module, examples: Examples, norm: NormName) -> Evaluation:
-    """Certifies every example in real arithmetic; processes share the work."""
+def evaluate(
+    model: nn.Module,
+    examples: Examples,
+    norm: NormName,
+    method: CertificateMethod = "lipschitz",
+    input_range: tuple[float, float] | None = None,
+    radius: float | None = None,
+) -> Evaluation:
+    """Certifies every example in real arithmetic; processes share the work.
+
+    Args:
+        model: network in evaluation mode or not; not changed.
+        examples: inputs with labels.
+        norm: norm of the radii.
+        method: as `taut.certify` takes it.
+        input_range: the same.
+        radius: the same.
+    """
     rows = parallel.share(torch.arange(len(examples)))
-    found = certify(model, examples.inputs[rows], norm, labels=examples.labels[rows])
+    found = certify(
+        model,
+        examples.inputs[rows],
+        norm,
+        labels=examples.labels[rows],
+        method=method,
+        input_range=input_range,
+        radius=radius,
+    )
     assert found.correct is not None
     return Evaluation(
         correct=parallel.gather(found.correct.cpu()),
