@@ -194,6 +194,7 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
         "decay": (config.schedule == "step", "--schedule step", config.schedule),
         "blocks": (arch == "wrn", "--arch wrn", arch),
         "channels": (arch in staged, "--arch conv, lenet, wrn or ibp", arch),
+        "keep": (arch == "distance", "--arch distance", arch),
         "clip": (arch == "ibp", "--arch ibp", arch),
         "lipschitz": (arch != "ibp", "another --arch", arch),
         "alpha": (loss == "hkr", "--loss hkr", loss),

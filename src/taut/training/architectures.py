@@ -20,6 +20,7 @@ from taut.nn import (
     OrthonormalConv2d,
     Residual,
     Scale,
+    SortDistance,
     SpectralConv2d,
     make_activation,
     mlp,
@@ -266,17 +267,19 @@ def _plain_convolution(channels: int, following: int, kernel_size: int, stride: 
 def _build_distance(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
     """Layers of L-inf distances with centred outputs; a logit is minus the last distance.
 
-    Inputs are multiplied by the constant first, and all else is 1-Lipschitz in L-inf.
+    Inputs are multiplied by the constant first, and all else is 1-Lipschitz in L-inf. With `keep` below 1
+    all layers but the first are order statistics of distances.
     """
     assert config.lipschitz is not None and config.hidden is not None
     flatten = [] if len(input_shape) == 1 else [nn.Flatten()]
+    later = LinfDistance if config.keep == 1 else partial(SortDistance, q=config.keep)
     layers: list[nn.Module] = [*flatten, Scale(config.lipschitz)]
-    size = math.prod(input_shape)
-    for width in config.hidden:
+    for place, (before, width) in enumerate(pairwise([math.prod(input_shape), *config.hidden])):
         # The mean of the last batch alone: before evaluation it is taken over a large one.
-        layers += [LinfDistance(size, width), Centering(width, momentum=1.0, bias=False)]
-        size = width
-    return nn.Sequential(*layers, LinfDistance(size, outputs), Scale(-1.0))
+        means = Centering(width, momentum=1.0, bias=False)
+        layers += [(later if place else LinfDistance)(before, width), means]
+    last = (math.prod(input_shape), *config.hidden)[-1]
+    return nn.Sequential(*layers, later(last, outputs), Scale(-1.0))
 
 
 def _build_ibp(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:

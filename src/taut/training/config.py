@@ -73,6 +73,8 @@ class TrainConfig(Configuration):
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
+        keep: probability with which the units of distance keep an input in training; below 1 they are
+            order statistics of distances (SortNet), behind a first layer of plain distances.
         clip: distance from both ends of the pixel range within which ibp sets pixels to that end; by
             default 1.1 * radius, or 0 where the range is unknown or too narrow.
         epochs: number of training epochs; by default 40, or more if needed to reach 2500 steps.
@@ -129,6 +131,7 @@ class TrainConfig(Configuration):
     activation: ActivationName | str = "maxmin"
     constraint: ConstraintName | None = setting(None, "open")  # noqa: RUF009
     dropout: float = setting(0.0, "share")
+    keep: float = setting(1.0, "positive")
     clip: float | None = setting(None, "not_negative")
     epochs: int | None = None
     augment: AugmentationName | None = None
