@@ -201,6 +201,8 @@ def test_one_class_is_refused():
     "given",
     [
         {"norm": "linf", "radius": 0.05},
+        {"norm": "linf", "arch": "dense"},
+        {"norm": "linf", "arch": "ibp"},
         {"norm": "l1", "radius": 0.5},
         {"lipschitz": 7.0, "loss": "hinge"},
         {"loss": "hkr", "constraint": "spectral"},

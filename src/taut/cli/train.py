@@ -26,6 +26,7 @@ from taut.training import (
     Progress,
     TrainConfig,
     TrainedRun,
+    architecture_of,
     field_docs,
     field_types,
     from_toml,
@@ -137,6 +138,7 @@ def train(
     Examples:
       taut train
       taut train --data mnist --norm linf --radius 0.1 --out runs/a
+      taut train --data mnist --norm linf --radius 0.1 --arch ibp --out runs/i
       taut train --data mnist --radius 1.58 --hidden 1024,1024,1024 --epochs 12 --out runs/b
       taut train --data mnist --radius 1.58 --arch conv --out runs/conv
       taut train --data wine.csv --label quality --patience 20 --out runs/wine
@@ -194,21 +196,21 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
         typed["tolerance"] = write_tolerances(parse_tolerances(typed["tolerance"]))
         typed.setdefault("norm", "linf" if path is None else config.norm)
     config = replace(config, **typed)
-    distance = config.arch == "distance"
-    loss = config.loss or ("ramp" if distance else "cross_entropy")
-    layers = (not distance, "another --arch", config.arch)
+    arch = architecture_of(config)
+    loss = config.loss or ("ramp" if arch == "distance" else "cross_entropy")
+    layers = (arch not in ("distance", "ibp"), "another --arch", arch)
+    staged = ("conv", "lenet", "wrn", "ibp")
     needs = {
         "activation": layers,
         "constraint": layers,
         "dropout": layers,
         "milestones": (config.schedule == "step", "--schedule step", config.schedule),
         "decay": (config.schedule == "step", "--schedule step", config.schedule),
-        "blocks": (config.arch == "wrn", "--arch wrn", config.arch),
-        "channels": (
-            config.arch in ("conv", "lenet", "wrn"),
-            "--arch conv, lenet or wrn",
-            config.arch,
-        ),
+        "blocks": (arch == "wrn", "--arch wrn", arch),
+        "channels": (arch in staged, "--arch conv, lenet, wrn or ibp", arch),
+        "keep": (arch == "distance", "--arch distance", arch),
+        "clip": (arch == "ibp", "--arch ibp", arch),
+        "lipschitz": (arch != "ibp", "another --arch", arch),
         "alpha": (loss == "hkr", "--loss hkr", loss),
         "temperature": (loss in ("cross_entropy", "ramp"), "--loss cross_entropy or ramp", loss),
         "adversarial_steps": (config.adversarial_radius > 0, "--adversarial-radius", "none"),

@@ -4,6 +4,7 @@ from taut.nn import init, utils
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout, PairLength
 from taut.nn.balls import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
 from taut.nn.builders import make_activation, mlp, separable_conv2d
+from taut.nn.clip import Clip
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
@@ -24,6 +25,7 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose3d,
 )
 from taut.nn.distance import LinfDistance, SortDistance
+from taut.nn.distance_patches import LinfDistance2d
 from taut.nn.downsampling import (
     AdaptiveL2Pool2d,
     InvertibleDownsampling2d,
@@ -53,6 +55,7 @@ __all__ = [
     "CPLResidual",
     "Centering",
     "ChannelShift2d",
+    "Clip",
     "ConeCritic",
     "ConstrainedConv",
     "ConstrainedLayer",
@@ -70,6 +73,7 @@ __all__ = [
     "LinfConv1d",
     "LinfConv2d",
     "LinfDistance",
+    "LinfDistance2d",
     "LinfLinear",
     "LipschitzBatchNorm",
     "MaxMin",

@@ -83,6 +83,11 @@ class InputSpec:
                 found.append((group, self.apply(block)[:, group]))
         return found
 
+    @property
+    def input_range(self) -> tuple[float, float] | None:
+        """Smallest and largest possible value of an input, where both are known."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
     def apply(self, inputs: np.ndarray | Tensor) -> Tensor:
         r"""Inputs of the source, `(n, *shape)`, as the network takes them; float32.
 

@@ -139,6 +139,43 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 
 @bench.command()
 @click.option(
+    "--batch-size",
+    "batch",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Batch size.",
+)
+@click.option(
+    "--width",
+    type=click.IntRange(min=2),
+    default=512,
+    show_default=True,
+    help="Number of stored points, and length of each.",
+)
+@_options(_TIMING[1:])
+def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
+    """Time distances to stored points.
+
+    Forward and backward passes of fused kernels, of chunks without a compiler and of torch.cdist, for
+    several exponents, beside a dense layer of the same size. Takes about three minutes.
+
+    \b
+    Example:
+      taut bench distances --out record.json
+      taut bench distances --show record.json
+    """
+    from taut_lab.benchmarks import DistanceSettings, run_distances
+
+    chosen = DistanceSettings(**settings)
+    if quick:
+        small = {"batch": 6, "width": 8, "exponents": (8,)}
+        chosen = replace(chosen, **small, rounds=2, min_rounds=1, warmup=1)
+    _measure_or_show(lambda on_run: run_distances(chosen, on_run), out, show)
+
+
+@bench.command()
+@click.option(
     "--part",
     "parts",
     type=click.Choice(["table1", "funnels", "coverage", "real"]),
