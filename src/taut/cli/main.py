@@ -153,6 +153,7 @@ OTHERS = "Other commands"
 _HELP = {
     "demo": "Run a demo and write an HTML report.",
     "wasserstein": "Measure the distance between two datasets.",
+    "watch": "Watch batches of rows for drift from a reference.",
     "train": "Train a classifier with certified radii.",
     "gan": "Train a GAN with a 1-Lipschitz critic.",
     "certify": "Compute the certified radius of each prediction.",

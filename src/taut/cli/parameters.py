@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 __all__ = [
     "COUNT",
+    "EXISTING_FILE",
     "FILE",
     "FOLDER",
     "NORM",
@@ -98,6 +99,7 @@ def sizes_type(
 
 NORM = click.Choice(["l1", "l2", "linf"])
 FILE = click.Path(dir_okay=False, path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 COUNT = Whole(min=1)
 POSITIVE = Finite(0, min_open=True)

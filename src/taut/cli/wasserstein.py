@@ -2,83 +2,37 @@
 
 import shlex
 import time
-import traceback
 from typing import Any
 
 import click
 
+from taut.cli.alarm import AlarmCommand
+from taut.cli.column_options import COLUMN_OPTIONS, column_options
 from taut.cli.failures import columns_text
 from taut.cli.parameters import (
     COUNT,
+    EXISTING_FILE,
     FILE,
     NOT_NEGATIVE,
     POSITIVE,
     Finite,
-    columns,
-    encodings,
     json_option,
     seed_option,
     threads_option,
     typed_options,
 )
 from taut.cli.processes import processes
-from taut.errors import TautError
 
 __all__ = ["wasserstein"]
 
-_WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
-_TRAINING = (
-    *("finite", "scaling", "diameter", "num_steps", "columns", "drop", "categorical", "encode"),
-    *("category_distance", "missing_distance"),
-)
+_TRAINING = ("finite", "scaling", "diameter", "num_steps", *COLUMN_OPTIONS)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
-
-
-class AlarmCommand(click.Command):
-    """A command whose exit status 1 is the alarm and nothing else, for scheduled runs."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; errors other than those of the caller show a traceback."""
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit):
-            raise
-        except (KeyboardInterrupt, click.Abort) as error:
-            raise SystemExit(_INTERRUPTED) from error
-        except TautError as error:
-            if not ctx.find_root().params.get("debug"):
-                raise
-            status, cause = _WRONG, error
-        except Exception as error:
-            status, cause = _UNEXPECTED, error
-        click.echo("".join(traceback.format_exception(cause)), nl=False, err=True)
-        raise SystemExit(status) from cause
 
 
 @click.command(cls=AlarmCommand)
 @click.argument("a", required=False)
 @click.argument("b", required=False)
-@click.option("--columns", type=columns, help="Columns to compare: names or zero-based indices.")
-@click.option("--drop", type=columns, help="Columns to leave out.")
-@click.option("--categorical", type=columns, help="Columns of categories that look like numbers.")
-@click.option(
-    "--encode",
-    type=encodings,
-    multiple=True,
-    metavar="COLUMN=KIND",
-    help="Encoding of one column: number, category, category:2 (categories 2 apart), date, time, or "
-    "ordered categories from first to last, 'size=S<M<L'. Can be repeated.",
-)
-@click.option("--names", type=columns, help="Names of all columns, for tables without a header.")
-@click.option(
-    "--category-distance", type=POSITIVE, default=1.0, help="Distance of two different categories."
-)
-@click.option(
-    "--missing-distance",
-    type=POSITIVE,
-    default=1.0,
-    help="Distance that sets a missing number apart from all others.",
-)
+@column_options
 @click.option(
     "--finite",
     is_flag=True,
@@ -123,7 +77,9 @@ class AlarmCommand(click.Command):
 )
 @click.option("--report", type=FILE, metavar="PAGE.html", help="Write an HTML report.")
 @click.option("--save", type=FILE, metavar="CRITIC", help="Save the trained critic.")
-@click.option("--critic", type=FILE, metavar="CRITIC", help="Saved critic to use with --score.")
+@click.option(
+    "--critic", type=EXISTING_FILE, metavar="CRITIC", help="Saved critic to use with --score."
+)
 @click.option(
     "--score", metavar="NEW", help="File of new rows to score with --critic, without A and B."
 )

@@ -2,6 +2,7 @@
 
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier import classifier_page, classifier_sections, run_facts
+from taut.report.monitor import monitor_headline, monitor_page, monitor_rows
 from taut.report.page import Code, Compared, Link, Meter, Page, Section, Table, check_extras
 from taut.report.sentences import (
     ATTACK_NAMES,
@@ -46,6 +47,9 @@ __all__ = [
     "distance_rows",
     "draw",
     "format_bound",
+    "monitor_headline",
+    "monitor_page",
+    "monitor_rows",
     "percent",
     "run_facts",
     "wasserstein_page",

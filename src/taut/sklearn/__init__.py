@@ -15,18 +15,21 @@ __all__ = [
     "RobustConformalClassifier",
     "RobustConformalRegressor",
     "WassersteinDrift",
+    "WassersteinMonitor",
 ]
 
 if TYPE_CHECKING:
     from taut.sklearn.classifier import LipschitzClassifier
     from taut.sklearn.conformal import RobustConformalClassifier, RobustConformalRegressor
     from taut.sklearn.drift import WassersteinDrift
+    from taut.sklearn.monitor import WassersteinMonitor
     from taut.sklearn.regressor import LipschitzRegressor
 else:
     _MODULES = {
         "classifier": "LipschitzClassifier",
         "conformal": "RobustConformalClassifier RobustConformalRegressor",
         "drift": "WassersteinDrift",
+        "monitor": "WassersteinMonitor",
         "regressor": "LipschitzRegressor",
     }
     _find, __dir__ = lazy_names(__name__, _MODULES)
