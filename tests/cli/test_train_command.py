@@ -143,8 +143,10 @@ def helped(name: str) -> str:
 def test_help_states_the_defaults():
     data = load_labelled("digits")
     plain = TrainConfig()
-    for name in ("data", "norm", "arch", "activation", "alpha", "decay", "adversarial_steps"):
+    for name in ("data", "arch", "activation", "alpha", "decay", "adversarial_steps"):
         assert helped(name).endswith(f"  [default: {getattr(plain, name)}]")
+    assert "by default l2, or linf with tolerances" in helped("norm") and plain.norm == "l2"
+    assert TrainConfig(tolerance="a=1").norm == "linf"
     found = {norm: resolve(TrainConfig(norm=norm), data) for norm in ("l2", "linf", "l1")}
     assert [each.optimizer for each in found.values()] == ["adam", "aggmo", "aggmo"]
     assert "by default adam in l2 and for distance, aggmo in linf and l1" in helped("optimizer")

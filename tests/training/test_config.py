@@ -95,7 +95,8 @@ def test_resolving_again_changes_nothing(norm):
     found = resolve(TrainConfig(norm=norm), data)
     open_fields = {f.name for f in fields(found) if getattr(found, f.name) is None}
     cross_entropy = found.loss == "cross_entropy"
-    needless = {"data_dir", "label", "test", "threads", *([] if cross_entropy else ["temperature"])}
+    of_files = {"data_dir", "label", "test", "names", "columns", "drop", "categorical", "tolerance"}
+    needless = {*of_files, "threads", *([] if cross_entropy else ["temperature"])}
     assert open_fields == needless
     assert resolve(found, data) == found
     assert from_toml(to_toml(found)) == found

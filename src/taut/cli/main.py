@@ -94,6 +94,7 @@ _HELP = {
     "wasserstein": "Measure the distance between two datasets.",
     "train": "Train a classifier with certified radii.",
     "gan": "Train a GAN with a 1-Lipschitz critic.",
+    "predict": "Predict rows without labels, each with its certified radius.",
     "certify": "Compute the certified radius of each prediction.",
     "attack": "Attack a classifier and check its certificates.",
     "audit": "Bound the Lipschitz constant of a saved network.",

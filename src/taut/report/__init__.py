@@ -16,6 +16,7 @@ from taut.report.sentences import (
     distance_rows,
     format_bound,
     percent,
+    radius_unit,
 )
 from taut.report.wasserstein import wasserstein_page
 
@@ -45,6 +46,7 @@ __all__ = [
     "draw",
     "format_bound",
     "percent",
+    "radius_unit",
     "run_facts",
     "wasserstein_page",
 ]

@@ -90,8 +90,6 @@ def certify_inputs(
     """
     p, weights = as_norm(norm), spec.weights
     known = method != "lipschitz" and spec.low is not None and spec.high is not None
-    # For float32 every column may change: more than is asked for.
-    scaled = weights if arithmetic != "float32" else None
 
     def radii(inputs: Tensor) -> Certificates:
         return certify(
@@ -102,7 +100,7 @@ def certify_inputs(
             arithmetic=arithmetic,
             method=method,
             input_range=(spec.low, spec.high) if known else None,  # type: ignore[arg-type]
-            tolerance=scaled,
+            tolerance=weights,
         )
 
     found = radii(x)
@@ -118,11 +116,12 @@ def certify_inputs(
         return found
     moving = x.double().flatten(1)
     if weights is not None:
-        moving = moving * moving.new_tensor(weights)
+        unit = moving.new_tensor(weights)
+        moving = torch.where(unit > 0, moving / unit, 0.0)
     lengths = p.vector(moving).to(found.radius.device)
     remaining = radii_after_rounding(found.radius, lengths, 2.0**-24)
     # Subnormal float32 numbers move by at most half of the smallest one.
-    tiny = math.prod(x.shape[1:]) * 2.0**-148
+    tiny = math.prod(x.shape[1:]) * 2.0**-148 / min(w for w in weights or (1.0,) if w > 0)
     return replace(found, radius=(remaining - tiny).clamp(min=0))
 
 
