@@ -1,5 +1,6 @@
 """The command `taut`: a table of subcommands and plugins, each imported only when it is run."""
 
+import errno
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import IO, Any, NamedTuple
@@ -87,7 +88,20 @@ class LazyGroup(click.Group):
             if ctx.params.get("debug"):
                 raise
             raise Failure(str(error)) from error
+        except OSError as error:
+            if ctx.params.get("debug") or error.errno not in _STORAGE:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            reason = (error.strerror or str(error)).lower()
+            remedy = "Free some space, or choose another place."
+            if error.errno not in _FULL:
+                remedy = "Choose a file or folder that may be read and written."
+            raise Failure(f"{where}{reason}. {remedy}") from error
 
+
+# Errors of storage, which say what is wrong without a traceback.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STORAGE = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS)
 
 _HELP = {
     "demo": "Run a demo and write an HTML report.",

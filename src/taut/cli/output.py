@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+_LOG_SECONDS = 10.0
 
 __all__ = ["print_json", "print_table", "progress", "say"]
 
@@ -37,13 +40,34 @@ def print_table(
     Console().print(table, highlight=False, markup=False)
 
 
+def _log_lines(quiet: bool) -> Callable[..., None]:
+    """Writes a line with the time to standard error, at most one in `_LOG_SECONDS`."""
+    written = time.monotonic()
+
+    def report(stage: str, done: int, total: int, text: str = "") -> None:
+        nonlocal written
+        now = time.monotonic()
+        if not quiet and now - written >= _LOG_SECONDS:
+            written = now
+            moment = time.strftime("%Y-%m-%d %H:%M:%S")
+            click.echo(f"{moment} {stage} {done}/{total}  {text}".rstrip(), err=True)
+
+    return report
+
+
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
     """Progress bars on standard error, one for each stage, with the time left.
 
+    Where standard error is no terminal, as in a log, it is a line now and then instead.
+
     Yields a function of the stage, the amount done, the total, and a text beside the bar. Stages
     follow each other: one that stopped early is complete.
     """
+    console = Console(stderr=True, quiet=quiet)
+    if not console.is_terminal:
+        yield _log_lines(quiet)
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
@@ -51,7 +75,7 @@ def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     # The bars take the width that the texts leave.
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet), expand=True) as bars:
+    with Progress(*columns, console=console, expand=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def finish() -> None:
