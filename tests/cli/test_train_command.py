@@ -148,8 +148,10 @@ def helped(name: str) -> str:
 def test_help_states_the_defaults():
     data = load_labelled("digits")
     plain = TrainConfig()
-    for name in ("data", "norm", "activation", "alpha", "decay", "adversarial_steps"):
+    for name in ("data", "activation", "alpha", "decay", "adversarial_steps"):
         assert helped(name).endswith(f"  [default: {getattr(plain, name)}]")
+    assert "by default l2, or linf with tolerances" in helped("norm") and plain.norm == "l2"
+    assert TrainConfig(tolerance="a=1").norm == "linf"
     norms = ("l2", "linf", "l1")
     found = {norm: resolve(TrainConfig(norm=norm, arch="dense"), data) for norm in norms}
     for_linf = [resolve(TrainConfig(norm="linf", arch=arch), data) for arch in ("distance", "ibp")]

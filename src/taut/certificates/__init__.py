@@ -11,7 +11,7 @@ from taut.certificates.intervals import bound_outputs
 from taut.certificates.order import bound_order_gap
 from taut.certificates.outputs import BoundedEvaluation, bound_output
 from taut.certificates.result import Certificates
-from taut.certificates.tolerance import Tolerance, radii_after_rounding
+from taut.certificates.tolerance import Tolerance, radii_after_rounding, scale_network
 
 __all__ = [
     "Arithmetic",
@@ -25,4 +25,5 @@ __all__ = [
     "certify_exclusions",
     "direct_executor",
     "radii_after_rounding",
+    "scale_network",
 ]

@@ -172,21 +172,24 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
 
 
 def names_for(run: "TrainedRun", source: str) -> list[str]:
-    """Names of the columns of a table without a header, for a run that was given names.
+    """Names of the columns of a table without a header, as the run knows them.
 
-    The label may be missing, as in rows that are to be predicted.
+    It may have all columns of the training table, all but the label, or just those that are used.
     """
     from taut.data import ColumnSource, open_source, parse_columns
 
-    if not run.config.names or not Path(source).expanduser().is_file():
+    path, spec = Path(source).expanduser(), run.inputs
+    if not spec.columns or not path.is_file():
         return []
-    opened = open_source(Path(source).expanduser())
-    names = [str(name) for name in parse_columns(run.config.names)]
+    opened = open_source(path)
     if not isinstance(opened, ColumnSource) or opened.names:
         return []
-    if opened.width == len(names) - 1:
-        names = [name for name in names if name != run.config.label]
-    return names if opened.width == len(names) else []
+    known = [str(name) for name in parse_columns(run.config.names)] if run.config.names else []
+    used = spec.columns if spec.encoding is None else [c.name for c in spec.encoding.used]
+    for names in (known, [name for name in known if name != run.config.label], list(used)):
+        if len(names) == opened.width:
+            return names
+    return []
 
 
 def _what(shape: tuple[int, ...]) -> str:

@@ -20,7 +20,7 @@ from taut.cli.parameters import (
     typed_options,
 )
 from taut.cli.processes import processes
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, require
 from taut.training import (
     FieldType,
     Progress,
@@ -50,6 +50,7 @@ _SECTIONS = {
     "epochs": "Advanced optimisation options",
     "seed": "Advanced run options",
 }
+_INTERRUPTED = 130
 _TYPES = {
     "positive": POSITIVE,
     "not_negative": NOT_NEGATIVE,
@@ -153,6 +154,8 @@ def train(
 
     if report:
         check_extras()
+    if tensorboard:
+        require("tensorboard", "track", "train: --tensorboard")
     config = configure(config_file, given)
     out = out or Path("runs") / f"{Path(config.data).stem}-{config.norm}"
     page = out / "index.html" if report else None
@@ -161,7 +164,13 @@ def train(
         done = (out / "result.json").exists()
         with announce_folders(*[out] * first), progress(quiet=as_json or not first) as bar:
             on_progress = _show_in(bar)
-            run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
+            try:
+                run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
+            except KeyboardInterrupt as error:
+                if first:
+                    message = "Interrupted. Run the same command to resume from the last checkpoint"
+                    click.echo(f"{message} in {out}.", err=True)
+                raise SystemExit(_INTERRUPTED) from error
         if not first:
             return
         # The report of a finished run may already show attacks.

@@ -18,6 +18,7 @@ from taut.report.sentences import (
     distance_rows,
     format_bound,
     percent,
+    radius_unit,
 )
 from taut.report.wasserstein import wasserstein_page
 
@@ -51,6 +52,7 @@ __all__ = [
     "monitor_page",
     "monitor_rows",
     "percent",
+    "radius_unit",
     "run_facts",
     "wasserstein_page",
 ]

@@ -23,6 +23,7 @@ __all__ = [
     "build_network",
     "certify_inputs",
     "evaluate",
+    "feature_tolerances",
     "field_docs",
     "field_types",
     "fit",
@@ -55,7 +56,11 @@ if TYPE_CHECKING:
     from taut.training.progress import Progress
     from taut.training.recipes import little_data_recipe, wide_residual_recipe
     from taut.training.run_folder import RunFolder
-    from taut.training.tolerances import parse_tolerances, write_tolerances
+    from taut.training.tolerances import (
+        feature_tolerances,
+        parse_tolerances,
+        write_tolerances,
+    )
     from taut.training.trained_run import TrainedRun, load_run
 else:
     _MODULES = {
@@ -71,7 +76,7 @@ else:
         "loop": "train",
         "progress": "Progress",
         "recipes": "little_data_recipe wide_residual_recipe",
-        "tolerances": "parse_tolerances write_tolerances",
+        "tolerances": "feature_tolerances parse_tolerances write_tolerances",
         "trained_run": "TrainedRun load_run",
         "run_folder": "RunFolder",
     }

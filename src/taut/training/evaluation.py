@@ -99,8 +99,6 @@ def certify_inputs(
         ArgumentError: free categories have too many combinations.
     """
     p, weights = as_norm(norm), spec.weights
-    # For float32 every column may change: more than is asked for.
-    scaled = weights if arithmetic != "float32" else None
 
     def radii(inputs: Tensor) -> Certificates:
         return certify(
@@ -111,7 +109,7 @@ def certify_inputs(
             arithmetic=arithmetic,
             method=method,
             input_range=None if method == "lipschitz" else spec.input_range,
-            tolerance=scaled,
+            tolerance=weights,
             radius=radius,
         )
 
@@ -128,11 +126,12 @@ def certify_inputs(
         return found
     moving = x.double().flatten(1)
     if weights is not None:
-        moving = moving * moving.new_tensor(weights)
+        unit = moving.new_tensor(weights)
+        moving = torch.where(unit > 0, moving / unit, 0.0)
     lengths = p.vector(moving).to(found.radius.device)
     remaining = radii_after_rounding(found.radius, lengths, 2.0**-24)
     # Subnormal float32 numbers move by at most half of the smallest one.
-    tiny = math.prod(x.shape[1:]) * 2.0**-148
+    tiny = math.prod(x.shape[1:]) * 2.0**-148 / min(w for w in weights or (1.0,) if w > 0)
     return replace(found, radius=(remaining - tiny).clamp(min=0))
 
 
