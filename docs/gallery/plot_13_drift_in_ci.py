@@ -55,7 +55,9 @@ def paint(axes):
     axes.set(ylabel="W1 from the reference", xlim=(-0.5, len(week) - 0.5))
 
 
-intervals = Figure(paint, alt="Intervals of five days; only Thursday and Friday lie above the tolerance.")
+intervals = Figure(
+    paint, alt="Intervals of five days; only Thursday and Friday lie above the tolerance."
+)
 
 # %%
 # The critic behind Friday's bound can be saved. Scoring new rows with it takes milliseconds and no

@@ -46,4 +46,6 @@ def paint(axes):
     axes.legend(loc="upper left")
 
 
-fit = Figure(paint, alt="The free fit goes up and down with the noise, the monotone one only rises.")
+fit = Figure(
+    paint, alt="The free fit goes up and down with the noise, the monotone one only rises."
+)

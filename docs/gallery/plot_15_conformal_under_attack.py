@@ -73,4 +73,6 @@ def paint(axes):
     axes.legend(loc="lower left")
 
 
-curve = Figure(paint, alt="Coverage of plain sets falls with the radius, of robust ones it does not.")
+curve = Figure(
+    paint, alt="Coverage of plain sets falls with the radius, of robust ones it does not."
+)

@@ -42,7 +42,9 @@ print(f"largest difference of an output: {differences.max():.1e}")
 # A certificate for float32 covers the roundoff of whichever runtime sums in whichever order. It costs
 # almost nothing: the radii, in exact arithmetic and in float32.
 
-radii = {name: taut.certify(run.model, images, arithmetic=name).radius for name in ("real", "float32")}
+radii = {
+    name: taut.certify(run.model, images, arithmetic=name).radius for name in ("real", "float32")
+}
 same = outputs.argmax(1) == taut.certify(run.model, images, arithmetic="float32").prediction
 print(f"same predictions: {int(same.sum())} of {len(images)}")
 

@@ -59,4 +59,6 @@ def paint(axes):
     axes.legend(loc="lower right")
 
 
-depth = Figure(paint, alt="Gradients fade through ReLU layers and keep their length through MaxMin.")
+depth = Figure(
+    paint, alt="Gradients fade through ReLU layers and keep their length through MaxMin."
+)

@@ -81,6 +81,7 @@ def test_it_learns(digits):
 def test_every_file_says_what_it_should(digits):
     folder = digits.folder
     assert sorted(entry.name for entry in folder.iterdir()) == [
+        ".lock",
         "checkpoint.safetensors",
         "config.toml",
         "inputs.json",

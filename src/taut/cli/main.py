@@ -128,10 +128,6 @@ def _reported(
     """Raises errors of taut and of click as failures of the command that `words` name."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in _STORAGE:
-            raise
-        raise Failure(path, _of_storage(error), as_json="--json" in words) from error
     except (TautError, click.ClickException) as error:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", Failure)):
             raise
@@ -143,6 +139,10 @@ def _reported(
             if found is not None:
                 command, path = found, f"{path} {word}"
         raise Failure(*explain(error, command, path), as_json="--json" in words) from error
+    except OSError as error:
+        if error.errno not in _STORAGE:
+            raise
+        raise Failure(path, _of_storage(error), as_json="--json" in words) from error
 
 
 def _of_storage(error: OSError) -> TautError:
