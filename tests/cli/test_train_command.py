@@ -157,7 +157,10 @@ def test_help_states_the_defaults():
     for_linf = [resolve(TrainConfig(norm="linf", arch=arch), data) for arch in ("distance", "ibp")]
     assert resolve(TrainConfig(norm="linf"), data) == for_linf[0]
     assert resolve(TrainConfig(norm="linf", constraint="linf"), data) == found["linf"]
-    assert "By default distance in linf without a constraint, dense otherwise" in helped("arch")
+    assert (
+        "By default distance in linf without a constraint or tolerances, dense otherwise"
+        in helped("arch")
+    )
     assert [each.lr for each in for_linf] == [0.02, 0.002]
     assert for_linf[1].clip == pytest.approx(0.11) and "by default 1.1 * radius" in helped("clip")
     assert [each.optimizer for each in found.values()] == ["adam", "aggmo", "aggmo"]

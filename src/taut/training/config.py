@@ -70,7 +70,7 @@ class TrainConfig(Configuration):
         arch: architecture: dense for any data; distance (distances to stored points) or ibp (a plain
             ReLU network, trained on interval bounds) for any data in linf, where they certify most; conv,
             lenet or wrn (Wide ResNet) for images. The certificates of wrn are too weak to be useful. By
-            default distance in linf without a constraint, dense otherwise.
+            default distance in linf without a constraint or tolerances, dense otherwise.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.

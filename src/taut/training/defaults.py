@@ -40,7 +40,7 @@ def architecture_of(config: TrainConfig) -> ArchitectureName:
         >>> architecture_of(TrainConfig(norm="linf")), architecture_of(TrainConfig())
         ('distance', 'dense')
     """
-    in_linf = config.norm == "linf" and config.constraint is None
+    in_linf = config.norm == "linf" and config.constraint is None and not config.tolerance
     return config.arch or ("distance" if in_linf else "dense")
 
 
