@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from taut.errors import ArgumentError
-from taut.nn import balls, conv_orthonormal, conv_spectral
+from taut.nn import balls, conv_aol, conv_orthonormal, conv_spectral
 from taut.nn.constrained import ConstrainedLayer
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.rescaled import AOLLinear, UnitNormLinear
@@ -90,7 +90,7 @@ def orthonormal(module: _M, name: str = "weight", method: str = "retract") -> _M
 
 
 def spectral(module: _M, name: str = "weight") -> _M:
-    """Divides a dense weight by a proven bound of its norm; rescales the channels of a kernel.
+    """Divides a matrix or a kernel by a proven bound of its norm.
 
     As `taut.nn.SpectralLinear` and `taut.nn.SpectralConv2d` do. The arguments are those of `orthonormal`.
 
@@ -102,7 +102,7 @@ def spectral(module: _M, name: str = "weight") -> _M:
 
 
 def aol(module: _M, name: str = "weight") -> _M:
-    """Rescales rows, columns or channels by sums of the Gram matrix, as `taut.nn.AOLLinear` does.
+    """Rescales rows, columns or channels, as `taut.nn.AOLLinear` and `taut.nn.AOLConv2d` do.
 
     The arguments are those of `orthonormal`.
 
@@ -175,7 +175,7 @@ def remove(module: _M, name: str = "weight") -> _M:
 _CONVOLUTIONS: dict[str, Any] = {
     "orthonormal": (conv_orthonormal, "Orthonormal"),
     "spectral": (conv_spectral, "Spectral"),
-    "aol": (conv_spectral, "Spectral"),
+    "aol": (conv_aol, "AOL"),
     "linf": (balls, "Linf"),
 }
 
