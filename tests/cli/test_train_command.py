@@ -123,9 +123,13 @@ def test_mistakes_are_one_line(args, words, tmp_path):
 def test_help_teaches():
     result = run("--help")
     assert "taut train --data mnist --norm linf --radius 0.1 --out runs/a" in result.output
-    headings = ("Data:", "Target:", "Network:", "Training:", "Run:")
+    subjects = ("data", "loss", "network", "optimisation", "run")
+    headings = ["Common options:", *(f"Advanced {subject} options:" for subject in subjects)]
     places = [result.output.index(f"\n{heading}\n") for heading in headings]
     assert places == sorted(places) and "\nOptions:" not in result.output
+    for option, section in (("--radius", 1), ("--json", 1), ("--alpha", 3), ("--threads", 6)):
+        place = result.output.index(f"\n  {option} ")
+        assert sum(heading < place for heading in places) == section, option
 
 
 def test_every_field_of_a_configuration_is_an_option():
@@ -240,7 +244,7 @@ def test_a_run_that_is_cut_short_is_told(folder, tmp_path, file):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--schedule", "step"), "`milestones` must list the epochs"),
+        (("--schedule", "step"), "`--milestones` must list the epochs"),
         (("--milestones", "3"), "--milestones has an effect only with --schedule step"),
         (("--decay", "0.5"), "--decay has an effect only with --schedule step"),
         (("--channels", "8"), "--channels has an effect only with --arch conv"),

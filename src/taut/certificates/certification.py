@@ -16,6 +16,7 @@ from taut.certificates.intervals import BoxInterpreter
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.result import Certificates
 from taut.certificates.rounded import Rounded
+from taut.certificates.tolerance import Tolerance, scale_problem
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count
 from taut.linalg.rounding import check_arithmetic
 from taut.names import CertificateMethod
@@ -37,6 +38,7 @@ def certify(
     batch_size: int = 1024,
     method: CertificateMethod = "lipschitz",
     input_range: InputRange | None = None,
+    tolerance: Tolerance | None = None,
 ) -> Certificates:
     r"""Certified radii: no perturbation smaller than the radius changes the prediction.
 
@@ -73,6 +75,9 @@ def certify(
             propagation, L-inf only; "best" for the larger of the two radii of each input.
         input_range: smallest and largest possible value of an entry of an input. `x` must lie in it,
             and the radii then hold for the $x'$ in this range only.
+        tolerance: a unit for all entries of an input or for each, 0 for those that do not change:
+            distances are then $\|(x' - x)/t\|_p$, so that in L-inf a radius above 1 covers every
+            $x'$ within all tolerances together. Real and float64 arithmetic only.
 
     Raises:
         NoRuleError: a step has no proven constant or no proven rounding error; the text names it.
@@ -106,6 +111,17 @@ def certify(
             got=f"shape {tuple(x.shape)}",
             remedy="Use x[None] for one input.",
         )
+    if tolerance is not None:
+        if arithmetic == "float32" or input_range is not None:
+            raise ArgumentError(
+                subject=_SUBJECT,
+                argument="tolerance",
+                rule="is proven for real and float64 arithmetic, without `input_range`",
+                got=f"arithmetic={arithmetic!r}, input_range={input_range!r}",
+            )
+        scaled = scale_problem(model, x, tolerance)
+        found = certify(scaled.model, scaled.x, p, labels, arithmetic, batch_size, method)
+        return scaled.settle(found, p)
     if arithmetic == "float32":
         _check_float32(model, x)
     prepared = prepare(model, _SUBJECT)

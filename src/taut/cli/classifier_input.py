@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from taut.evaluation import EvaluatedClassifier
     from taut.training import Examples, TrainedRun
 
-__all__ = ["ClassifierInput", "classifier_options", "read_classifier"]
+__all__ = ["ClassifierInput", "classifier_options", "names_for", "read_classifier"]
 
 _OPTIONS = (
     network_argument,
@@ -158,8 +158,10 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
     path = Path(source).expanduser()
     if path.is_file() and detect_format(path) in ("text", "parquet"):
         label = label or run.config.label
-    where = {"data_dir": options["data_dir"], "label": label}
-    rows = read_matching(source, columns=spec.columns, classes=spec.classes, **where)
+    where = {"data_dir": options["data_dir"], "label": label, "encoding": spec.encoding}
+    rows = read_matching(
+        source, columns=spec.columns, classes=spec.classes, names=names_for(run, source), **where
+    )
     if rows.inputs.shape[1:] != spec.shape:
         raise DataError(
             f"data: {source}: an input must be as {options['path']} was trained on, "
@@ -167,6 +169,24 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
             "as its own, or leave out --data for its test examples."
         )
     return rows
+
+
+def names_for(run: "TrainedRun", source: str) -> list[str]:
+    """Names of the columns of a table without a header, for a run that was given names.
+
+    The label may be missing, as in rows that are to be predicted.
+    """
+    from taut.data import ColumnSource, open_source, parse_columns
+
+    if not run.config.names or not Path(source).expanduser().is_file():
+        return []
+    opened = open_source(Path(source).expanduser())
+    names = [str(name) for name in parse_columns(run.config.names)]
+    if not isinstance(opened, ColumnSource) or opened.names:
+        return []
+    if opened.width == len(names) - 1:
+        names = [name for name in names if name != run.config.label]
+    return names if opened.width == len(names) else []
 
 
 def _what(shape: tuple[int, ...]) -> str:

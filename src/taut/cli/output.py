@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["print_json", "print_table", "progress", "say"]
+__all__ = ["announce_folders", "print_json", "print_table", "progress", "say"]
 
 
 def say(sentence: str, style: str | None = None) -> None:
@@ -35,6 +36,18 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     Console().print(table, highlight=False, markup=False)
+
+
+@contextmanager
+def announce_folders(*folders: Path) -> Iterator[None]:
+    """Says on standard error which of these folders were created, even if the work then failed."""
+    missing = [folder for folder in dict.fromkeys(folders) if not folder.exists()]
+    try:
+        yield
+    finally:
+        for folder in missing:
+            if folder.exists():
+                click.echo(f"Created folder {folder}", err=True)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`taut wasserstein`: how far apart two datasets are, with a guarantee."""
 
-import re
 import shlex
 import time
 import traceback
@@ -8,6 +7,7 @@ from typing import Any
 
 import click
 
+from taut.cli.failures import columns_text
 from taut.cli.parameters import (
     COUNT,
     FILE,
@@ -32,19 +32,13 @@ _TRAINING = (
     *("category_distance", "missing_distance"),
 )
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
-# Arguments in Python, and what the command calls them.
-_OPTIONS = {
-    "columns=[...]": "--columns a,b, or --drop c",
-    "finite=True": "--finite",
-    "finite=False": "no --finite",
-}
 
 
 class AlarmCommand(click.Command):
     """A command whose exit status 1 is the alarm and nothing else, for scheduled runs."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; errors of taut name its options, others show a traceback."""
+        """Runs the command; errors other than those of the caller show a traceback."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
@@ -53,9 +47,7 @@ class AlarmCommand(click.Command):
             raise SystemExit(_INTERRUPTED) from error
         except TautError as error:
             if not ctx.find_root().params.get("debug"):
-                option = re.sub(r"drop=\['(.*)'\]", r"--drop '\1'", error.option)
-                option = _OPTIONS.get(option, option)
-                raise error.replace(option=option) from error
+                raise
             status, cause = _WRONG, error
         except Exception as error:
             status, cause = _UNEXPECTED, error
@@ -144,6 +136,11 @@ class AlarmCommand(click.Command):
     metavar="TOL",
     help="Tolerated distance; exit with status 1 if the LOWER bound exceeds it.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Also print the methods, the guarantees and the use of each column.",
+)
 @json_option
 def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     """Measure the Wasserstein distance between two datasets, with guaranteed bounds.
@@ -181,7 +178,7 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     if not scoring:
         _refuse("can be used only with --score", "critic", "scores_out")
     else:
-        _refuse("cannot be used with --score", "report", "save", *_TRAINING)
+        _refuse("cannot be used with --score", "explain", "report", "save", *_TRAINING)
     if options["finite"]:
         _refuse("cannot be used with --finite", "confidence", "method", "diameter")
 
@@ -283,7 +280,7 @@ def _command() -> str:
         if name not in typed:
             continue
         if name in ("columns", "drop", "categorical", "names"):
-            value = ",".join(f'"{cell}"' if "," in str(cell) else str(cell) for cell in value)
+            value = columns_text(value)
         if name == "encode":
             words += [word for key, how in value for word in ("--encode", f"{key}={how}")]
             continue

@@ -75,7 +75,7 @@ class LipschitzEstimator(BaseEstimator):
         norm: NormName = "l2",
         lipschitz: float | None = None,
         epochs: int = 50,
-        batch_size: int = 32,
+        batch_size: int = 64,
         lr: float = 1e-2,
         validation_fraction: float = 0.0,
         patience: int = 10,

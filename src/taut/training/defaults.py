@@ -59,7 +59,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     if config.arch in _CHANNELS:
         check_image(config.arch, shape)
     constraint = "none" if distance or config.arch == "wrn" else _CONSTRAINTS[norm.name]
-    radius = config.radius or _RADII[norm.name]
+    radius = config.radius or (1.0 if config.tolerance else _RADII[norm.name])
     # For L-inf the paper's constant, spread evenly over the layers.
     lipschitz = config.lipschitz or (1000.0 if norm == LINF and not distance else 1.0)
     if distance and config.lipschitz is None and data.train.low is not None:

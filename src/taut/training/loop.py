@@ -202,7 +202,7 @@ class _ClassifierSession(Session[TrainConfig]):
         else:
             assert config.radius is not None
             held_out = self.data.validation.to(self.environment.device, self.environment.dtype)
-            found = evaluate(state.model, held_out, config.norm)
+            found = evaluate(state.model, held_out, config.norm, self.data.spec)
             bound = found.lipschitz
             row["clean"], row["certified"] = found.clean, found.certified(config.radius)
             if (score := (row["certified"], row["clean"])) > position.best_score:
@@ -233,7 +233,7 @@ class _ClassifierSession(Session[TrainConfig]):
             state.model.load_state_dict(state.best)
         model = state.model.eval().cpu()
         test = self.data.test.to(torch.device("cpu"), self.environment.dtype)
-        found = evaluate(model, test, config.norm)
+        found = evaluate(model, test, config.norm, self.data.spec)
         result = {
             "clean": found.clean,
             "certified": found.certified(config.radius),
