@@ -57,7 +57,8 @@ class Zoo(SphinxDirective):
         folder = (Path(self.env.doc2path(self.env.docname)).parent / self.arguments[0]).resolve()
         for path in (folder, *folder.glob("*.json")):
             self.env.note_dependency(str(path))
-        records = read_zoo(folder)
+        if not (records := read_zoo(folder)):
+            raise self.error(f"zoo: {folder} holds no records")
         rows = [[nodes.paragraph(text=cell) for cell in cells(record)] for record in records]
         return [
             nodes.paragraph(text=budget(records)),
