@@ -46,7 +46,7 @@ class ZooSettings:
 
     data: str = "cifar10-25k"
     minutes: float = 15.0
-    trial_share: float = 0.05
+    trial_share: float = 0.08
     rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     batch: int = 128
     channels: int = 16
