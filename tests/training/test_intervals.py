@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 import taut
 from taut import checker
 from taut.attacks import check_certificates, pgd
+from taut.data import LabelledData, LabelledSet
 from taut.errors import ArgumentError
 from taut.nn import Clip
 from taut.training import TrainConfig, build_network, load_run, train
@@ -146,5 +148,11 @@ def test_what_it_is_not_made_for_is_refused():
         train(TrainConfig(arch="ibp"))
     with pytest.raises(ArgumentError, match="`loss` must be 'cross_entropy' with arch='ibp'"):
         train(TrainConfig(**SMALL, loss="hinge"))
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    part = LabelledSet(rows, np.arange(40) % 2, ("a", "b"), (), None, None, "rows")
+    table = LabelledData(part, part, "rows")
+    assert train(TrainConfig(**SMALL, epochs=1), data=table).config.clip == 0
+    with pytest.raises(ArgumentError, match="`clip` must be 0 for inputs that are no pixels"):
+        train(TrainConfig(**SMALL, clip=0.1), data=table)
     with pytest.raises(ArgumentError, match="`constraint` must be 'none' with arch='ibp'"):
         train(TrainConfig(**SMALL, constraint="linf"))

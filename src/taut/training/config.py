@@ -63,7 +63,7 @@ class TrainConfig(Configuration):
             that interval propagation finds possible.
         margin: target margin of the loss; by default derived from `radius`. In linf, certifying
             the radius takes a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
-            of it: for radius 0.1, --loss hinge --lipschitz 1000 --margin 100.
+            of it: for radius 0.1, --arch dense --loss hinge --lipschitz 1000 --margin 100.
         temperature: factor that multiplies the logits in the cross-entropy (an inverse temperature);
             by default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.

@@ -73,8 +73,9 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     hidden = (128 if len(shape) == 1 else 1024 if prod(shape) >= 784 else 256,) * depth
     hidden = _HIDDEN.get(arch, hidden)
     distance, most, rate = arch == "distance", 512, None
+    pixels = arch == "ibp" and (data.train.low, data.train.high) == (0, 1)
     if arch in _FOR_LINF:
-        _check_for_linf(config)
+        _check_for_linf(config, pixels)
         for_images, most, rate = _FOR_LINF[arch]
         hidden = for_images if prod(shape) >= 784 else (128, 128)
     large = len(shape) == 3 and min(shape[1:]) >= _SHIFTED
@@ -84,7 +85,6 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         check_image(arch, shape)
     constraint = "none" if arch in (*_FOR_LINF, "wrn") else _CONSTRAINTS[norm.name]
     radius = config.radius or (1.0 if config.tolerance else _RADII[norm.name])
-    pixels = arch == "ibp" and (data.train.low, data.train.high) == (0, 1)
     widest = _CLIP * radius if pixels and 1 - 2 * _CLIP * radius >= _NARROWEST else 0.0
     # For L-inf the paper's constant, spread evenly over the layers.
     lipschitz = config.lipschitz or (1000.0 if norm == LINF and arch not in _FOR_LINF else 1.0)
@@ -128,13 +128,14 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     )
 
 
-def _check_for_linf(config: TrainConfig) -> None:
+def _check_for_linf(config: TrainConfig, pixels: bool) -> None:
     here = f"with arch={config.arch!r}"
     at_the_end = config.arch == "distance" and config.patience
     for name, rule, wrong in (
         ("norm", f"must be 'linf' {here}, which is made for it", config.norm != "linf"),
         ("patience", f"must be 0 {here}, which is evaluated at the end", at_the_end),
         ("constraint", f"must be 'none' {here}", config.constraint not in (None, "none")),
+        ("clip", "must be 0 for inputs that are no pixels from 0 to 1", config.clip and not pixels),
         (
             "loss",
             f"must be 'cross_entropy' {here}",
@@ -143,10 +144,7 @@ def _check_for_linf(config: TrainConfig) -> None:
     ):
         if wrong:
             got = f"{name}={getattr(config, name)!r}"
-            remedy = "Use arch='dense'."
-            raise ArgumentError(
-                subject="TrainConfig", argument=name, rule=rule, got=got, remedy=remedy
-            )
+            raise ArgumentError(subject="TrainConfig", argument=name, rule=rule, got=got)
 
 
 def _rate(optimizer: str, norm: Norm, loss: str, lipschitz: float) -> float:
