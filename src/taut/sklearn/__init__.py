@@ -15,6 +15,7 @@ __all__ = [
     "RobustConformalClassifier",
     "RobustConformalRegressor",
     "WassersteinDrift",
+    "certify_pipeline",
 ]
 
 if TYPE_CHECKING:
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from taut.sklearn.conformal import RobustConformalClassifier, RobustConformalRegressor
     from taut.sklearn.drift import WassersteinDrift
     from taut.sklearn.regressor import LipschitzRegressor
+    from taut.sklearn.tolerances import certify_pipeline
 else:
     _MODULES = {
         "classifier": "LipschitzClassifier",
         "conformal": "RobustConformalClassifier RobustConformalRegressor",
         "drift": "WassersteinDrift",
         "regressor": "LipschitzRegressor",
+        "tolerances": "certify_pipeline",
     }
     _find, __dir__ = lazy_names(__name__, _MODULES)
 
