@@ -16,6 +16,7 @@ from taut.nn.constrained import ConstrainedLayer
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.rescaled import AOLLinear, UnitNormLinear
 from taut.nn.spectral import SpectralLinear
+from taut.norms import L2
 
 __all__ = ["aol", "l1", "linf", "orthonormal", "remove", "spectral", "unit_norm"]
 
@@ -157,6 +158,14 @@ def remove(module: _M, name: str = "weight") -> _M:
         )
     held: Any = module.parametrizations
     chain = held[name]
+    if len(chain) > 1:
+        raise ArgumentError(
+            subject="remove",
+            argument="name",
+            rule="must be that of a tensor with one parametrization, or the others would go with it",
+            got=f"{len(chain)} of them",
+            remedy="Use torch.nn.utils.parametrize.remove_parametrizations.",
+        )
     made = chain[0]
     value = made.evaluated(chain.original) if isinstance(made, Constraint) else chain()
     fixed = nn.Parameter(value.detach().clone(), chain.original.requires_grad)
@@ -225,4 +234,15 @@ def _convolution(kind: Any, module: Any, more: dict[str, Any]) -> ConstrainedLay
     arguments = {name: getattr(module, name) for name in _GEOMETRY}
     if module.transposed:
         arguments["output_padding"] = module.output_padding
-    return kind(module.in_channels, module.out_channels, **arguments, **more)
+    layer = kind(module.in_channels, module.out_channels, **arguments, **more)
+    on_circle = module.padding_mode == "circular" and max(module.stride) == 1
+    if layer.input_norm == L2 and module.padding_mode != "zeros" and not on_circle:
+        raise ArgumentError(
+            subject="taut.nn.utils",
+            argument="module",
+            rule="must pad with zeros, or circularly with stride 1: the norm of other paddings depends on "
+            "the size of the input, which a layer of torch does not check",
+            got=f"padding_mode={module.padding_mode!r}, stride={module.stride}",
+            remedy=f"Use taut.nn.{kind.__name__}.",
+        )
+    return layer
