@@ -19,6 +19,7 @@ from taut.report.sentences import (
     percent,
 )
 from taut.report.wasserstein import wasserstein_page
+from taut.report.wasserstein_differences import column_records
 
 __all__ = [
     "ATTACK_NAMES",
@@ -40,6 +41,7 @@ __all__ = [
     "check_extras",
     "classifier_page",
     "classifier_sections",
+    "column_records",
     "distance_guarantees",
     "distance_headline",
     "distance_rows",
