@@ -107,6 +107,7 @@ def test_json_tells_everything_and_nothing_else_is_on_standard_output(pair: tupl
             "lower",
             "upper",
             "gap",
+            "column_comparisons",
             "confidence",
         ),
         *("finite", "p_value", "critic", "scaling", "method", "num_steps", "seed", "notes"),

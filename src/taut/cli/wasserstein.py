@@ -162,7 +162,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     from taut.cli.wasserstein_data import check_outputs, names_of, open_data, rows_for_page
     from taut.cli.wasserstein_output import Comparison
     from taut.data import check_pair
-    from taut.report import check_extras, wasserstein_page
+    from taut.report import check_extras, column_records, wasserstein_page
     from taut.transport import wasserstein as measure
 
     if options["report"]:
@@ -188,16 +188,19 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     # report cannot be written.
     if options["save"]:
         result.save(options["save"])
-    page = None
+    page, compared = None, []
     try:
-        if options["report"]:
+        if options["report"] or options["as_json"]:
             rows = rows_for_page(pair, a, b, options)
+        if options["as_json"]:
+            compared = column_records(result, *rows, seed=options["seed"])
+        if options["report"]:
             about = {"names": found.names, "facts": found.facts(_command())}
             choices = {name: options[name] for name in ("method", "seed")}
             page = wasserstein_page(result, *rows, **about, **choices).write(options["report"])
     finally:
         if options["as_json"]:
-            print_json(found.record(page))
+            print_json(found.record(page) | {"column_comparisons": compared})
         else:
             found.show(page)
     return found.alarm

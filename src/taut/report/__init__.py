@@ -21,6 +21,7 @@ from taut.report.sentences import (
     radius_unit,
 )
 from taut.report.wasserstein import wasserstein_page
+from taut.report.wasserstein_differences import column_records
 
 __all__ = [
     "ATTACK_NAMES",
@@ -42,6 +43,7 @@ __all__ = [
     "check_extras",
     "classifier_page",
     "classifier_sections",
+    "column_records",
     "distance_assumption",
     "distance_guarantees",
     "distance_headline",

@@ -16,6 +16,7 @@ from taut.transport.critics import (
 from taut.transport.distance_bounds import bound_population_upper
 from taut.transport.estimator import wasserstein
 from taut.transport.exact import Transport, exact_transport
+from taut.transport.feature_comparison import FeatureComparison, compare_features
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fit_scaling
 from taut.transport.funnel_problem import funnels
 from taut.transport.mean_bounds import Method, bound_difference, bound_mean
@@ -43,6 +44,7 @@ __all__ = [
     "ConeFit",
     "CriticFit",
     "CriticName",
+    "FeatureComparison",
     "FeatureScaling",
     "Method",
     "Monitor",
@@ -57,6 +59,7 @@ __all__ = [
     "bound_difference",
     "bound_mean",
     "bound_population_upper",
+    "compare_features",
     "cone",
     "coupling_upper_bound",
     "dual_value",
