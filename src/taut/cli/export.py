@@ -33,11 +33,10 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
     plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
     exported network are compared with the original before the file is written.
 
-    A network trained on a table was trained on standardised columns. The exported network
-    standardises its inputs itself: it takes the raw columns in the order of the table, and its
-    constant and radii are in the units of these columns instead of standard deviations. It uses
-    float64 where float32 is not precise enough. The names of columns and classes are stored in the
-    file.
+    Training on a table standardises its columns. The exported network includes that step: it takes
+    the raw columns in the order of the table, and its constant and radii are in the units of these
+    columns instead of standard deviations. It uses float64 where float32 is not precise enough. The
+    names of columns and classes are stored in the file.
 
     \b
     Example:

@@ -60,24 +60,27 @@ class AlarmCommand(click.Command):
 @click.argument("b", required=False)
 @click.option("--columns", type=columns, help="Columns to compare: names or zero-based indices.")
 @click.option("--drop", type=columns, help="Columns to leave out.")
-@click.option("--categorical", type=columns, help="Columns of categories that look like numbers.")
+@click.option("--categorical", type=columns, help="Columns whose numbers are categories.")
 @click.option(
     "--encode",
     type=encodings,
     multiple=True,
     metavar="COLUMN=KIND",
     help="Encoding of one column: number, category, category:2 (categories 2 apart), date, time, or "
-    "ordered categories from first to last, 'size=S<M<L'. Can be repeated.",
+    "ordered categories from first to last, 'size=S<M<L'; repeatable.",
 )
 @click.option("--names", type=columns, help="Names of all columns, for tables without a header.")
 @click.option(
-    "--category-distance", type=POSITIVE, default=1.0, help="Distance of two different categories."
+    "--category-distance",
+    type=POSITIVE,
+    default=1.0,
+    help="Distance between two different categories.",
 )
 @click.option(
     "--missing-distance",
     type=POSITIVE,
     default=1.0,
-    help="Distance that sets a missing number apart from all others.",
+    help="Distance between a missing number and one at the centre of its column.",
 )
 @click.option(
     "--finite",
@@ -151,11 +154,13 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     the Wasserstein-1 distance, the smallest average distance that the rows of A have to travel to
     become the rows of B, with a lower and an upper bound.
 
-    Tables are taken as they come. Two different categories are 1 apart, dates are days, times are
-    hours, missing values are a category of their own, and text is left out; the result says how
-    each column was used. The distance of two rows is the L2 norm over all columns.
+    Tables need no preparation. The distance between two different categories is 1; dates are counted
+    in days and times in hours; missing values form a category of their own; free text is left out.
+    --explain lists how each column was used. The distance between two rows is the L2 norm over all
+    columns.
 
-    --save stores the critic that separates A from B; --critic and --score use it to score new rows.
+    --save stores the critic, the function that separates A from B best; --critic and --score use it
+    to score new rows.
 
     Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound on
     the distance of the new rows from A); 2 invalid file or option; 70 internal error; 130 interrupted.

@@ -181,8 +181,10 @@ def _spec(name: str, rows: LabelledSet) -> InputSpec:
         same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
         if not changes.any():
             raise DataError(
-                f"train: {name}: a column must change for a network to learn from it; none does, of "
-                f"{len(same)}. Give other columns or more rows."
+                subject=f"train: {name}",
+                rule="a column must change for a network to learn from it; none does, of "
+                f"{len(same)}",
+                remedy="Give other columns or more rows.",
             )
         if same:
             some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")
