@@ -184,8 +184,10 @@ class LipschitzEstimator(BaseEstimator):
                 )
             except ArgumentError as error:
                 raise ArgumentError(
-                    f"{subject}: `hidden_sizes` and `activation` must make a network; got "
-                    f"hidden_sizes={widths}, activation={self.activation!r}. {error}"
+                    subject=subject,
+                    rule="`hidden_sizes` and `activation` must make a network",
+                    got=f"hidden_sizes={widths}, activation={self.activation!r}",
+                    remedy=f"{str(error).rstrip('.')}.",
                 ) from error
 
     def _monotone(self, net: nn.Sequential, opposite: bool) -> tuple[nn.Module, float]:
