@@ -6,6 +6,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,15 +158,16 @@ def test_the_constant_is_that_of_the_stored_numbers(weights, share, tmp_path):
     sizes = [(tmp_path / name).stat().st_size for name in ("full", "small")]
     assert sizes[1] < share * sizes[0]
     saved = open_file(tmp_path / "small")
+    layers: Any = saved.model
     assert all(p.dtype == torch.float32 for p in saved.model.parameters())
     exact = 1.0
-    for layer in saved.model:
+    for layer in layers:
         if isinstance(layer, nn.Linear):
             exact *= np.linalg.norm(layer.weight.double().numpy(), 2)
     assert exact <= saved.bound.value <= exact * 1.001
     assert checker.check((tmp_path / "small").read_bytes())["constant"] >= exact
     if weights == "int8":
-        weight = saved.model[0].weight.double()
+        weight = layers[0].weight.double()
         whole = weight / (weight.abs().amax(1, keepdim=True) / 127)
         assert torch.allclose(whole, whole.round(), atol=1e-9)
     # Saved again, nothing is rounded further.

@@ -68,6 +68,9 @@ def max_min(x: Tensor, dim: int = -1) -> Tensor:
         tensor([ 3., -2.,  1., -4.])
     """
     _check_groups("MaxMin", x, 2, dim)
+    if torch.compiler.is_dynamo_compiling():
+        low, high = _compare_swap(*x.chunk(2, dim))
+        return torch.cat([high, low], dim)
     return _MaxMin.apply(x, dim)  # type: ignore[return-value]
 
 
@@ -98,7 +101,7 @@ def group_sort(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
         return groups.sort(at).values.flatten(at, at + 1)
     lanes = list(x.chunk(group_size, dim))
     for low, high in _NETWORKS[group_size]:
-        lanes[low], lanes[high] = _CompareSwap.apply(lanes[low], lanes[high])  # type: ignore[misc]
+        lanes[low], lanes[high] = _compare_swap(lanes[low], lanes[high])
     return torch.cat(lanes, dim)
 
 
@@ -127,7 +130,7 @@ def maxout(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
     _check_groups("Maxout", x, group_size, dim)
     largest, *others = x.chunk(group_size, dim)
     for other in others:
-        _, largest = _CompareSwap.apply(largest, other)  # type: ignore[misc]
+        _, largest = _compare_swap(largest, other)
     return largest
 
 
@@ -281,6 +284,14 @@ def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
 def _either(numbers: list[int]) -> str:
     *first, last = map(str, numbers)
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def _compare_swap(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The smaller and the larger; where they are equal the derivative is that of no exchange."""
+    if torch.compiler.is_dynamo_compiling():  # operations that a compiler fuses
+        exchange = a > b
+        return torch.where(exchange, b, a), torch.where(exchange, a, b)
+    return _CompareSwap.apply(a, b)  # type: ignore[return-value]
 
 
 def _swap(first: Tensor, second: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,7 @@
 """Rays never pass through the surface of a distance field."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -28,11 +30,13 @@ class Sphere(nn.Module):
         return torch.linalg.vector_norm(x - self.centre, dim=-1, keepdim=True) - 0.7
 
 
-def _sphere_network() -> nn.Module:
+def _sphere_network() -> Any:
     """min over planes of a polytope around it: exactly evaluated, faces known."""
     torch.manual_seed(0)
     normals = torch.nn.functional.normalize(torch.randn(32, 3, dtype=torch.float64), dim=1)
-    net = nn.Sequential(nn.Linear(3, 32).double(), taut.nn.FullSort(), nn.Linear(32, 1).double())
+    net: Any = nn.Sequential(
+        nn.Linear(3, 32).double(), taut.nn.FullSort(), nn.Linear(32, 1).double()
+    )
     net[0].weight.data.copy_(normals)
     net[0].bias.data.fill_(-0.5)
     net[2].weight.data.zero_()

@@ -118,16 +118,22 @@ class ParsevalLinear(ConstrainedLinear):
 
     def constrain_in_training(self, weight: Tensor) -> Tensor:
         """The same, and one Parseval step."""
-        feasible = self.constrain(weight)
+        return self._step(self.constrain(weight))
+
+    def _step(self, feasible: Tensor) -> Tensor:
         wide = self.out_features < self.in_features
         square = gram(feasible.mT if wide else feasible)
         cube = square @ feasible if wide else feasible @ square
         step = (1 + self.beta) * feasible - self.beta * cube
-        return step * (1 - rounding_margin(weight.dtype))
+        return step * (1 - rounding_margin(feasible.dtype))
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The weight divided by its norm where that is above 1."""
         return weight / _norm_for_division(weight).clamp_min(1)
+
+    def constrain_traceable_in_training(self, weight: Tensor) -> Tensor:
+        """The same, and one Parseval step."""
+        return self._step(self.constrain_traceable(weight))
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
