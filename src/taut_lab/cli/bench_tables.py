@@ -22,6 +22,8 @@ _TITLES = {
     "dense": "Dense layers, training step: width {width}, batch {batch}",
     "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
     "activations": "Activations, forward and backward: {batch} x {width}",
+    "distances": "Distances, forward and backward: {batch} points to {width} of length {width} (kernels of "
+    "{compiled} exponents were compiled in {seconds} s)",
 }
 
 
@@ -104,7 +106,7 @@ def result_table(columns: Sequence[str]) -> Table:
 
 
 def _comparison_table(comparison: Comparison) -> Section:
-    with_errors = comparison.kind != "activations"
+    with_errors = comparison.kind not in ("activations", "distances")
     errors = ("error", "excess") if with_errors else ()
     table = result_table(["", "x plain", "ms", "spread", *errors])
     others = [
