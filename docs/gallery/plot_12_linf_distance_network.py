@@ -43,7 +43,9 @@ def paint(axes):
         factor = 8 if name.endswith("L2 constraint") else 1
         accuracy = 100 * found.certified_accuracy(factor * radii)
         axes.plot(radii, accuracy, color=colour, label=name)
-    axes.set(xlabel="L-inf radius, pixels from 0 to 1", ylabel="certified accuracy, %", ylim=(0, 102))
+    axes.set(
+        xlabel="L-inf radius, pixels from 0 to 1", ylabel="certified accuracy, %", ylim=(0, 102)
+    )
     axes.legend()
 
 
