@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Self
+from typing import Any, Self
 
 __all__ = [
     "ArgumentError",
@@ -42,8 +42,8 @@ class TautError(Exception):
         rule: the rule: "must be positive" for an argument, else a whole clause.
         got: what was given instead: text, or the value of the argument.
         remedy: what to do, as a sentence.
-        option: another remedy: an argument in Python's spelling, such as `columns=[...]`. Commands
-            replace it by their own option, or leave it out.
+        option: another remedy: the name of an argument, and the value to give it. Commands say
+            which of their options to use instead.
 
     Example:
         >>> error = ArgumentError(
@@ -51,7 +51,7 @@ class TautError(Exception):
         ... )
         >>> print(error)
         GroupSort: `group_size` must divide 64; got group_size=3.
-        >>> print(error.replace(remedy="Use 2 or 4.", option="dim=1"))
+        >>> print(error.replace(remedy="Use 2 or 4.", option=("dim", 1)))
         GroupSort: `group_size` must divide 64; got group_size=3. Use 2 or 4, or use dim=1.
     """
 
@@ -64,7 +64,7 @@ class TautError(Exception):
         rule: str = "",
         got: object = None,
         remedy: str = "",
-        option: str = "",
+        option: tuple[str, object] | str | None = None,
     ) -> None:
         self.subject, self.argument, self.rule = subject, argument, rule
         self.remedy, self.option = remedy, option
@@ -77,10 +77,13 @@ class TautError(Exception):
         came = f"; got {self.got}" if self.got else ""
         advice = f" {self.remedy}" if self.remedy else ""
         if self.option:
-            advice = f"{advice[:-1]}, or use {self.option}." if advice else f" Use {self.option}."
+            use = self.option
+            if not isinstance(use, str):
+                use = f"use {use[0]}={use[1]!r}"
+            advice = f"{advice[:-1]}, or {use}." if advice else f" {use[:1].upper()}{use[1:]}."
         return f"{start}{named}{self.rule}{came}.{advice}"
 
-    def replace(self, **changes: str) -> Self:
+    def replace(self, **changes: Any) -> Self:
         """The same error with other fields; an error of one sentence stays as it is."""
         if not self.rule:
             return self

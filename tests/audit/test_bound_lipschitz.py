@@ -138,6 +138,7 @@ def test_a_user_s_own_forward_is_never_steeper_than_its_bound(branch, norm):
     assert bound.value <= 16 * slope  # not so loose as to be useless
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from(NORMS))
 def test_random_networks_are_never_steeper_than_their_bound(seed, norm):
@@ -282,6 +283,7 @@ def slope_at_ones(model, shape):
     return dense_norm(jacobian.reshape(-1, x.numel()).numpy(), "l2")  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_work_in_place_is_followed_as_eager_torch_does_it():
     def changed_behind_its_back(m, x):
         y = m.f(x)

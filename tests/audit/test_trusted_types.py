@@ -8,6 +8,8 @@ from torch.nn.utils import parametrize
 import taut
 from taut.errors import NoRuleError
 
+pytestmark = pytest.mark.slow
+
 
 class Offset(nn.Module):
     """The input as the offset of a product of stored tensors."""

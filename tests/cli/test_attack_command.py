@@ -13,6 +13,8 @@ from support import invoke
 from taut.norms import L1
 from taut.training import load_run
 
+pytestmark = pytest.mark.slow
+
 run = partial(invoke, "attack", "--num-steps", "10", "--limit", "40")
 
 

@@ -30,7 +30,8 @@ def test_scikit_learn_checks(estimator, check, monkeypatch):
 
 
 def test_no_estimator_is_forgotten():
-    assert sorted(type(estimator).__name__ for estimator in ESTIMATORS) == taut.sklearn.__all__
+    classes = [name for name in taut.sklearn.__all__ if name[0].isupper()]
+    assert sorted(type(estimator).__name__ for estimator in ESTIMATORS) == classes
     assert dir(taut.sklearn) == taut.sklearn.__all__
 
 

@@ -104,6 +104,7 @@ def test_the_extremes_are_those_of_the_scores(population, population_html):
     assert firsts == [str(highest), str(lowest)]
 
 
+@pytest.mark.slow
 def test_images_are_shown_as_images(finite_html):
     html = finite_html
     assert "<h2>Contributions of the pixels</h2>" in html

@@ -1,6 +1,5 @@
 """Commands whose exit status 1 is an alarm."""
 
-import re
 import traceback
 from typing import Any
 
@@ -11,19 +10,13 @@ from taut.errors import TautError
 __all__ = ["AlarmCommand"]
 
 _WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
-# Arguments in Python, and what the command calls them.
-_OPTIONS = {
-    "columns=[...]": "--columns a,b, or --drop c",
-    "finite=True": "--finite",
-    "finite=False": "no --finite",
-}
 
 
 class AlarmCommand(click.Command):
     """A command whose exit status 1 is the alarm and nothing else, for scheduled runs."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; errors of taut name its options, others show a traceback."""
+        """Runs the command; errors other than those of the caller show a traceback."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
@@ -32,9 +25,7 @@ class AlarmCommand(click.Command):
             raise SystemExit(_INTERRUPTED) from error
         except TautError as error:
             if not ctx.find_root().params.get("debug"):
-                option = re.sub(r"drop=\['(.*)'\]", r"--drop '\1'", error.option)
-                option = _OPTIONS.get(option, option)
-                raise error.replace(option=option) from error
+                raise
             status, cause = _WRONG, error
         except Exception as error:
             status, cause = _UNEXPECTED, error

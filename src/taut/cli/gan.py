@@ -68,14 +68,14 @@ def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
       taut gan --data fashion-mnist --critic clipped --out runs/b
       taut gan --data cifar10 --size paper --device cuda --out runs/c
     """
-    from taut.cli.output import print_json, progress, say
+    from taut.cli.output import announce_folders, print_json, progress, say
     from taut.training.gan import GanConfig, train_gan
 
     given = {name: value for name, value in fields.items() if value is not None}
     config = GanConfig.paper(**given) if size == "paper" else GanConfig(**given)
     out = out or Path("runs") / f"{Path(config.data).stem}-gan"
     done = (out / "result.json").exists()
-    with progress(quiet=as_json) as bar:
+    with announce_folders(out), progress(quiet=as_json) as bar:
 
         def on_progress(now: "GanProgress") -> None:
             bar("training", now.step, now.steps, f"critic {now.dual:.3f}")

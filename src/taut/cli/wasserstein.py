@@ -8,6 +8,7 @@ import click
 
 from taut.cli.alarm import AlarmCommand
 from taut.cli.column_options import COLUMN_OPTIONS, column_options
+from taut.cli.failures import columns_text
 from taut.cli.parameters import (
     COUNT,
     EXISTING_FILE,
@@ -91,6 +92,11 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
     metavar="TOL",
     help="Tolerated distance; exit with status 1 if the LOWER bound exceeds it.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Also print the methods, the guarantees and the use of each column.",
+)
 @json_option
 def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     """Measure the Wasserstein distance between two datasets, with guaranteed bounds.
@@ -128,7 +134,7 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     if not scoring:
         _refuse("can be used only with --score", "critic", "scores_out")
     else:
-        _refuse("cannot be used with --score", "report", "save", *_TRAINING)
+        _refuse("cannot be used with --score", "explain", "report", "save", *_TRAINING)
     if options["finite"]:
         _refuse("cannot be used with --finite", "confidence", "method", "diameter")
 
@@ -233,7 +239,7 @@ def _command() -> str:
         if name not in typed:
             continue
         if name in ("columns", "drop", "categorical", "names"):
-            value = ",".join(f'"{cell}"' if "," in str(cell) else str(cell) for cell in value)
+            value = columns_text(value)
         if name == "encode":
             words += [word for key, how in value for word in ("--encode", f"{key}={how}")]
             continue

@@ -11,6 +11,7 @@ from taut.data.columns import (
     column_label,
     describe_columns,
     list_some,
+    parse_columns,
     select_positions,
 )
 from taut.data.conversion import as_table
@@ -57,6 +58,7 @@ __all__ = [
     "list_some",
     "load_labelled",
     "open_source",
+    "parse_columns",
     "read_labelled",
     "read_matching",
     "read_source",

@@ -258,7 +258,7 @@ class _Profile:
                 rule=f"column {self.name!r} must hold one kind of values",
                 got=f"{what}, and {self.odd or 'something else'}",
                 remedy="Fix it, or leave the column out.",
-                option=f"drop=[{self.name!r}]",
+                option=("drop", [self.name]),
             )
         many = f"more than {_MOST_DISTINCT:,}" if distinct is None else f"{distinct:,}"
         return "left out", "", f"text, {many} different values"

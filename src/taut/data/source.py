@@ -13,7 +13,7 @@ from typing import BinaryIO, Self, TypeVar, cast
 import numpy as np
 
 from taut.data.cells import stack_numbers
-from taut.data.columns import SELECT, Columns, check_names, list_some, select_positions
+from taut.data.columns import Columns, check_names, list_some, select_positions
 from taut.errors import ArgumentError, DamagedFileError, DataError, TautError
 
 __all__ = ["ColumnSource", "Source", "open_bytes", "read_bytes", "refuse_damage"]
@@ -106,7 +106,7 @@ class ColumnSource(Source):
 
     decimal_comma = False
     parse = False  # whether numbers are read in cells of text
-    option = SELECT
+    has_columns_argument = True  # whether the caller can choose columns by `columns=`
     orders: dict[int, tuple[str, ...]]
 
     @abstractmethod
@@ -124,7 +124,7 @@ class ColumnSource(Source):
                 self.columns,
                 lambda row, start=start: self.locate(start + row),
                 parse=self.parse,
-                option=self.option,
+                selectable=self.has_columns_argument,
             )
             start += len(columns[0])
 

@@ -12,11 +12,13 @@ from taut.report.sentences import (
     as_sentence,
     certified_guarantees,
     certified_headline,
+    distance_assumption,
     distance_guarantees,
     distance_headline,
     distance_rows,
     format_bound,
     percent,
+    radius_unit,
 )
 from taut.report.wasserstein import wasserstein_page
 from taut.report.wasserstein_differences import column_records
@@ -42,6 +44,7 @@ __all__ = [
     "classifier_page",
     "classifier_sections",
     "column_records",
+    "distance_assumption",
     "distance_guarantees",
     "distance_headline",
     "distance_rows",
@@ -51,6 +54,7 @@ __all__ = [
     "monitor_page",
     "monitor_rows",
     "percent",
+    "radius_unit",
     "run_facts",
     "wasserstein_page",
 ]

@@ -16,6 +16,7 @@ __all__ = [
     "RobustConformalRegressor",
     "WassersteinDrift",
     "WassersteinMonitor",
+    "certify_pipeline",
 ]
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from taut.sklearn.drift import WassersteinDrift
     from taut.sklearn.monitor import WassersteinMonitor
     from taut.sklearn.regressor import LipschitzRegressor
+    from taut.sklearn.tolerances import certify_pipeline
 else:
     _MODULES = {
         "classifier": "LipschitzClassifier",
@@ -31,6 +33,7 @@ else:
         "drift": "WassersteinDrift",
         "monitor": "WassersteinMonitor",
         "regressor": "LipschitzRegressor",
+        "tolerances": "certify_pipeline",
     }
     _find, __dir__ = lazy_names(__name__, _MODULES)
 

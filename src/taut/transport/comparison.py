@@ -319,7 +319,7 @@ class Comparison:
                 rule=f"`x` and `y` must have at least {_MIN_ROWS} rows for bounds on populations",
                 got=f"{rows[0]} and {rows[1]}",
                 remedy="Give more rows.",
-                option="finite=True",
+                option=("finite", True),
             )
 
     def finite_sets(self) -> WassersteinResult:

@@ -224,7 +224,7 @@ def load_rows(data: Dataset, subject: str) -> Tensor:
                 f"{_MOST_CELLS // data.dim} rows of {data.dim} columns",
                 got=f"more in {data.source}",
                 remedy="Take a sample of its rows.",
-                option="finite=False",
+                option=("finite", False),
             )
     return torch.cat(parts)
 

@@ -9,11 +9,18 @@ from rich.table import Table
 
 from taut_lab.benchmarks import Comparison, TimingEntry, TimingRecord
 from taut_lab.benchmarks.critic_records import CriticRecords, CriticResult
+from taut_lab.benchmarks.drift_detectors import DriftRecord
 from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, product_name
 from taut_lab.experiments.prob_dim import PAPER_VALUES
 from taut_lab.framework.timing import Timing
 
-__all__ = ["benchmark_bar", "print_critic_records", "print_timing_record"]
+__all__ = [
+    "benchmark_bar",
+    "print_critic_records",
+    "print_drift_record",
+    "print_timing_record",
+    "result_table",
+]
 
 # Title, table and remark below it.
 Section = tuple[str, Table, str]
@@ -22,6 +29,8 @@ _TITLES = {
     "dense": "Dense layers, training step: width {width}, batch {batch}",
     "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
     "activations": "Activations, forward and backward: {batch} x {width}",
+    "distances": "Distances, forward and backward: {batch} points to {width} of length {width} (kernels of "
+    "{compiled} exponents were compiled in {seconds} s)",
 }
 
 
@@ -34,6 +43,28 @@ def benchmark_bar(console: Console) -> Progress:
         TextColumn("{task.description}"),
     )
     return Progress(*columns, console=console, transient=True)
+
+
+def print_drift_record(console: Console, record: DriftRecord) -> None:
+    """Prints a table of detectors."""
+    settings, pairs = record.settings, record.settings.pairs
+    _say(
+        console,
+        f"{settings.rows} + {settings.rows} rows, {settings.dim} columns; shift {settings.shift:g} of one "
+        f"column. Time and memory of a large pair: {settings.large_rows} + {settings.large_rows} rows. "
+        f"{record.date}. taut: permutation test of held-out scores; emd2: 19 permutations; "
+        "sliced: 99 permutations; ks_2samp: each column, Bonferroni; its answer is the largest distance "
+        "of a column.",
+    )
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("detector", "false", "found", "no shift", "shift", "s", "large", "s", "MB"):
+        table.add_column(name, justify="left" if name == "detector" else "right")
+    for one in record.results:
+        cells = [f"{one.false_alarms}/{pairs}", f"{one.found}/{pairs}"]
+        cells += [f"{answer:.3f}" for answer in one.answers]
+        cells += [f"{one.seconds:.3f}", f"{one.large_answer:.3f}", f"{one.large_seconds:.2f}"]
+        table.add_row(one.name, *cells, f"{one.large_megabytes:.0f}")
+    console.print(table)
 
 
 def print_timing_record(console: Console, record: TimingRecord) -> None:
@@ -95,7 +126,8 @@ def _print(console: Console, section: Section) -> None:
         _say(console, remark, "italic")
 
 
-def _table(columns: Sequence[str]) -> Table:
+def result_table(columns: Sequence[str]) -> Table:
+    """An empty table in the style of the benchmarks: names on the left, numbers on the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for i, name in enumerate(columns):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
@@ -103,9 +135,9 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _comparison_table(comparison: Comparison) -> Section:
-    with_errors = comparison.kind != "activations"
+    with_errors = comparison.kind not in ("activations", "distances")
     errors = ("error", "excess") if with_errors else ()
-    table = _table(["", "x plain", "ms", "spread", *errors])
+    table = result_table(["", "x plain", "ms", "spread", *errors])
     others = [
         e for e in comparison.entries if e.timing.name != comparison.baseline and e.timing.median
     ]
@@ -155,7 +187,7 @@ def _bold(text: str, best: bool) -> str:
 def _bjorck_table(comparison: Comparison) -> Section:
     timings = {entry.timing.name: entry.timing for entry in comparison.entries}
     ours = ("steps", "full", "products", "speed-up", "runs")
-    table = _table([*ours, "paper: full", "products", "speed-up"])
+    table = result_table([*ours, "paper: full", "products", "speed-up"])
     for k, (paper_full, paper_products) in PAPER_SECONDS.items():
         if full_name(k) in timings:
             table.add_row(
@@ -184,7 +216,7 @@ def _bjorck_cells(full: Timing, products: Timing) -> list[str]:
 def _paper_table(results: Sequence[CriticResult]) -> Iterator[Section]:
     """The paper's layout: rows are activations, columns dimension and depth."""
     places = list(dict.fromkeys((c.sizes["dim"], c.sizes["depth"]) for c in results))
-    table = _table(["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"])
+    table = result_table(["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"])
     for critic in dict.fromkeys(c.critic for c in results):
         own = {(c.sizes["dim"], c.sizes["depth"]): c for c in results if c.critic == critic}
         estimates = {place: c.estimate for place, c in own.items()}
@@ -208,7 +240,7 @@ def _funnels_tables(results: Sequence[CriticResult]) -> Iterator[Section]:
     counts = sorted({c.sizes["funnels"] for c in results})
     for critic in dict.fromkeys(c.critic for c in results):
         own = {(c.sizes["dim"], c.sizes["funnels"]): c for c in results if c.critic == critic}
-        table = _table(["dimension", *(f"{count} funnels" for count in counts)])
+        table = result_table(["dimension", *(f"{count} funnels" for count in counts)])
         for dim in dims:
             table.add_row(str(dim), *(_percent(own.get((dim, count))) for count in counts))
         title = f"Funnels, {critic}: relative error in percent"
@@ -233,7 +265,7 @@ def _sum_up(results: Sequence[CriticResult]) -> str:
 
 
 def _coverage_table(results: Sequence[CriticResult]) -> Iterator[Section]:
-    table = _table(["", "problems", "lower holds", "upper holds", "seconds"])
+    table = result_table(["", "problems", "lower holds", "upper holds", "seconds"])
     groups = {
         "distance zero": [c for c in results if c.truth == 0],
         "distance above zero": [c for c in results if c.truth > 0],
@@ -255,7 +287,7 @@ def _coverage_table(results: Sequence[CriticResult]) -> Iterator[Section]:
 def _real_table(results: Sequence[CriticResult]) -> Iterator[Section]:
     critics = list(dict.fromkeys(c.critic for c in results))
     names = (critic.removeprefix("taut, ") for critic in critics)
-    table = _table(["", "points", "exact", "gap", *names])
+    table = result_table(["", "points", "exact", "gap", *names])
     for problem in dict.fromkeys(c.problem for c in results):
         own = {c.critic: c for c in results if c.problem == problem}
         first = next(iter(own.values()))
