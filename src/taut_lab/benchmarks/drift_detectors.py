@@ -40,7 +40,7 @@ class DriftSettings:
     rows: int = 200
     dim: int = 5
     shift: float = 0.4
-    large_rows: int = 2000
+    large_rows: int = 1000
     seed: int = 0
 
 
