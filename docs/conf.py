@@ -19,9 +19,12 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
     "capabilities",
+    "commands",
     "docstrings",
     "mathml",
+    "measurements",
     "results",
+    "summaries",
 ]
 exclude_patterns = ["_build", "gallery"]
 default_role = "py:obj"  # what is in backticks is a link where there is something to link to

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.bounds import Bound, Estimate, Interval, LayerBound, LayerTable
+from taut.bounds import Bound, Estimate, Interval, LayerBound, LayerTable, format_bound
 from taut.errors import ArgumentError
 from taut.norms import L2
 
@@ -23,6 +23,13 @@ def test_what_is_printed_lies_on_the_stated_side(value):
     if abs(value) < 1e308:
         assert shown(Bound(value)) >= value
         assert shown(Bound(value, side="lower")) <= value
+
+
+@given(numbers, st.integers(1, 8))
+def test_few_digits_lie_on_the_stated_side(value, digits):
+    if abs(value) < 1e307:
+        assert float(format_bound(value, "upper", digits)) >= value
+        assert float(format_bound(value, "lower", digits)) <= value
 
 
 @given(st.floats(1e-300, 1e300), st.sampled_from(["upper", "lower"]), st.sampled_from([1, -1]))

@@ -48,9 +48,14 @@ def _mend(source: str) -> str:
             whole = ElementTree.Element(f"{_SPACE}mover", {"accent": "true"})
             whole.extend([letter, accent])
             node[:] = [whole, index]
-    for node in root.iter(f"{_SPACE}mo"):
-        if node.text in ("|", "∥", "‖"):
-            node.attrib |= {"lspace": "0", "rspace": "0"}
+    for parent in root.iter():
+        for node in parent:
+            if node.text in ("|", "∥", "‖"):
+                node.attrib |= {"lspace": "0", "rspace": "0"}
+                # Only \left and \right ask for bars as high as what they enclose. Browsers stretch
+                # the closing bar of a norm to its index, which draws it below the line.
+                delimiter = parent.tag == f"{_SPACE}mrow" and node in (parent[0], parent[-1])
+                node.set("stretchy", "true" if delimiter else "false")
     return ElementTree.tostring(root, encoding="unicode")
 
 

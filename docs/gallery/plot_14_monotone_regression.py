@@ -13,11 +13,10 @@ from taut.plotting import COLOURS, Figure
 from taut.sklearn import LipschitzRegressor
 
 random = np.random.default_rng(0)
-X = random.uniform(0, 1, (150, 2))  # floor area, distance from the centre
-truth = np.where(X[:, 0] > 0.5, 1.4 * X[:, 0] - 0.4, 0.6 * X[:, 0])
-y = truth - 0.3 * X[:, 1] + 0.15 * random.normal(size=150)
+X = random.uniform(0, 1, (60, 2))  # floor area, distance from the centre
+y = np.maximum(0.3, X[:, 0]) - 0.3 * X[:, 1] + 0.2 * random.normal(size=60)
 
-common = {"hidden_sizes": (64, 64), "lipschitz": 6.0, "norm": "l1", "epochs": 150}
+common = {"hidden_sizes": (64, 64), "lipschitz": 12.0, "norm": "l1", "epochs": 400}
 free = LipschitzRegressor(**common).fit(X, y)
 monotone = LipschitzRegressor(**common, monotonic_cst=[1, -1]).fit(X, y)
 

@@ -69,7 +69,7 @@ def paint(axes):
     axes.plot(radii, coverage["robust"], "o-", color=COLOURS["blue"], label="robust conformal")
     for radius, share, size in zip(radii, coverage["robust"], sizes, strict=True):
         axes.annotate(f"{size:.1f}", (radius, share), (-6, 6), textcoords="offset points")
-    axes.set(xlabel="L2 radius of the attack", ylabel="coverage, %", ylim=(0, 108))
+    axes.set(xlabel="L2 radius of the attack", ylabel="coverage, %", ylim=(74, 102))
     axes.legend(loc="lower left")
 
 

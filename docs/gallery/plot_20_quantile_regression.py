@@ -12,12 +12,12 @@ from taut.plotting import COLOURS, Figure
 from taut.sklearn import LipschitzRegressor
 
 random = np.random.default_rng(0)
-X = np.sort(random.uniform(-3, 3, 600))[:, None]
+X = np.sort(random.uniform(-3, 3, 1500))[:, None]
 noise = 0.1 + 0.25 * np.abs(np.sin(X[:, 0]))
-y = np.sin(X[:, 0]) + noise * random.normal(size=600)
+y = np.sin(X[:, 0]) + noise * random.normal(size=1500)
 
 models = [
-    LipschitzRegressor((32, 32), lipschitz=2.0, loss="quantile", quantile=q, epochs=120).fit(X, y)
+    LipschitzRegressor((32, 32), lipschitz=2.0, loss="quantile", quantile=q, epochs=60).fit(X, y)
     for q in (0.05, 0.95)
 ]
 for model in models:
@@ -37,7 +37,7 @@ outer = models[0].bound(line, radius=0.1)[0], models[1].bound(line, radius=0.1)[
 
 
 def paint(axes):
-    axes.plot(X[:, 0], y, ".", color="#999999", markersize=3)
+    axes.plot(X[:, 0], y, ".", color="#999999", markersize=2)
     axes.fill_between(line[:, 0], *outer, color=COLOURS["sky"], alpha=0.3, label="x known to 0.1")
     axes.fill_between(line[:, 0], *inner, color=COLOURS["blue"], alpha=0.35, label="5 % to 95 %")
     axes.set(xlabel="x", ylabel="y", ylim=(-2, 2.4))

@@ -3,24 +3,43 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Literal
 
 from taut.errors import ArgumentError, check_choice
 from taut.norms import Norm
 
-__all__ = ["Bound", "Estimate", "Hypotheses", "Interval", "LayerBound", "LayerTable"]
+__all__ = [
+    "Bound",
+    "Estimate",
+    "Hypotheses",
+    "Interval",
+    "LayerBound",
+    "LayerTable",
+    "format_bound",
+]
 
 
-def _round_outward(value: float, side: str, digits: int = 5) -> str:
-    """`value` in at most `digits` significant digits, never on the wrong side of it."""
-    if not math.isfinite(value) or value == 0:
-        return str(float(value))
-    text = f"{value:.{digits}g}"
-    wrong_side = float(text) < value if side == "upper" else float(text) > value
-    if wrong_side:
-        step = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
-        text = f"{float(text) + (step if side == 'upper' else -step):.{digits}g}"
-    return repr(float(text))
+def format_bound(value: float, side: str, digits: int = 4) -> str:
+    """A bound in at most `digits` significant digits, rounded away from what it bounds.
+
+    Example:
+        >>> format_bound(0.123456, "lower"), format_bound(0.123456, "upper")
+        ('0.1234', '0.1235')
+        >>> format_bound(0.0, "lower")
+        '0'
+        >>> format_bound(3.1416, "lower", digits=5)
+        '3.1416'
+    """
+    nearest = f"{value:.{digits}g}"
+    if float(nearest) >= value if side == "upper" else float(nearest) <= value:
+        return nearest
+    towards = ROUND_CEILING if side == "upper" else ROUND_FLOOR
+    return f"{float(Context(prec=digits, rounding=towards).create_decimal(value)):.{digits}g}"
+
+
+def _as_number(value: float, side: str) -> str:
+    return repr(float(format_bound(value, side, digits=5)))
 
 
 @dataclass(frozen=True)
@@ -40,9 +59,7 @@ class LayerTable(tuple[LayerBound, ...]):
 
     def __str__(self) -> str:
         head = ("layer", "kind", "factor", "proven by")
-        rows = [
-            (row.name, row.kind, _round_outward(row.value, "upper"), row.method) for row in self
-        ]
+        rows = [(row.name, row.kind, _as_number(row.value, "upper"), row.method) for row in self]
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         lines = [head, tuple("-" * width for width in widths), *rows]
         return "\n".join(
@@ -108,10 +125,18 @@ class Bound:
         check_choice("Bound", "side", self.side, ("upper", "lower"))
         if not 0 < self.confidence <= 1:
             raise ArgumentError(
-                f"Bound: `confidence` must lie in (0, 1]; got confidence={self.confidence}."
+                subject="Bound",
+                argument="confidence",
+                rule="must lie in (0, 1]",
+                got=f"confidence={self.confidence}",
             )
         if math.isnan(self.value):
-            raise ArgumentError("Bound: `value` must be a number; got NaN, which bounds nothing.")
+            raise ArgumentError(
+                subject="Bound",
+                argument="value",
+                rule="must be a number",
+                got="NaN, which bounds nothing",
+            )
 
     def holds_for(self, model: Any) -> bool:
         """Whether `model` computes, in evaluation, exactly what this bound was proven of.
@@ -127,7 +152,7 @@ class Bound:
 
     def __repr__(self) -> str:
         sign = "<=" if self.side == "upper" else ">="
-        parts = [f"{sign} {_round_outward(self.value, self.side)}"]
+        parts = [f"{sign} {_as_number(self.value, self.side)}"]
         if self.norm is not None:
             mixed = self.output_norm not in (None, self.norm)
             parts.append(f"{self.norm} to {self.output_norm}" if mixed else str(self.norm))
@@ -177,8 +202,9 @@ class Interval:
     def __post_init__(self) -> None:
         if (self.lower.side, self.upper.side) != ("lower", "upper"):
             raise ArgumentError(
-                "Interval: `lower` and `upper` must be bounds of those sides; "
-                f"got {self.lower.side!r} and {self.upper.side!r}."
+                subject="Interval",
+                rule="`lower` and `upper` must be bounds of those sides",
+                got=f"{self.lower.side!r} and {self.upper.side!r}",
             )
 
     @property
@@ -190,6 +216,6 @@ class Interval:
         return self.lower.value <= value <= self.upper.value
 
     def __repr__(self) -> str:
-        ends = f"[{_round_outward(self.lower.value, 'lower')}, {_round_outward(self.upper.value, 'upper')}]"
+        ends = f"[{_as_number(self.lower.value, 'lower')}, {_as_number(self.upper.value, 'upper')}]"
         known = "proven" if self.confidence == 1 else f"at {100 * self.confidence:.4g} %"
         return f"Interval({ends} {known})"

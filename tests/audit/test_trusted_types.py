@@ -147,7 +147,7 @@ class Mixed(nn.Module):
 
 
 def test_mixed_types_are_refused_in_a_sentence():
-    with pytest.raises(NoRuleError, match="Tensors of several types"):
+    with pytest.raises(NoRuleError, match="Use one dtype throughout the forward"):
         taut.bound_lipschitz(Mixed(), input_shape=(3,))
 
 

@@ -1,6 +1,7 @@
 """The result object, and how `certify` treats its arguments."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -105,6 +106,15 @@ def test_it_reads_well(model, x):
     assert repr(found).startswith("Certificates(33 inputs, l2, real, median radius ")
     assert "by last-layer pairs" in found.summary() and "correct: " in found.summary()
     assert "OrthonormalLinear" in str(found.lipschitz.layers)
+
+
+def test_printed_radii_are_not_larger_than_the_proven_ones(model, x):
+    found = taut.certify(model, x)
+    assert float(repr(found).split()[-1].rstrip(")")) <= found.radius.median()
+    line = found.summary().splitlines()[1]
+    shown = [float(number) for number in re.findall(r"(?:median|%) (\d[\d.e-]*)", line)]
+    for value, quantile in zip(shown, (0.5, 0.1, 0.9), strict=True):
+        assert value <= found.radius.quantile(quantile)
 
 
 def test_no_inputs(model):

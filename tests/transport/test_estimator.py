@@ -72,7 +72,9 @@ def test_finite_sets_are_bracketed_around_exact_transport(dim):
     assert result.gap < 1e-6 and result.confidence == 1 and result.p_value is None
     scores = result.score(x).mean() - result.score(y).mean()
     assert scores.item() == pytest.approx(truth, rel=1e-6)
-    assert "proven" in str(result)
+    ends = str(result).partition("[")[2].partition("]")[0].split(", ")
+    assert str(result).endswith("] proven")
+    assert float(ends[0]) <= result.lower.value and result.upper.value <= float(ends[1])
 
 
 def test_large_finite_sets_are_bracketed_by_a_critic_and_a_coupling(monkeypatch):

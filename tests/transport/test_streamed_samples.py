@@ -93,6 +93,17 @@ def test_every_row_trains_equally_often(monkeypatch):
     assert counts.sum() == 4000 and bool(((counts - 80).abs() < 48).all())
 
 
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_drawn_with_the_same_seed_are_split_independently_of_their_values(seed, index):
+    for entropy in (seed, [seed, index], [seed, 1 - index]):
+        rows = torch.from_numpy(np.random.default_rng(entropy).random((2000, 1)))
+        drawn = split_rows(open_dataset(Batches(rows), "x"), seed=seed, index=index)
+        held = rows[~drawn.used]
+        error = rows.std() * (1 / len(drawn.train) + 1 / len(held)) ** 0.5
+        assert abs(drawn.train.mean() - held.mean()) < 4 * error
+
+
 def test_a_stream_that_changes_between_passes_is_refused(pair):
     x, y = pair
     with pytest.raises(DataError, match="same rows in the same order at every pass"):

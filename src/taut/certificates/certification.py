@@ -47,8 +47,8 @@ def certify(
 
     for the network in evaluation mode with its stored weights, in one of three arithmetics:
 
-    - `"real"`: $f$ in exact arithmetic. It is evaluated in float64, and a proven bound of the
-      evaluation's rounding error is subtracted from the margin.
+    - `"real"`: $f$ in exact arithmetic. It is evaluated in float64, and a proven bound on the
+      rounding error of that evaluation is subtracted from the margin.
     - `"float64"`: $f$ executed in float64 with the same weights (the folded network, converted to
       float64), at $x$ and at every $x'$.
     - `"float32"`: the model executed in float32. Rounding at $x'$ reduces the radius, by 0.06 in L2
@@ -65,8 +65,8 @@ def certify(
     than those from a Lipschitz constant.
 
     Args:
-        model: maps `(batch, ...)` to `(batch, classes)`, or to one output a sample, whose sign is
-            the prediction. Not changed.
+        model: maps `(batch, ...)` to `(batch, classes)`, or to one output per sample, whose sign
+            is the prediction. It is not modified.
         x: `(batch, ...)`, floating-point.
         norm: "l1", "l2" or "linf".
         labels: `(batch,)`, the true classes, 0 and 1 for one output.
@@ -84,7 +84,7 @@ def certify(
             are not affected.
 
     Raises:
-        NoRuleError: a step has no proven constant or no proven rounding error; the text names it.
+        NoRuleError: an operation has no proven constant or rounding error; the message names it.
 
     Example:
         >>> import taut
@@ -269,8 +269,11 @@ class _Certifier:
             return prediction, margin, radius
         if len(run.shape) != 1:
             raise ArgumentError(
-                f"{_SUBJECT}: `model` must give one row of outputs a sample; got the shape "
-                f"{run.shape}. Flatten them, or choose some."
+                subject=_SUBJECT,
+                argument="model",
+                rule="must give one row of outputs a sample",
+                got=f"the shape {run.shape}",
+                remedy="Flatten them, or choose some.",
             )
         prediction = output.argmax(1)
         lead = differences(run.value, prediction)
@@ -287,14 +290,19 @@ def _check_float32(model: nn.Module, x: Tensor) -> None:
     held = {t.dtype for t in (x, *model.parameters(), *model.buffers()) if t.is_floating_point()}
     if held != {torch.float32}:
         raise DtypeError(
-            f"{_SUBJECT}: `arithmetic` 'float32' must be that of the model and of `x`; got "
-            f"{', '.join(sorted(map(str, held)))}. Convert both with .float(), or use 'real'."
+            subject=_SUBJECT,
+            argument="arithmetic",
+            rule="'float32' must be that of the model and of `x`",
+            got=", ".join(sorted(map(str, held))),
+            remedy="Convert both with .float(), or use 'real'.",
         )
     if torch.get_float32_matmul_precision() != "highest":
         raise ArgumentError(
-            f"{_SUBJECT}: `arithmetic` 'float32' must mean full float32 products; got "
-            f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}. "
-            "Set it to 'highest'."
+            subject=_SUBJECT,
+            argument="arithmetic",
+            rule="'float32' must mean full float32 products",
+            got=f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}",
+            remedy="Set it to 'highest'.",
         )
 
 
@@ -306,7 +314,9 @@ def _compare(prediction: Tensor, labels: Tensor) -> Tensor:
     labels = torch.as_tensor(labels)
     if labels.shape != prediction.shape or labels.is_floating_point() or labels.is_complex():
         raise ArgumentError(
-            f"{_SUBJECT}: `labels` must be one class index for each input; got {labels.dtype} of "
-            f"shape {tuple(labels.shape)} for {len(prediction)} inputs."
+            subject=_SUBJECT,
+            argument="labels",
+            rule="must be one class index for each input",
+            got=f"{labels.dtype} of shape {tuple(labels.shape)} for {len(prediction)} inputs",
         )
     return prediction == labels.to(prediction.device)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from taut.bounds import Bound, Hypotheses
+from taut.bounds import Bound, Hypotheses, format_bound
 from taut.errors import ArgumentError
 from taut.names import Arithmetic
 from taut.norms import Norm
@@ -57,11 +57,20 @@ class Certificates:
         """
         if self.correct is None:
             raise ArgumentError(
-                "certified_accuracy: `labels` must be known; got none. Pass labels to certify."
+                subject="certified_accuracy",
+                argument="labels",
+                rule="must be known",
+                got="none",
+                remedy="Pass labels to certify.",
             )
         within = torch.as_tensor(radii, dtype=torch.float64, device=self.radius.device)
         if not bool((within >= 0).all()):
-            raise ArgumentError(f"certified_accuracy: `radii` must not be negative; got {radii}.")
+            raise ArgumentError(
+                subject="certified_accuracy",
+                argument="radii",
+                rule="must not be negative",
+                got=str(radii),
+            )
         held = (self.radius > within[..., None]) | (within[..., None] == 0)
         return (held & self.correct).double().mean(-1)
 
@@ -70,8 +79,10 @@ class Certificates:
         count = len(self.radius)
         lines = [f"{count} inputs, {self.norm}, {self.arithmetic} arithmetic, by {self.method}"]
         if count:
-            low, middle, high = (float(self.radius.quantile(q)) for q in (0.1, 0.5, 0.9))
-            lines.append(f"radius: median {middle:.4g}, 10 % {low:.4g}, 90 % {high:.4g}")
+            low, middle, high = (
+                format_bound(float(self.radius.quantile(q)), "lower") for q in (0.1, 0.5, 0.9)
+            )
+            lines.append(f"radius: median {middle}, 10 % {low}, 90 % {high}")
             lines.append(f"certified: {100 * float((self.radius > 0).double().mean()):.2f} %")
         if self.correct is not None and count:
             lines.append(f"correct: {100 * float(self.certified_accuracy()):.2f} %")
@@ -82,5 +93,7 @@ class Certificates:
         return len(self.radius)
 
     def __repr__(self) -> str:
-        middle = f", median radius {float(self.radius.median()):.4g}" if len(self) else ""
-        return f"Certificates({len(self)} inputs, {self.norm}, {self.arithmetic}{middle})"
+        about = f"{len(self)} inputs, {self.norm}, {self.arithmetic}"
+        if len(self):
+            about += f", median radius {format_bound(float(self.radius.median()), 'lower')}"
+        return f"Certificates({about})"

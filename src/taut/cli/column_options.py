@@ -17,16 +17,14 @@ COLUMN_OPTIONS = (
 _OPTIONS = (
     click.option("--columns", type=columns, help="Columns to use: names or zero-based indices."),
     click.option("--drop", type=columns, help="Columns to leave out."),
-    click.option(
-        "--categorical", type=columns, help="Columns of categories that look like numbers."
-    ),
+    click.option("--categorical", type=columns, help="Columns whose numbers are categories."),
     click.option(
         "--encode",
         type=encodings,
         multiple=True,
         metavar="COLUMN=KIND",
         help="Encoding of one column: number, category, category:2 (categories 2 apart), date, time, or "
-        "ordered categories from first to last, 'size=S<M<L'. Can be repeated.",
+        "ordered categories from first to last, 'size=S<M<L'; repeatable.",
     ),
     click.option(
         "--names", type=columns, help="Names of all columns, for tables without a header."
@@ -35,13 +33,13 @@ _OPTIONS = (
         "--category-distance",
         type=POSITIVE,
         default=1.0,
-        help="Distance of two different categories.",
+        help="Distance between two different categories.",
     ),
     click.option(
         "--missing-distance",
         type=POSITIVE,
         default=1.0,
-        help="Distance that sets a missing number apart from all others.",
+        help="Distance between a missing number and one at the centre of its column.",
     ),
 )
 

@@ -17,6 +17,7 @@ __all__ = [
     "NOT_NEGATIVE",
     "POSITIVE",
     "Finite",
+    "Seed",
     "Whole",
     "columns",
     "data_dir_option",
@@ -50,6 +51,17 @@ class Whole(click.IntRange):
     """A whole number inside a range."""
 
     name = "integer"
+
+
+class Seed(Whole):
+    """A random seed: a whole number of at most 63 bits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """From text such as `7`."""
+        number = super().convert(value, param, ctx)
+        if number >= 2**63:
+            self.fail(f"{value} is not below 2**63.", param, ctx)
+        return number
 
 
 def columns(value: str) -> list[str | int]:
@@ -107,7 +119,7 @@ NOT_NEGATIVE = Finite(0)
 
 network_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
 threads_option = click.option("--threads", type=COUNT, default=1, help="Number of CPU threads.")
-seed_option = click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="Random seed.")
+seed_option = click.option("--seed", type=Seed(min=0), default=0, help="Random seed.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 data_dir_option = click.option(
     "--data-dir",

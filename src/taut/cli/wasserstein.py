@@ -107,11 +107,13 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     the Wasserstein-1 distance, the smallest average distance that the rows of A have to travel to
     become the rows of B, with a lower and an upper bound.
 
-    Tables are taken as they come. Two different categories are 1 apart, dates are days, times are
-    hours, missing values are a category of their own, and text is left out; the result says how
-    each column was used. The distance of two rows is the L2 norm over all columns.
+    Tables need no preparation. The distance between two different categories is 1; dates are counted
+    in days and times in hours; missing values form a category of their own; free text is left out.
+    --explain lists how each column was used. The distance between two rows is the L2 norm over all
+    columns.
 
-    --save stores the critic that separates A from B; --critic and --score use it to score new rows.
+    --save stores the critic, the function that separates A from B best; --critic and --score use it
+    to score new rows.
 
     Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound on
     the distance of the new rows from A); 2 invalid file or option; 70 internal error; 130 interrupted.

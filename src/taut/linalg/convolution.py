@@ -96,20 +96,27 @@ def bound_convolution(
     dims = kernel.dim() - 2
     if not 1 <= dims <= 3:
         raise ArgumentError(
-            f"{subject}: `kernel` must be (out, in / groups, *sizes) with one to three sizes; "
-            f"got shape {tuple(kernel.shape)}."
+            subject=subject,
+            argument="kernel",
+            rule="must be (out, in / groups, *sizes) with one to three sizes",
+            got=f"shape {tuple(kernel.shape)}",
         )
     check_choice(subject, "padding_mode", padding_mode, PADDING_MODES)
     check_count(subject, "groups", groups)
     if kernel.shape[0] % groups:
         raise ArgumentError(
-            f"{subject}: `groups` must divide the first size of `kernel`; got groups={groups}, "
-            f"shape {tuple(kernel.shape)}."
+            subject=subject,
+            argument="groups",
+            rule="must divide the first size of `kernel`",
+            got=f"groups={groups}, shape {tuple(kernel.shape)}",
         )
     if transposed and padding_mode != "zeros":
         raise ArgumentError(
-            f"{subject}: `padding_mode` must be 'zeros' for a transposed convolution; "
-            f"got padding_mode={padding_mode!r}. torch has no other."
+            subject=subject,
+            argument="padding_mode",
+            rule="must be 'zeros' for a transposed convolution",
+            got=f"padding_mode={padding_mode!r}",
+            remedy="torch has no other.",
         )
     if kernel.numel() == 0:
         return Bound(0.0, p, method="empty")

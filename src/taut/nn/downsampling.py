@@ -44,8 +44,9 @@ class _Rearrangement(nn.Module):
     def _to_pixels(self, subject: str, x: Tensor) -> Tensor:
         if x.dim() < 3 or x.shape[-3] % self.factor**2:
             raise ArgumentError(
-                f"{subject} must be (..., channels, height, width) with channels in multiples of "
-                f"{self.factor**2}; got shape {tuple(x.shape)}."
+                rule=f"{subject} must be (..., channels, height, width) with channels in "
+                f"multiples of {self.factor**2}",
+                got=f"shape {tuple(x.shape)}",
             )
         return F.pixel_shuffle(x, self.factor)
 
@@ -75,13 +76,18 @@ class InvertibleDownsampling2d(_Rearrangement):
         """Maps `(..., c, h, w)` to `(..., c * factor**2, h / factor, w / factor)`."""
         if x.dim() < 3:
             raise ArgumentError(
-                "InvertibleDownsampling2d: the input must be (..., channels, height, width); got "
-                f"shape {tuple(x.shape)}. Use unflatten to make images of rows."
+                subject="InvertibleDownsampling2d",
+                rule="the input must be (..., channels, height, width)",
+                got=f"shape {tuple(x.shape)}",
+                remedy="Use unflatten to make images of rows.",
             )
         if x.shape[-2] % self.factor or x.shape[-1] % self.factor:
             raise ArgumentError(
-                f"InvertibleDownsampling2d: `factor` must divide height and width; got "
-                f"factor={self.factor}, size {tuple(x.shape[-2:])}. Pad the input with zeros first."
+                subject="InvertibleDownsampling2d",
+                argument="factor",
+                rule="must divide height and width",
+                got=f"factor={self.factor}, size {tuple(x.shape[-2:])}",
+                remedy="Pad the input with zeros first.",
             )
         return F.pixel_unshuffle(x, self.factor)
 

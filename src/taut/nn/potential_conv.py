@@ -49,8 +49,11 @@ class _Potential2d(ReluPair):
     def _check_odd(self, kernel_size: int) -> None:
         if kernel_size % 2 == 0:
             raise ArgumentError(
-                f"{type(self).__name__}: `kernel_size` must be odd, so that outputs are where inputs "
-                f"are; got kernel_size={kernel_size}. Use 1, 3 or 5."
+                subject=type(self).__name__,
+                argument="kernel_size",
+                rule="must be odd, so that outputs are where inputs are",
+                got=f"kernel_size={kernel_size}",
+                remedy="Use 1, 3 or 5.",
             )
 
 

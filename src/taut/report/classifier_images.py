@@ -119,7 +119,8 @@ def _draw_radii(certificates: Certificates) -> Picture:
         axes.set(xlabel=radius_label(certificates.norm), ylabel="% of inputs", xlim=(0, edges[-1]))
         axes.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, 1.0))
 
-    return draw(paint, alt=f"Half of the radii are above {np.median(radii):.4g}.", size=(4.6, 2.7))
+    middle = format_bound(float(np.median(radii)), "lower")
+    return draw(paint, alt=f"Half of the radii are above {middle}.", size=(4.6, 2.7))
 
 
 def _ranked(certificates: Certificates) -> Tensor:

@@ -1,8 +1,8 @@
 """Numbers and sentences about results, the same in the reports and in the terminal."""
 
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
+from taut.bounds import format_bound
 from taut.certificates import Certificates
 from taut.evaluation import RobustnessResult
 from taut.norms import Norm
@@ -56,19 +56,6 @@ _MEANS = {
     "bernstein": "the empirical Bernstein inequality (Maurer and Pontil 2009)",
     "hoeffding": "Hoeffding's inequality",
 }
-
-
-def format_bound(value: float, side: str, digits: int = 4) -> str:
-    """A bound in few digits, rounded away from what it bounds.
-
-    Example:
-        >>> format_bound(0.123456, "lower"), format_bound(0.123456, "upper")
-        ('0.1234', '0.1235')
-        >>> format_bound(0.0, "lower")
-        '0'
-    """
-    towards = ROUND_CEILING if side == "upper" else ROUND_FLOOR
-    return f"{float(Context(prec=digits, rounding=towards).create_decimal(value)):.{digits}g}"
 
 
 def percent(share: float) -> str:

@@ -276,8 +276,9 @@ def _measure(name: str, rows: LabelledSet, wide: np.ndarray) -> tuple[np.ndarray
     same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
     if not changes.any():
         raise DataError(
-            f"train: {name}: a column must change for a network to learn from it; none does, of "
-            f"{len(same)}. Give other columns or more rows."
+            subject=f"train: {name}",
+            rule=f"a column must change for a network to learn from it; none does, of {len(same)}",
+            remedy="Give other columns or more rows.",
         )
     if same and rows.encoding is None:
         some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Generator
 
-from taut.bounds import Bound, Estimate, Interval
+from taut.bounds import Bound, Estimate, Interval, format_bound
 from taut.transport.saved_critic import SavedCritic
 
 __all__ = ["WassersteinResult"]
@@ -88,13 +88,12 @@ class WassersteinResult(SavedCritic):
         return "" if self.finite else f"if no support is wider than {width}"
 
     def __str__(self) -> str:
-        low, high = self.lower.value, self.upper.value
+        low = format_bound(self.lower.value, "lower")
+        high = format_bound(self.upper.value, "upper")
         if self.finite:
-            return f"{self.estimate.value:.4g}, in [{low:.4g}, {high:.4g}] proven"
+            return f"{self.estimate.value:.4g}, in [{low}, {high}] proven"
         known = f"at {100 * self.confidence:g} % {self.assumption}"
-        between = f"in [{low:.4g}, {high:.4g}] {known}"
+        between = f"in [{low}, {high}] {known}"
         if not self.upper_is_useful:
-            between = (
-                f"at least {low:.4g} at {100 * self.lower.confidence:g} %, no useful upper bound"
-            )
+            between = f"at least {low} at {100 * self.lower.confidence:g} %, no useful upper bound"
         return f"{self.estimate.value:.4g}, {between}, p = {self.p_value:.3g}"

@@ -28,6 +28,7 @@ _MOST_VALIDATION = 10_000
 _MOST_RESERVE = 8192
 # 128 MB of float64 on each side, where rows are long.
 _MOST_CELLS = 2**24
+_KEYS = zlib.crc32(b"taut.transport.split")
 
 OnRows = Callable[[int], None]
 
@@ -66,7 +67,9 @@ def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = No
         index: 0 for x, 1 for y, whose keys are independent.
         on_rows: called with the number of rows read so far.
     """
-    random = np.random.default_rng([seed, index])
+    # Not [seed, index] alone: numpy reads [0, 0] as 0, and keys from `default_rng(0)` would sort
+    # rows that a user drew from `default_rng(0)` by their own values.
+    random = np.random.default_rng([_KEYS, seed, index])
     training = min(_MOST_TRAINING, max(2, _MOST_CELLS // data.dim))
     pool = _SmallestKeys(training + _MOST_VALIDATION + _MOST_RESERVE)
     rows, checksum = 0, 0

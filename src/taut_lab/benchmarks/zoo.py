@@ -184,9 +184,11 @@ def run_zoo(
     for record in read_zoo(folder):
         if record.settings != plain:
             raise ArgumentError(
-                f"run_zoo: `folder` must hold records with the settings {plain}; got "
-                f"{str(folder)!r}, where {record.layer} has {dict(record.settings)}. Use the same "
-                "settings, or another folder."
+                subject="run_zoo",
+                argument="folder",
+                rule=f"must hold records with the settings {plain}",
+                got=f"{str(folder)!r}, where {record.layer} has {dict(record.settings)}",
+                remedy="Use the same settings, or another folder.",
             )
     data = load_dataset(settings.data, data_dir)
     for name, block in blocks.items():

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taut.cli.parameters import COUNT, POSITIVE, Whole
+
 if TYPE_CHECKING:
     from taut_lab.benchmarks.critic_records import CriticResult
 
@@ -37,7 +39,7 @@ _TIMING = (
     ),
     click.option(
         "--rounds",
-        type=click.IntRange(min=1),
+        type=COUNT,
         default=40,
         show_default=True,
         help="Number of timed runs per layer; slow layers get fewer.",
@@ -67,7 +69,7 @@ def _several(name: str, to: str, default: tuple[int, ...], help: str, least: int
     return click.option(
         name,
         to,
-        type=click.IntRange(min=least),
+        type=Whole(min=least),
         multiple=True,
         default=default,
         show_default=True,
@@ -110,7 +112,7 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 @click.option(
     "--batch-size",
     "batch",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=64,
     show_default=True,
     help="Batch size.",
@@ -243,7 +245,7 @@ def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> 
 )
 @click.option(
     "--budget-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     default=12.0,
     show_default=True,
     help="Training time of each critic in the funnels part, in CPU seconds; the row called "

@@ -176,9 +176,10 @@ def _parts(results: Sequence[Result]) -> list[Part]:
 
 def _show(results: Sequence[Result]) -> Presentation:
     rows = [r for r in (*_ROWS, *_OUR_ROWS) if any(each.config["row"] == r for each in results)]
-    tables = [error_table(results, (*_ROWS, *_OUR_ROWS))]
+    ours = [row for row in rows if row in _OUR_ROWS]
+    tables = [error_table(results, (*_ROWS, *ours))]
     bound = [row for row in rows if row.startswith("Margin")]
-    proven = [*bound, *(row for row in rows if row in _OUR_ROWS)]
+    proven = [*bound, *ours]
     if proven:
         tables.append(proof_table(results, proven))
     figures = {"adversarial-robustness": attacked_figure(results, rows)}
