@@ -11,15 +11,19 @@ from taut.certificates.intervals import bound_outputs
 from taut.certificates.order import bound_order_gap
 from taut.certificates.outputs import BoundedEvaluation, bound_output
 from taut.certificates.result import Certificates
+from taut.certificates.tolerance import Tolerance, radii_after_rounding, scale_network
 
 __all__ = [
     "Arithmetic",
     "BoundedEvaluation",
     "Certificates",
+    "Tolerance",
     "bound_order_gap",
     "bound_output",
     "bound_outputs",
     "certify",
     "certify_exclusions",
     "direct_executor",
+    "radii_after_rounding",
+    "scale_network",
 ]

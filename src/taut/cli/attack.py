@@ -73,6 +73,11 @@ def attack(**options: Any) -> None:
     if options["page"] or (options["report"] and options["path"].is_dir()):
         check_extras()
     chosen = read_classifier(options)
+    if chosen.classifier.spec.weights is not None:
+        raise click.UsageError(
+            "attacks move every column, and this run has columns that are fixed or free: its "
+            "certificates speak of other changes."
+        )
     radii = _radii(chosen, options)
     names = _attacks(chosen, options["attacks"])
     rows = evenly_spaced_rows(len(chosen.classifier.examples), options["limit"])

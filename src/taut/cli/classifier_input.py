@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from taut.evaluation import EvaluatedClassifier
     from taut.training import Examples, TrainedRun
 
-__all__ = ["ClassifierInput", "classifier_options", "read_classifier"]
+__all__ = ["ClassifierInput", "classifier_options", "names_for", "read_classifier"]
 
 _OPTIONS = (
     network_argument,
@@ -160,8 +160,10 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
     path = Path(source).expanduser()
     if path.is_file() and detect_format(path) in ("text", "parquet"):
         label = label or run.config.label
-    where = {"data_dir": options["data_dir"], "label": label}
-    rows = read_matching(source, columns=spec.columns, classes=spec.classes, **where)
+    where = {"data_dir": options["data_dir"], "label": label, "encoding": spec.encoding}
+    rows = read_matching(
+        source, columns=spec.columns, classes=spec.classes, names=names_for(run, source), **where
+    )
     if rows.inputs.shape[1:] != spec.shape:
         raise DataError(
             subject=f"data: {source}",
@@ -171,6 +173,27 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
             "examples.",
         )
     return rows
+
+
+def names_for(run: "TrainedRun", source: str) -> list[str]:
+    """Names of the columns of a table without a header, as the run knows them.
+
+    It may have all columns of the training table, all but the label, or just those that are used.
+    """
+    from taut.data import ColumnSource, open_source, parse_columns
+
+    path, spec = Path(source).expanduser(), run.inputs
+    if not spec.columns or not path.is_file():
+        return []
+    opened = open_source(path)
+    if not isinstance(opened, ColumnSource) or opened.names:
+        return []
+    known = [str(name) for name in parse_columns(run.config.names)] if run.config.names else []
+    used = spec.columns if spec.encoding is None else [c.name for c in spec.encoding.used]
+    for names in (known, [name for name in known if name != run.config.label], list(used)):
+        if len(names) == opened.width:
+            return names
+    return []
 
 
 def _what(shape: tuple[int, ...]) -> str:

@@ -34,9 +34,12 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
     exported network are compared with the original before the file is written.
 
     Training on a table standardises its columns. The exported network includes that step: it takes
-    the raw columns in the order of the table, and its constant and radii are in the units of these
-    columns instead of standard deviations. It uses float64 where float32 is not precise enough. The
-    names of columns and classes are stored in the file.
+    the raw columns in the order of the table, in their own units. It uses float64 where float32 is
+    not precise enough.
+
+    The metadata of the file holds the names of columns and classes, and the certificate of a run: the
+    Lipschitz constant of each difference of two outputs, in standard deviations or tolerances of the
+    columns. In any runtime, the certified radius is the smallest margin divided by its constant.
 
     \b
     Example:
@@ -44,7 +47,14 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
       taut export runs/a --to onnx --out a.onnx
       taut export image.safetensors --to pt2 --out image.pt2 --input-shape 1,28,28
     """
-    from taut.export import export_onnx, export_pt2, open_file, save, standardise
+    from taut.export import (
+        describe_certificate,
+        export_onnx,
+        export_pt2,
+        open_file,
+        save,
+        standardise,
+    )
 
     saved = open_file(network_file(path))
     shape = input_shape or saved.input_shape
@@ -52,18 +62,24 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
     more: dict[str, Any] = {}
     if (spec := _spec_of(path)) is not None:
         more = {"metadata": {"classes": spec.classes, "columns": spec.columns}}
+        norm, units = saved.bound.norm or "l2", None
         if spec.shift and path.is_dir():
             model, shape = standardise(model, spec.shift, spec.spread), spec.shape
             dtype = str(model[0].weight.dtype).removeprefix("torch.")
+            units, named = spec.certified_units(), spec.to_dict()["tolerance"] or spec.spread
+            more["metadata"] |= {"tolerance": named, "norm": str(norm)}
+            what = "tolerances" if spec.tolerance else "standard deviations"
             said = (
-                f"It standardises its inputs: give it the {len(spec.shift)} columns of the table, as "
-                f"{dtype}. Its constant and radii are in their units, not in standard deviations."
+                f"It scales its inputs: give it the {len(spec.shift)} columns of the table, as "
+                f"{dtype}, in their own units. The certificate in its metadata is in {what}."
             )
         elif spec.shift:
             said = (
                 "WARNING: it expects columns standardised by the shift and spread in "
                 f"{path.parent / 'inputs.json'}. Export the folder {path.parent} to include that."
             )
+        found = describe_certificate(model, norm, spec.shape, units)
+        more["metadata"]["certificate"] = found
     if target == "pt2":
         export_pt2(model, out, shape, **more)
     elif target == "safetensors":

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 __all__ = [
     "COUNT",
+    "EXISTING_FILE",
     "FILE",
     "FOLDER",
     "NORM",
@@ -65,13 +66,14 @@ class Seed(Whole):
 
 def columns(value: str) -> list[str | int]:
     """Column names and positions from text such as `age,income,3`; a name with a comma is quoted."""
-    import csv
+    from taut.data import parse_columns
+    from taut.errors import ArgumentError
 
-    cells = [cell.strip() for cell in next(csv.reader([value], skipinitialspace=True), [])]
-    if not cells or "" in cells:
+    try:
+        return parse_columns(value)
+    except ArgumentError as error:
         message = f"{value!r} is not a list of columns; write it like age,income,3."
-        raise click.BadParameter(message)
-    return [int(cell) if cell.isdecimal() else cell for cell in cells]
+        raise click.BadParameter(message) from error
 
 
 class _Encodings(click.ParamType):
@@ -109,6 +111,7 @@ def sizes_type(
 
 NORM = click.Choice(["l1", "l2", "linf"])
 FILE = click.Path(dir_okay=False, path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 COUNT = Whole(min=1)
 POSITIVE = Finite(0, min_open=True)

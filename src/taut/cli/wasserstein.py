@@ -2,86 +2,37 @@
 
 import shlex
 import time
-import traceback
 from typing import Any
 
 import click
 
+from taut.cli.alarm import AlarmCommand
+from taut.cli.column_options import COLUMN_OPTIONS, column_options
 from taut.cli.failures import columns_text
 from taut.cli.parameters import (
     COUNT,
+    EXISTING_FILE,
     FILE,
     NOT_NEGATIVE,
     POSITIVE,
     Finite,
-    columns,
-    encodings,
     json_option,
     seed_option,
     threads_option,
     typed_options,
 )
 from taut.cli.processes import processes
-from taut.errors import TautError
 
 __all__ = ["wasserstein"]
 
-_WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
-_TRAINING = (
-    *("finite", "scaling", "diameter", "num_steps", "columns", "drop", "categorical", "encode"),
-    *("category_distance", "missing_distance"),
-)
+_TRAINING = ("finite", "scaling", "diameter", "num_steps", *COLUMN_OPTIONS)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
-
-
-class AlarmCommand(click.Command):
-    """A command whose exit status 1 is the alarm and nothing else, for scheduled runs."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; errors other than those of the caller show a traceback."""
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit):
-            raise
-        except (KeyboardInterrupt, click.Abort) as error:
-            raise SystemExit(_INTERRUPTED) from error
-        except TautError as error:
-            if not ctx.find_root().params.get("debug"):
-                raise
-            status, cause = _WRONG, error
-        except Exception as error:
-            status, cause = _UNEXPECTED, error
-        click.echo("".join(traceback.format_exception(cause)), nl=False, err=True)
-        raise SystemExit(status) from cause
 
 
 @click.command(cls=AlarmCommand)
 @click.argument("a", required=False)
 @click.argument("b", required=False)
-@click.option("--columns", type=columns, help="Columns to compare: names or zero-based indices.")
-@click.option("--drop", type=columns, help="Columns to leave out.")
-@click.option("--categorical", type=columns, help="Columns whose numbers are categories.")
-@click.option(
-    "--encode",
-    type=encodings,
-    multiple=True,
-    metavar="COLUMN=KIND",
-    help="Encoding of one column: number, category, category:2 (categories 2 apart), date, time, or "
-    "ordered categories from first to last, 'size=S<M<L'; repeatable.",
-)
-@click.option("--names", type=columns, help="Names of all columns, for tables without a header.")
-@click.option(
-    "--category-distance",
-    type=POSITIVE,
-    default=1.0,
-    help="Distance between two different categories.",
-)
-@click.option(
-    "--missing-distance",
-    type=POSITIVE,
-    default=1.0,
-    help="Distance between a missing number and one at the centre of its column.",
-)
+@column_options
 @click.option(
     "--finite",
     is_flag=True,
@@ -126,7 +77,9 @@ class AlarmCommand(click.Command):
 )
 @click.option("--report", type=FILE, metavar="PAGE.html", help="Write an HTML report.")
 @click.option("--save", type=FILE, metavar="CRITIC", help="Save the trained critic.")
-@click.option("--critic", type=FILE, metavar="CRITIC", help="Saved critic to use with --score.")
+@click.option(
+    "--critic", type=EXISTING_FILE, metavar="CRITIC", help="Saved critic to use with --score."
+)
 @click.option(
     "--score", metavar="NEW", help="File of new rows to score with --critic, without A and B."
 )
@@ -211,7 +164,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     from taut.cli.wasserstein_data import check_outputs, names_of, open_data, rows_for_page
     from taut.cli.wasserstein_output import Comparison
     from taut.data import check_pair
-    from taut.report import check_extras, wasserstein_page
+    from taut.report import check_extras, column_records, wasserstein_page
     from taut.transport import wasserstein as measure
 
     if options["report"]:
@@ -237,16 +190,19 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     # report cannot be written.
     if options["save"]:
         result.save(options["save"])
-    page = None
+    page, compared = None, []
     try:
-        if options["report"]:
+        if options["report"] or options["as_json"]:
             rows = rows_for_page(pair, a, b, options)
+        if options["as_json"]:
+            compared = column_records(result, *rows, seed=options["seed"])
+        if options["report"]:
             about = {"names": found.names, "facts": found.facts(_command())}
             choices = {name: options[name] for name in ("method", "seed")}
             page = wasserstein_page(result, *rows, **about, **choices).write(options["report"])
     finally:
         if options["as_json"]:
-            print_json(found.record(page))
+            print_json(found.record(page) | {"column_comparisons": compared})
         else:
             found.show(page)
     return found.alarm

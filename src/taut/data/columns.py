@@ -1,5 +1,6 @@
 """Columns: their names in sentences, and selections of them."""
 
+import csv
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ __all__ = [
     "describe_columns",
     "keep_columns",
     "list_some",
+    "parse_columns",
     "select_positions",
 ]
 
@@ -36,6 +38,20 @@ def list_some(items: Iterable[object], most: int = 8) -> str:
 def keep_columns(names: Sequence[str | int]) -> tuple[str, list[str | int]] | None:
     """The remedy to use these columns alone, for the field `option` of an error; None for many."""
     return ("columns", [*names]) if 0 < len(names) <= _MOST_SUGGESTED else None
+
+
+def parse_columns(text: str) -> list[str | int]:
+    """Column names and positions from text; a name with a comma is quoted.
+
+    Example:
+        >>> parse_columns('age, "height, cm", 3')
+        ['age', 'height, cm', 3]
+    """
+    cells = [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
+    if not cells or "" in cells:
+        rule = "must be a list of columns, like age,income,3"
+        raise ArgumentError(subject="data", argument="columns", rule=rule, got=repr(text))
+    return [int(cell) if cell.isdecimal() else cell for cell in cells]
 
 
 def column_label(names: Sequence[str], position: int) -> str:

@@ -1,16 +1,15 @@
 """`EvaluatedClassifier`: a classifier together with the examples that it is evaluated on."""
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from taut.certificates import Certificates, certify
+from taut.certificates import Certificates
 from taut.names import Arithmetic, CertificateMethod
-from taut.norms import Norm
-from taut.training import Examples, InputSpec, TrainedRun
+from taut.norms import LINF, Norm
+from taut.training import Examples, InputSpec, TrainedRun, certify_inputs
 
 __all__ = ["EvaluatedClassifier", "evenly_spaced_rows"]
 
@@ -26,6 +25,7 @@ class EvaluatedClassifier:
         examples: inputs in the dtype of the weights, with labels.
         norm: norm in which radii are measured.
         rounded: whether inputs were rounded to float32, as the rows of a table are.
+        method: proof of the radii that the network was trained for.
     """
 
     name: str
@@ -34,6 +34,7 @@ class EvaluatedClassifier:
     examples: Examples
     norm: Norm
     rounded: bool = False
+    method: CertificateMethod = "lipschitz"
 
     @classmethod
     def from_run(cls, run: TrainedRun, norm: Norm) -> "EvaluatedClassifier":
@@ -41,36 +42,27 @@ class EvaluatedClassifier:
         weight = next(run.model.parameters())
         test = run.data().test.to(weight.device, weight.dtype)
         name, rounded = Path(run.config.data).name, bool(run.inputs.shift)
-        return cls(name, run.model, run.inputs, test, norm, rounded)
+        by_intervals = run.config.arch == "ibp" and norm == LINF
+        method = "interval" if by_intervals else "lipschitz"
+        return cls(name, run.model, run.inputs, test, norm, rounded, method)
 
     def certify(
-        self, arithmetic: Arithmetic = "real", method: CertificateMethod = "lipschitz"
+        self, arithmetic: Arithmetic = "real", method: CertificateMethod | None = None
     ) -> Certificates:
-        r"""A proven radius for every example; by intervals, within the range of the data if known.
+        """A proven radius for every example; see `taut.training.certify_inputs`.
 
-        Where rows are rounded to float32 on their way into the network, the radius is that of the
-        row before rounding, against rows that are rounded as well: rounding moves each by at most
-        $u = 2^{-24}$ of its length, so $r (1 - 2 u) - 3 u \|x\|$ remains.
+        Without a `method`, by the one that the network was trained for.
         """
-        x, labels = self.examples.inputs, self.examples.labels
-        low, high = self.spec.low, self.spec.high
-        known = method != "lipschitz" and low is not None and high is not None
-        found = certify(
+        return certify_inputs(
             self.model,
-            x,
+            self.spec,
+            self.examples.inputs,
             self.norm,
-            labels=labels,
-            arithmetic=arithmetic,
-            method=method,
-            input_range=(low, high) if known else None,  # type: ignore[arg-type]
+            self.examples.labels,
+            arithmetic,
+            method or self.method,
+            rounded=self.rounded,
         )
-        if not self.rounded:
-            return found
-        lengths = self.norm.vector(x.double().flatten(1)).to(found.radius.device)
-        # Subnormal float32 numbers move by at most half of the smallest one.
-        moved = 3 * 2.0**-24 * lengths + math.prod(x.shape[1:]) * 2.0**-148
-        remaining = found.radius * (1 - 2.0**-23) - moved
-        return replace(found, radius=remaining.clamp(min=0))
 
     def take(self, rows: Tensor) -> "EvaluatedClassifier":
         """The same classifier on some of the examples."""

@@ -1,5 +1,6 @@
 """Networks for other programs: folded into plain layers, saved, exported, rewritten for verifiers."""
 
+from taut.export.certificate import describe_certificate, flat_layers, lead_rates
 from taut.export.container import write_atomically
 from taut.export.files import SavedModel, load, open_file, save
 from taut.export.fold import fold
@@ -9,9 +10,12 @@ from taut.export.relu import rewrite_relu
 
 __all__ = [
     "SavedModel",
+    "describe_certificate",
     "export_onnx",
     "export_pt2",
+    "flat_layers",
     "fold",
+    "lead_rates",
     "load",
     "open_file",
     "rewrite_relu",

@@ -222,7 +222,12 @@ class _Builder:
             raise ArgumentError(rule=f"the tensors of `{path or 'model'}` differ in dtype")
         # The least layer of its kind is given the sizes and the numbers of the stored one: nothing
         # large is drawn at random only to be replaced.
-        module = kind.build(arguments)
+        try:
+            module = kind.build(arguments)
+        except AssertionError as error:  # as torch has it for arguments that do not fit together
+            raise ArgumentError(
+                argument=f"{path or 'model'}", rule=f"({name}): {str(error).rstrip('.')}"
+            ) from error
         for size in kind.sizes:
             setattr(module, size, arguments[size])
         for tensor, value in held.items():

@@ -86,7 +86,10 @@ def _bound_of(layer: ConstrainedLinear | ConstrainedConv) -> Callable[[Tensor], 
 def _bound_kernel(layer: ConstrainedConv, kernel: Tensor) -> float:
     geometry = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
     if layer.input_norm == L2:
-        return bound_autocorrelation(kernel, **geometry) * layer.padding_norm()
+        quick = bound_autocorrelation(kernel, **geometry) * layer.padding_norm()
+        if quick <= 1:
+            return quick
+        return bound_convolution(kernel, L2, **geometry).value * layer.padding_norm()
     return bound_convolution(kernel, layer.input_norm, **geometry).value
 
 

@@ -8,6 +8,7 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.nn import functional as F
 
 from taut import functional
@@ -240,8 +241,10 @@ def scaled_adaptive_average(x: Tensor, output_size: Sequence[int]) -> Tensor:
 
 @lru_cache(64)
 def _factor(output_size: tuple[int, ...], size: tuple[int, ...]) -> float:
+    with unset_fake_temporarily():  # sizes are numbers, also where inputs are not
+        bound = bound_adaptive_pooling("average", L2, output_size, size)
     # A hair below the inverse, so that rounding a proof upwards does not pass 1.
-    return (1 - 2.0**-50) / bound_adaptive_pooling("average", L2, output_size, size).value
+    return (1 - 2.0**-50) / bound.value
 
 
 def _scaled_constants(call: Call) -> Constants:
