@@ -259,7 +259,7 @@ def test_a_rescaled_kernel_starts_with_all_of_its_norm():
 
 @pytest.mark.parametrize("channels", [(3, 5), (64, 64)], ids=str)
 def test_a_spectral_kernel_keeps_nine_tenths_of_its_norm_in_training(channels):
-    layer = taut.nn.SpectralConv2d(*channels, 3, padding=1)
+    layer = taut.nn.SpectralConv2d(channels[0], channels[1], 3, padding=1)
     x, y = torch.randn(2, 4, channels[0], 6, 6)[0], torch.randn(4, channels[1], 6, 6)
     optimiser = torch.optim.Adam(layer.parameters(), lr=1e-2)
     for _ in range(4):

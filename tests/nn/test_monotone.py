@@ -182,7 +182,7 @@ def test_a_change_that_no_weight_shows_is_proven_again(layer, change):
 
 def test_what_the_proof_cannot_see_is_refused():
     net = with_last(nn.Identity())
-    net.network.get_submodule("1").register_forward_hook(lambda module, args, output: 50 * output)
+    net.network.get_submodule("1").register_forward_hook(lambda *call: 50 * call[-1])  # type: ignore
     with pytest.raises(NoRuleError, match="has forward hooks"):
         smallest_rise(net)
     net = with_last(nn.Identity())

@@ -127,7 +127,8 @@ def _scale(
     if not dense and len(shape) != 1:
         raise NoRuleError(
             subject=_SUBJECT,
-            rule="tolerances need a dense layer first, or rows of numbers as inputs",
+            argument="tolerance",
+            rule="needs a dense layer first, or rows of numbers as inputs",
             got=f"inputs of shape {shape}",
             remedy="Put nn.Flatten in front.",
         )

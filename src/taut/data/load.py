@@ -250,8 +250,9 @@ def _read_path(
     if given := options.given:
         raise ArgumentError(
             subject="load_labelled",
-            argument=f"{given[0]}",
-            rule=f"must be left out unless the file is a table; {path.name} is not",
+            argument=given[0],
+            rule="must be left out unless the file is a table",
+            got=path.name,
         )
     match kind:
         case "npz":

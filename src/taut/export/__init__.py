@@ -7,9 +7,11 @@ from taut.export.fold import fold
 from taut.export.formats import export_onnx, export_pt2
 from taut.export.input_scaling import standardise
 from taut.export.relu import rewrite_relu
+from taut.export.stored_weights import StoredWeights, round_weights
 
 __all__ = [
     "SavedModel",
+    "StoredWeights",
     "describe_certificate",
     "export_onnx",
     "export_pt2",
@@ -19,6 +21,7 @@ __all__ = [
     "load",
     "open_file",
     "rewrite_relu",
+    "round_weights",
     "save",
     "standardise",
     "write_atomically",

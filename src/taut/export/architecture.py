@@ -225,9 +225,7 @@ class _Builder:
         try:
             module = kind.build(arguments)
         except AssertionError as error:  # as torch has it for arguments that do not fit together
-            raise ArgumentError(
-                argument=f"{path or 'model'}", rule=f"({name}): {str(error).rstrip('.')}"
-            ) from error
+            raise ArgumentError(argument=path or "model", rule=f"({name}): {error}") from error
         for size in kind.sizes:
             setattr(module, size, arguments[size])
         for tensor, value in held.items():

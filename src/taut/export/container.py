@@ -94,7 +94,7 @@ def digest(data: bytes, place: slice) -> str:
 
 
 def read_tensors(data: bytes) -> dict[str, Tensor]:
-    """The tensors of a file by name, all of them finite floats."""
+    """The tensors of a file by name, all of them finite floats, or int8."""
     try:
         tensors = safetensors.torch.load(data)
     except Exception as error:
@@ -102,9 +102,9 @@ def read_tensors(data: bytes) -> dict[str, Tensor]:
             rule=f"its tensors cannot be read: {str(error).rstrip('.')}"
         ) from error
     for name, value in tensors.items():
-        if value.dtype not in _DTYPES:
+        if value.dtype not in _DTYPES and value.dtype != torch.int8:
             raise DamagedFileError(
-                rule=f"tensor `{name}` is of dtype {value.dtype}; it must be a float"
+                rule=f"tensor `{name}` is of dtype {value.dtype}; it must be a float, or int8 with a scale"
             )
         if not value.isfinite().all():
             raise DamagedFileError(rule=f"tensor `{name}` holds NaN or infinity")

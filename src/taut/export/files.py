@@ -35,6 +35,7 @@ from taut.export.container import (
 )
 from taut.export.fold import fold as fold_model
 from taut.export.limits import check_arguments, check_intermediates
+from taut.export.stored_weights import StoredWeights, restore_weights, round_weights
 from taut.export.witnesses import (
     EVALUATION,
     check_evaluation,
@@ -85,6 +86,7 @@ def save(
     path: str | os.PathLike[str],
     *,
     fold: bool = False,
+    weights: StoredWeights | None = None,
     norm: NormLike | None = None,
     output_norm: NormLike | None = None,
     input_shape: Sequence[int] | None = None,
@@ -103,6 +105,9 @@ def save(
         path: the file; one that is there is replaced.
         fold: store plain layers (see `taut.fold`) instead of constrained ones. By default the
             constraints are kept, so that training can go on after `load`.
+        weights: store plain layers whose matrices and kernels are rounded to "bfloat16" or "int8"
+            (half or a quarter of the size); the network computes in float32 all the same, and its
+            constant is proven for the numbers that are stored.
         norm: the norm of the input in which the constant is proven; by default that of the first
             constrained layer, or L2.
         output_norm: likewise of the output; by default that of the last constrained layer, or, when
@@ -134,7 +139,9 @@ def save(
     p = first if norm is None else as_norm(norm, "save")
     q = as_norm(output_norm, "save") if output_norm is not None else last if norm is None else p
     shape = _first_shape(model) if input_shape is None else _check_shape("save", list(input_shape))
-    twin = fold_model(model) if fold else copy_for_evaluation(model, "save", _plain_forms(model))
+    plain = fold or weights is not None
+    twin = fold_model(model) if plain else copy_for_evaluation(model, "save", _plain_forms(model))
+    stored = {} if weights is None else round_weights(twin, weights)
     architecture, tensors = describe(twin)
     check_arguments("save", architecture)
     check_intermediates("save", twin, shape)
@@ -154,9 +161,12 @@ def save(
         "versions": {name: version(name) for name in ("taut", "torch", "safetensors")},
         "metadata": dict(metadata or {}),
     }
+    if weights is not None:
+        header["weights"] = weights
     bound = replace(bound, value=_settle_claim(header, tensors))
     for name, value in (extra_tensors or {}).items():
         tensors[f"{_EXTRA}{name}"] = value.detach().cpu().contiguous()
+    tensors |= stored
     text = json.dumps(header, separators=(",", ":"), allow_nan=False)
     data = safetensors.torch.save(tensors, {"taut": text})
     place = digest_place(data)
@@ -264,7 +274,8 @@ def _open(data: bytes) -> SavedModel:
         )
     try:
         # What is left to go wrong was written on purpose, by another program or with ill will.
-        return _rebuild(header, read_tensors(data))
+        tensors = restore_weights(read_tensors(data), header.get("weights", "float32"))
+        return _rebuild(header, tensors)
     except DamagedFileError:
         raise
     except (

@@ -146,7 +146,9 @@ def _prove(real: Tensor, imaginary: Tensor) -> _Proof:
     squared = (
         Fraction(top) * (1 + unit)
         + (1 + 4 * unit)
-        * Fraction(sqrt_up(sum(largest_square_up(part.double()) for part in residual)))
+        * Fraction(
+            sqrt_up(sum((largest_square_up(part.double()) for part in residual), Fraction(0)))
+        )
         + _ROOT2 * (gammas[0] * traces[0] + gammas[1] * traces[1])
         + _UNDERFLOW
     )

@@ -36,6 +36,8 @@ __all__ = ["LipschitzEstimator", "RandomState", "Units", "predict_rows", "seed_o
 
 RandomState = int | np.random.RandomState | None
 
+# Copies of rows by whole weights, as a multiple of the number of rows.
+_MOST_COPIES = 10
 _CONSTRAINTS: dict[NormName, ConstraintName] = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
 
 
@@ -60,14 +62,25 @@ def seed_of(random_state: RandomState) -> int:
 def weigh(
     rows: np.ndarray, targets: np.ndarray, sample_weight: Any, class_weight: Any = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The rows with a weight above 0, their targets and weights; None if all weigh the same."""
-    if sample_weight is None and class_weight is None:
-        return rows, targets, None
-    weights = np.asarray(_check_sample_weight(sample_weight, rows, ensure_non_negative=True))
-    if class_weight is not None:
-        weights = weights * compute_sample_weight(class_weight, targets)
-    kept = weights > 0
-    return rows[kept], targets[kept], weights[kept]
+    """The rows with a weight above 0 in a canonical order, their targets, and weights to draw by.
+
+    Whole weights that make at most `_MOST_COPIES` times as many rows repeat them, and nothing is left
+    to draw by: None. So a weight of 2 is a row that occurs twice, and the order of rows is of no account.
+    """
+    weights = None
+    if sample_weight is not None or class_weight is not None:
+        weights = np.asarray(_check_sample_weight(sample_weight, rows, ensure_non_negative=True))
+        if class_weight is not None:
+            weights = weights * compute_sample_weight(class_weight, targets)
+        counts = np.rint(weights)
+        if (counts == weights).all() and counts.sum() <= _MOST_COPIES * len(rows):
+            chosen, weights = np.repeat(np.arange(len(rows)), counts.astype(int)), None
+        else:
+            chosen = np.flatnonzero(weights > 0)
+            weights = weights[chosen]
+        rows, targets = rows[chosen], targets[chosen]
+    order = np.lexsort([*rows.T, np.unique(targets, return_inverse=True)[1]])
+    return rows[order], targets[order], None if weights is None else weights[order]
 
 
 @dataclass(frozen=True)
@@ -309,4 +322,5 @@ class LipschitzEstimator(BaseEstimator):
     @torch.no_grad()
     def _outputs(self, X: Any) -> Tensor:
         """The outputs of the network, `(n, outputs)`, float64."""
-        return self.network_(self._inputs(X))
+        inputs = self._inputs(X)
+        return self.network_(inputs)

@@ -137,8 +137,8 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on rows `X` `(n, features)`, finite, with labels `y` `(n,)` of any kind.
 
-        Rows are drawn in proportion to `sample_weight` `(n,)` times the weights of their classes; rows
-        without weight are left out.
+        `sample_weight` `(n,)` times the weights of the classes: whole numbers repeat rows, others are
+        what rows are drawn in proportion to. The order of rows does not matter.
         """
         pair: Any = validate_data(self, X, y, dtype=np.float64)
         rows, labels = pair

@@ -102,7 +102,8 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on rows `X` `(n, features)` and numbers `y` `(n,)`, all finite.
 
-        Rows are drawn in proportion to `sample_weight` `(n,)`; rows without weight are left out.
+        `sample_weight` `(n,)`: whole numbers repeat rows, others are what rows are drawn in proportion
+        to. The order of rows does not matter.
         """
         pair: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         rows, targets, weights = weigh(pair[0], pair[1].astype(np.float64), sample_weight)

@@ -134,7 +134,8 @@ def _slope(name: str, step: Any, count: int) -> np.ndarray:
         return 1 / step.scale_
     raise NoRuleError(
         subject="certify_pipeline",
-        rule=f"step {name!r} ({kind.__name__}) is none of those that scale columns one by one: "
-        "StandardScaler, MinMaxScaler without clipping, MaxAbsScaler, RobustScaler",
-        remedy="Nothing is proven through it.",
+        argument="pipeline",
+        rule="must scale columns one by one before its last step: StandardScaler, MinMaxScaler without "
+        "clipping, MaxAbsScaler or RobustScaler",
+        got=f"step {name!r} ({kind.__name__}), through which nothing is proven",
     )

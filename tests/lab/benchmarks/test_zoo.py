@@ -90,7 +90,7 @@ def test_without_a_rule_the_constant_is_called_not_proven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise NoRuleError("no rule")
+        raise NoRuleError(rule="no rule")
 
     use_digits(monkeypatch)
     monkeypatch.setattr(zoo.taut, "certify", refuse)
