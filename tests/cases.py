@@ -392,7 +392,8 @@ class ConvCase:
 
 CONVOLUTIONS = [
     *(
-        ConvCase(getattr(taut.nn, f"SpectralConv{turn}{dims}d"), dims, transposed=bool(turn))
+        ConvCase(getattr(taut.nn, f"{kind}Conv{turn}{dims}d"), dims, transposed=bool(turn))
+        for kind in ("Spectral", "AOL")
         for dims in (1, 2, 3)
         for turn in ("", "Transpose")
     ),
@@ -441,6 +442,7 @@ PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = 
     taut.nn.SLLResidual: (lambda: taut.nn.SLLResidual(4, 6), (3, 4)),
     taut.nn.PotentialStep2d: (lambda: taut.nn.PotentialStep2d(2, 3), (2, 2, 3, 3)),
     taut.nn.SLLResidual2d: (lambda: taut.nn.SLLResidual2d(2, 3), (2, 2, 3, 3)),
+    taut.nn.CPLResidual2d: (lambda: taut.nn.CPLResidual2d(2, 3), (2, 2, 3, 3)),
     taut.nn.SandwichLinear: (lambda: taut.nn.SandwichLinear(4, 3), (3, 4)),
     taut.nn.SandwichStep: (lambda: taut.nn.SandwichStep(4, 3), (3, 4)),
     taut.nn.CPLResidual: (lambda: taut.nn.CPLResidual(4, 3), (3, 4)),

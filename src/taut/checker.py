@@ -24,7 +24,7 @@ U = 2.0**-53 * (1 + 1e-6)  # so that k U >= ku / (1 - ku) for u = 2^-53, up to k
 NORMS = ("l1", "l2", "linf")
 LOOSE = 1 - Fraction(1, 10**6)  # what is stated is tight to six digits
 MOST_FREQUENCIES, MOST_TAPS, MOST_LAYERS, DEEPEST = 2**22, 2**10, 1000, 32
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I8": "<i1"}
 
 # Layers, with their largest slope where it is not 1 and without their number of dimensions; arguments.
 TABLE = """
@@ -545,6 +545,8 @@ def read(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         in_range = largest == 0 or 1e-100 < largest < 1e100
         require(in_range, f"tensor `{name}` is out of range or NaN")
     require(end == len(data), "it is truncated, or was added to")
+    for name in [name for name in tensors if name.endswith(":scale")]:
+        tensors[name[:-6]] = tensors[name[:-6]] * tensors.pop(name)
     return header, tensors
 
 

@@ -87,6 +87,7 @@ def test_the_default_folder_names_data_and_norm(tmp_path, monkeypatch):
     assert json.loads(result.stdout)["run"] == "runs/digits-linf"
 
 
+@pytest.mark.slow
 def test_a_table_has_radii_in_deviations(tmp_path):
     x = torch.randn(120, 2, generator=seeded()) * torch.tensor([1.0, 100.0])
     lines = [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]
@@ -123,9 +124,13 @@ def test_mistakes_are_one_line(args, words, tmp_path):
 def test_help_teaches():
     result = run("--help")
     assert "taut train --data mnist --norm linf --radius 0.1 --out runs/a" in result.output
-    headings = ("Data:", "Target:", "Network:", "Training:", "Run:")
+    subjects = ("data", "loss", "network", "optimisation", "run")
+    headings = ["Common options:", *(f"Advanced {subject} options:" for subject in subjects)]
     places = [result.output.index(f"\n{heading}\n") for heading in headings]
     assert places == sorted(places) and "\nOptions:" not in result.output
+    for option, section in (("--radius", 1), ("--json", 1), ("--alpha", 3), ("--threads", 6)):
+        place = result.output.index(f"\n  {option} ")
+        assert sum(heading < place for heading in places) == section, option
 
 
 def test_every_field_of_a_configuration_is_an_option():
@@ -143,14 +148,19 @@ def helped(name: str) -> str:
 def test_help_states_the_defaults():
     data = load_labelled("digits")
     plain = TrainConfig()
-    for name in ("data", "norm", "activation", "alpha", "decay", "adversarial_steps"):
+    for name in ("data", "activation", "alpha", "decay", "adversarial_steps"):
         assert helped(name).endswith(f"  [default: {getattr(plain, name)}]")
+    assert "by default l2, or linf with tolerances" in helped("norm") and plain.norm == "l2"
+    assert TrainConfig(tolerance="a=1").norm == "linf"
     norms = ("l2", "linf", "l1")
     found = {norm: resolve(TrainConfig(norm=norm, arch="dense"), data) for norm in norms}
     for_linf = [resolve(TrainConfig(norm="linf", arch=arch), data) for arch in ("distance", "ibp")]
     assert resolve(TrainConfig(norm="linf"), data) == for_linf[0]
     assert resolve(TrainConfig(norm="linf", constraint="linf"), data) == found["linf"]
-    assert "By default distance in linf without a constraint, dense otherwise" in helped("arch")
+    assert (
+        "By default distance in linf without a constraint or tolerances, dense otherwise"
+        in helped("arch")
+    )
     assert [each.lr for each in for_linf] == [0.02, 0.002]
     assert for_linf[1].clip == pytest.approx(0.11) and "by default 1.1 * radius" in helped("clip")
     assert [each.optimizer for each in found.values()] == ["adam", "aggmo", "aggmo"]
@@ -249,7 +259,7 @@ def test_a_run_that_is_cut_short_is_told(folder, tmp_path, file):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--schedule", "step"), "`milestones` must list the epochs"),
+        (("--schedule", "step"), "`--milestones` must list the epochs"),
         (("--milestones", "3"), "--milestones has an effect only with --schedule step"),
         (("--decay", "0.5"), "--decay has an effect only with --schedule step"),
         (("--channels", "8"), "--channels has an effect only with --arch conv"),

@@ -96,7 +96,8 @@ def test_resolving_again_changes_nothing(norm, arch):
     data = load_labelled("digits")
     found = resolve(TrainConfig(norm=norm, arch=arch), data)
     open_fields = {f.name for f in fields(found) if getattr(found, f.name) is None}
-    assert open_fields == {"data_dir", "label", "test", "threads"}
+    of_files = {"data_dir", "label", "test", "names", "columns", "drop", "categorical", "tolerance"}
+    assert open_fields == {*of_files, "threads"}
     assert resolve(found, data) == found
     assert from_toml(to_toml(found)) == found
 

@@ -120,7 +120,7 @@ def test_it_certifies_by_intervals_and_no_attack_breaks_it(run):
 def test_single_precision_costs_next_to_nothing(run):
     x = run.data().test.inputs
     real, single = (
-        taut.certify(run.model, x, "linf", None, arithmetic, 1024, "interval", (0, 1), 0.05)
+        taut.certify(run.model, x, "linf", None, arithmetic, 1024, "interval", (0, 1), radius=0.05)
         for arithmetic in ("real", "float32")
     )
     shares = [(each.radius > 0.05).double().mean() for each in (real, single)]

@@ -15,6 +15,8 @@ import torch
 from taut.errors import ArgumentError, DamagedFileError
 from taut.training import TrainConfig, load_run, train
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"hidden": (16, 16), "epochs": 3, "batch_size": 200, "checkpoint_every": 4, "threads": 1}
 
 
@@ -113,7 +115,6 @@ train(
 """
 
 
-@pytest.mark.slow
 def test_kill_9_in_a_step_and_in_the_writing_of_a_checkpoint(tmp_path):
     whole = train(TrainConfig(**SMALL), tmp_path / "whole")
     out = tmp_path / "killed"

@@ -16,6 +16,7 @@ from taut.certificates.intervals import BoxInterpreter
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.result import Certificates
 from taut.certificates.rounded import Rounded
+from taut.certificates.tolerance import Tolerance, scale_problem
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
 from taut.names import CertificateMethod
@@ -37,6 +38,7 @@ def certify(
     batch_size: int = 1024,
     method: CertificateMethod = "lipschitz",
     input_range: InputRange | None = None,
+    tolerance: Tolerance | None = None,
     radius: float | None = None,
 ) -> Certificates:
     r"""Certified radii: no perturbation smaller than the radius changes the prediction.
@@ -45,8 +47,8 @@ def certify(
 
     for the network in evaluation mode with its stored weights, in one of three arithmetics:
 
-    - `"real"`: $f$ in exact arithmetic. It is evaluated in float64, and a proven bound of the
-      evaluation's rounding error is subtracted from the margin.
+    - `"real"`: $f$ in exact arithmetic. It is evaluated in float64, and a proven bound on the
+      rounding error of that evaluation is subtracted from the margin.
     - `"float64"`: $f$ executed in float64 with the same weights (the folded network, converted to
       float64), at $x$ and at every $x'$.
     - `"float32"`: the model executed in float32. Rounding at $x'$ reduces the radius, by 0.06 in L2
@@ -63,8 +65,8 @@ def certify(
     than those from a Lipschitz constant.
 
     Args:
-        model: maps `(batch, ...)` to `(batch, classes)`, or to one output a sample, whose sign is
-            the prediction. Not changed.
+        model: maps `(batch, ...)` to `(batch, classes)`, or to one output per sample, whose sign
+            is the prediction. It is not modified.
         x: `(batch, ...)`, floating-point.
         norm: "l1", "l2" or "linf".
         labels: `(batch,)`, the true classes, 0 and 1 for one output.
@@ -74,12 +76,15 @@ def certify(
             propagation, L-inf only; "best" for the larger of the two radii of each input.
         input_range: smallest and largest possible value of an entry of an input. `x` must lie in it,
             and the radii then hold for the $x'$ in this range only.
+        tolerance: a unit for all entries of an input or for each, 0 for those that do not change:
+            distances are then $\|(x' - x)/t\|_p$, so that in L-inf a radius above 1 covers every
+            $x'$ within all tolerances together. Real and float64 arithmetic only.
         radius: the only radius of interest. Interval propagation then tries this one instead of
             looking for the largest, which takes about 20 times as long; radii from Lipschitz constants
             are not affected.
 
     Raises:
-        NoRuleError: a step has no proven constant or no proven rounding error; the text names it.
+        NoRuleError: an operation has no proven constant or rounding error; the message names it.
 
     Example:
         >>> import taut
@@ -112,6 +117,19 @@ def certify(
             got=f"shape {tuple(x.shape)}",
             remedy="Use x[None] for one input.",
         )
+    if tolerance is not None:
+        if arithmetic == "float32" or input_range is not None:
+            raise ArgumentError(
+                subject=_SUBJECT,
+                argument="tolerance",
+                rule="is proven for real and float64 arithmetic, without `input_range`",
+                got=f"arithmetic={arithmetic!r}, input_range={input_range!r}",
+            )
+        scaled = scale_problem(model, x, tolerance)
+        found = certify(
+            scaled.model, scaled.x, p, labels, arithmetic, batch_size, method, radius=radius
+        )
+        return scaled.settle(found, p)
     if arithmetic == "float32":
         _check_float32(model, x)
     prepared = prepare(model, _SUBJECT)
@@ -251,8 +269,11 @@ class _Certifier:
             return prediction, margin, radius
         if len(run.shape) != 1:
             raise ArgumentError(
-                f"{_SUBJECT}: `model` must give one row of outputs a sample; got the shape "
-                f"{run.shape}. Flatten them, or choose some."
+                subject=_SUBJECT,
+                argument="model",
+                rule="must give one row of outputs a sample",
+                got=f"the shape {run.shape}",
+                remedy="Flatten them, or choose some.",
             )
         prediction = output.argmax(1)
         lead = differences(run.value, prediction)
@@ -269,14 +290,19 @@ def _check_float32(model: nn.Module, x: Tensor) -> None:
     held = {t.dtype for t in (x, *model.parameters(), *model.buffers()) if t.is_floating_point()}
     if held != {torch.float32}:
         raise DtypeError(
-            f"{_SUBJECT}: `arithmetic` 'float32' must be that of the model and of `x`; got "
-            f"{', '.join(sorted(map(str, held)))}. Convert both with .float(), or use 'real'."
+            subject=_SUBJECT,
+            argument="arithmetic",
+            rule="'float32' must be that of the model and of `x`",
+            got=", ".join(sorted(map(str, held))),
+            remedy="Convert both with .float(), or use 'real'.",
         )
     if torch.get_float32_matmul_precision() != "highest":
         raise ArgumentError(
-            f"{_SUBJECT}: `arithmetic` 'float32' must mean full float32 products; got "
-            f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}. "
-            "Set it to 'highest'."
+            subject=_SUBJECT,
+            argument="arithmetic",
+            rule="'float32' must mean full float32 products",
+            got=f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}",
+            remedy="Set it to 'highest'.",
         )
 
 
@@ -288,7 +314,9 @@ def _compare(prediction: Tensor, labels: Tensor) -> Tensor:
     labels = torch.as_tensor(labels)
     if labels.shape != prediction.shape or labels.is_floating_point() or labels.is_complex():
         raise ArgumentError(
-            f"{_SUBJECT}: `labels` must be one class index for each input; got {labels.dtype} of "
-            f"shape {tuple(labels.shape)} for {len(prediction)} inputs."
+            subject=_SUBJECT,
+            argument="labels",
+            rule="must be one class index for each input",
+            got=f"{labels.dtype} of shape {tuple(labels.shape)} for {len(prediction)} inputs",
         )
     return prediction == labels.to(prediction.device)

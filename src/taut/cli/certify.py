@@ -47,7 +47,7 @@ def certify(**options: Any) -> None:
       taut certify runs/a --data june.csv --csv radii.csv
       taut certify net.safetensors --data mnist --norm l2 --json
     """
-    from taut.cli.output import print_json, print_table, say
+    from taut.cli.output import announce_folders, print_json, print_table, say
     from taut.evaluation import evenly_spaced_rows
     from taut.report import (
         accuracy_table,
@@ -69,7 +69,8 @@ def certify(**options: Any) -> None:
     if options["radii"] and radius not in radii:
         radius = radii[0]
     if table:
-        _write_radii(table, found, classifier.spec.classes)
+        with announce_folders(table.parent):
+            _write_radii(table, found, classifier.spec.classes)
     header, rows = accuracy_table(found, radii)
     if options["as_json"]:
         record = {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from taut.evaluation import EvaluatedClassifier
     from taut.training import Examples, TrainedRun
 
-__all__ = ["ClassifierInput", "classifier_options", "read_classifier"]
+__all__ = ["ClassifierInput", "classifier_options", "names_for", "read_classifier"]
 
 _OPTIONS = (
     network_argument,
@@ -134,8 +134,10 @@ def _from_file(options: dict[str, Any]) -> ClassifierInput:
     shape = tuple(saved.input_shape or inputs.shape[1:])
     if inputs[0].numel() != prod(shape):
         raise DataError(
-            f"data: {source}: an input must have the {prod(shape)} numbers that the network takes, "
-            f"of shape {shape}; got {tuple(inputs.shape[1:])}."
+            subject=f"data: {source}",
+            rule=f"an input must have the {prod(shape)} numbers that the network takes, of shape "
+            f"{shape}",
+            got=f"{tuple(inputs.shape[1:])}",
         )
     # Flat rows may be images, and images flat rows.
     inputs, model = inputs.reshape(-1, *shape), saved.model.eval()
@@ -158,15 +160,40 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
     path = Path(source).expanduser()
     if path.is_file() and detect_format(path) in ("text", "parquet"):
         label = label or run.config.label
-    where = {"data_dir": options["data_dir"], "label": label}
-    rows = read_matching(source, columns=spec.columns, classes=spec.classes, **where)
+    where = {"data_dir": options["data_dir"], "label": label, "encoding": spec.encoding}
+    rows = read_matching(
+        source, columns=spec.columns, classes=spec.classes, names=names_for(run, source), **where
+    )
     if rows.inputs.shape[1:] != spec.shape:
         raise DataError(
-            f"data: {source}: an input must be as {options['path']} was trained on, "
-            f"{_what(spec.shape)}; got {_what(rows.inputs.shape[1:])}. Give data of the same kind "
-            "as its own, or leave out --data for its test examples."
+            subject=f"data: {source}",
+            rule=f"an input must be as {options['path']} was trained on, {_what(spec.shape)}",
+            got=f"{_what(rows.inputs.shape[1:])}",
+            remedy="Give data of the same kind as its own, or leave out --data for its test "
+            "examples.",
         )
     return rows
+
+
+def names_for(run: "TrainedRun", source: str) -> list[str]:
+    """Names of the columns of a table without a header, as the run knows them.
+
+    It may have all columns of the training table, all but the label, or just those that are used.
+    """
+    from taut.data import ColumnSource, open_source, parse_columns
+
+    path, spec = Path(source).expanduser(), run.inputs
+    if not spec.columns or not path.is_file():
+        return []
+    opened = open_source(path)
+    if not isinstance(opened, ColumnSource) or opened.names:
+        return []
+    known = [str(name) for name in parse_columns(run.config.names)] if run.config.names else []
+    used = spec.columns if spec.encoding is None else [c.name for c in spec.encoding.used]
+    for names in (known, [name for name in known if name != run.config.label], list(used)):
+        if len(names) == opened.width:
+            return names
+    return []
 
 
 def _what(shape: tuple[int, ...]) -> str:
@@ -187,9 +214,11 @@ def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
         return rows.with_classes(numbers)
     if len(rows.classes) != outputs:
         raise DataError(
-            f"data: {rows.source}: there must be one class for each output of the network, or labels "
-            f"from 0 to {outputs - 1}; got {len(rows.classes)} classes, {list_some(rows.classes)}. "
-            "Use the folder of a taut train run instead: it stores the class names."
+            subject=f"data: {rows.source}",
+            rule="there must be one class for each output of the network, or labels from 0 to "
+            f"{outputs - 1}",
+            got=f"{len(rows.classes)} classes, {list_some(rows.classes)}",
+            remedy="Use the folder of a taut train run instead: it stores the class names.",
         )
     return rows
 

@@ -13,13 +13,14 @@ from taut.cli.parameters import (
     NOT_NEGATIVE,
     POSITIVE,
     Finite,
+    Whole,
     json_option,
     sizes_type,
     threads_option,
     typed_options,
 )
 from taut.cli.processes import processes
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, require
 from taut.training import (
     FieldType,
     Progress,
@@ -29,24 +30,32 @@ from taut.training import (
     field_docs,
     field_types,
     from_toml,
+    parse_tolerances,
+    write_tolerances,
 )
 from taut.training import train as run_training
 
 __all__ = ["train"]
 
-# The first option of each section of the help, and its heading.
-_SECTIONS = {
-    "data": "Data",
-    "norm": "Target",
-    "arch": "Network",
-    "epochs": "Training",
-    "seed": "Run",
+# Options in the first section of the help; the others follow by subject.
+_COMMON = {
+    *("data", "label", "norm", "radius", "arch", "hidden", "epochs", "seed", "device"),
+    *("config_file", "out", "as_json", "help"),
 }
+# The first option of each subject, and the heading of its section.
+_SECTIONS = {
+    "data": "Advanced data options",
+    "norm": "Advanced loss options",
+    "arch": "Advanced network options",
+    "epochs": "Advanced optimisation options",
+    "seed": "Advanced run options",
+}
+_INTERRUPTED = 130
 _TYPES = {
     "positive": POSITIVE,
     "not_negative": NOT_NEGATIVE,
     "share": Finite(0, 1, max_open=True),
-    "whole": click.IntRange(min=0),
+    "whole": Whole(min=0),
 }
 
 
@@ -54,14 +63,15 @@ class SectionedCommand(click.Command):
     """A command with headings in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options under their headings."""
-        sections: list[tuple[str, list[tuple[str, str]]]] = []
+        """Writes the common options, then the others under their headings."""
+        common, subject = "Common options", ""
+        sections: dict[str, list[tuple[str, str]]] = {common: []}
         for parameter in self.get_params(ctx):
-            if parameter.name in _SECTIONS:
-                sections.append((_SECTIONS[parameter.name], []))
+            subject = _SECTIONS.get(str(parameter.name), subject)
             if (record := parameter.get_help_record(ctx)) is not None:
-                sections[-1][1].append(record)
-        for heading, rows in sections:
+                heading = common if parameter.name in _COMMON else subject
+                sections.setdefault(heading, []).append(record)
+        for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
 
@@ -104,7 +114,7 @@ def _type(name: str, kind: FieldType) -> click.ParamType | Callable[[str], Any]:
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file with the options above, such as the config.toml of another run; command-line "
+    help="TOML file with these options, such as the config.toml of another run; command-line "
     "options override it.",
 )
 @click.option("--out", type=FOLDER, help="Output folder of the run.  [default: runs/DATA-NORM]")
@@ -133,25 +143,34 @@ def train(
       taut train --data mnist --radius 1.58 --hidden 1024,1024,1024 --epochs 12 --out runs/b
       taut train --data mnist --radius 1.58 --arch conv --out runs/conv
       taut train --data wine.csv --label quality --patience 20 --out runs/wine
+      taut train --data wine.csv --label colour --tolerance pH=0.1,sulphur=2 --out runs/colour
       taut train --config runs/a/config.toml --seed 1 --out runs/c
       torchrun --nproc-per-node 2 -m taut train --data mnist --out runs/d
     """
     import torch
 
-    from taut.cli.output import print_json, progress
+    from taut.cli.output import announce_folders, print_json, progress
     from taut.report import check_extras
 
     if report:
         check_extras()
+    if tensorboard:
+        require("tensorboard", "track", "train: --tensorboard")
     config = configure(config_file, given)
     out = out or Path("runs") / f"{Path(config.data).stem}-{config.norm}"
     page = out / "index.html" if report else None
     torch.set_num_threads(config.threads or 1)
     with processes() as first:
         done = (out / "result.json").exists()
-        with progress(quiet=as_json or not first) as bar:
+        with announce_folders(*[out] * first), progress(quiet=as_json or not first) as bar:
             on_progress = _show_in(bar)
-            run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
+            try:
+                run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
+            except KeyboardInterrupt as error:
+                if first:
+                    message = "Interrupted. Run the same command to resume from the last checkpoint"
+                    click.echo(f"{message} in {out}.", err=True)
+                raise SystemExit(_INTERRUPTED) from error
         if not first:
             return
         # The report of a finished run may already show attacks.
@@ -181,6 +200,10 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
                 subject="train", argument="--config", rule=rule, got=str(path)
             ) from error
     typed = {name: given[name] for name in typed_options(*given)}
+    if "tolerance" in typed:
+        # A file of tolerances is read once; the run keeps what it says.
+        typed["tolerance"] = write_tolerances(parse_tolerances(typed["tolerance"]))
+        typed.setdefault("norm", "linf" if path is None else config.norm)
     config = replace(config, **typed)
     arch = architecture_of(config)
     loss = config.loss or ("ramp" if arch == "distance" else "cross_entropy")

@@ -1,5 +1,6 @@
 """Columns: their names in sentences, and selections of them."""
 
+import csv
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,13 +12,15 @@ __all__ = [
     "check_names",
     "column_label",
     "describe_columns",
+    "keep_columns",
     "list_some",
+    "parse_columns",
     "select_positions",
 ]
 
 # A selection by names, or by positions counted from 0; None for all.
 Columns = Sequence[str | int] | None
-SELECT = "columns=[...]"
+_MOST_SUGGESTED = 12
 
 
 def list_some(items: Iterable[object], most: int = 8) -> str:
@@ -30,6 +33,25 @@ def list_some(items: Iterable[object], most: int = 8) -> str:
     shown = [repr(item) for item in items]
     rest = len(shown) - most
     return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def keep_columns(names: Sequence[str | int]) -> tuple[str, list[str | int]] | None:
+    """The remedy to use these columns alone, for the field `option` of an error; None for many."""
+    return ("columns", [*names]) if 0 < len(names) <= _MOST_SUGGESTED else None
+
+
+def parse_columns(text: str) -> list[str | int]:
+    """Column names and positions from text; a name with a comma is quoted.
+
+    Example:
+        >>> parse_columns('age, "height, cm", 3')
+        ['age', 'height, cm', 3]
+    """
+    cells = [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
+    if not cells or "" in cells:
+        rule = "must be a list of columns, like age,income,3"
+        raise ArgumentError(subject="data", argument="columns", rule=rule, got=repr(text))
+    return [int(cell) if cell.isdecimal() else cell for cell in cells]
 
 
 def column_label(names: Sequence[str], position: int) -> str:
@@ -118,7 +140,7 @@ def check_names(subject: str, names: Sequence[str]) -> None:
             got=f"none for column {names.index('')} (counted from 0), which is often an index "
             "saved by mistake",
             remedy="Drop it or name it.",
-            option=SELECT,
+            option=keep_columns([name for name in names if name]),
         )
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(
@@ -126,5 +148,5 @@ def check_names(subject: str, names: Sequence[str]) -> None:
             rule="columns must have different names",
             got=f"{list_some(twice)} more than once",
             remedy="Rename them.",
-            option=SELECT,
+            option=keep_columns([name for name in names if name not in twice]),
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taut.data.columns import list_some
+from taut.data.encoding import Encoding
 from taut.data.labels import number_classes
 from taut.errors import ArgumentError, DataError
 
@@ -14,7 +15,7 @@ __all__ = ["LabelledData", "LabelledSet", "label_images"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledSet:
-    """Finite inputs, and for each the index of its class.
+    """Finite inputs, and for each the index of its class; missing numbers of encoded rows are NaN.
 
     Invariant: `inputs` has `n` rows, `labels` as many, each from 0 to `len(classes) - 1`, and
     where there is a range every input lies in it.
@@ -28,6 +29,7 @@ class LabelledSet:
         low: smallest possible value of an input, 0 for images, `None` where unknown.
         high: largest possible value, 1 for images.
         source: name of the source.
+        encoding: how columns became numbers, for a table that holds more than numbers.
 
     Example:
         >>> pictures = np.zeros((4, 1, 8, 8), np.float32)
@@ -42,6 +44,7 @@ class LabelledSet:
     low: float | None
     high: float | None
     source: str
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         subject = f"data: {self.source}"
@@ -54,8 +57,9 @@ class LabelledSet:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(
-                f"{subject}: labels must be from 0 to {len(self.classes) - 1}, one for each class; "
-                f"row {row} (counted from 0) has {self.labels[row]}."
+                subject=subject,
+                rule=f"labels must be from 0 to {len(self.classes) - 1}, one for each class; row "
+                f"{row} (counted from 0) has {self.labels[row]}",
             )
 
     @property
@@ -135,8 +139,9 @@ class LabelledSet:
             in_part[rows[: min(max(round(fraction * len(rows)), 1), most)]] = most > 0
         if not in_part.any():
             raise DataError(
-                f"data: {self.source}: to be split a set must have a class with two rows; every "
-                "class has one. Give more rows, or a test file of its own."
+                subject=f"data: {self.source}",
+                rule="to be split a set must have a class with two rows; every class has one",
+                remedy="Give more rows, or a test file of its own.",
             )
         return self.take(~in_part), self.take(in_part)
 

@@ -6,22 +6,19 @@ Where the data may have a test part of its own, the reader returns two sets, the
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from taut.data.arrays import read_npz
-from taut.data.cells import check_finite, to_floats
-from taut.data.columns import Columns, list_some, select_positions
+from taut.data.cells import to_floats
+from taut.data.columns import list_some
 from taut.data.idx import labels_beside, parse_idx, parse_labels
 from taut.data.images import IMAGE_ENDINGS, FolderSource
 from taut.data.labelled import LabelledSet, label_images
-from taut.data.labels import NoLabelError, find_label, has_header, name_classes, number_classes
-from taut.data.parquet import ParquetSource
-from taut.data.source import ColumnSource, read_bytes
-from taut.data.table import read_source
-from taut.data.text import TextSource
-from taut.errors import ArgumentError, DataError
+from taut.data.labelled_tables import check_range
+from taut.data.labels import NoLabelError, name_classes, number_classes
+from taut.data.source import read_bytes
+from taut.errors import DataError
 
 __all__ = [
     "pair_idx",
@@ -29,44 +26,12 @@ __all__ = [
     "read_idx_pair",
     "read_image_classes",
     "read_labelled_npz",
-    "read_labelled_table",
 ]
 
 Classes = Sequence[str] | None
 _INPUTS = ("x", "inputs", "images", "data", "features")
 _LABELS = ("y", "labels", "label", "target", "targets")
 _PARTS = ("train", "test")
-
-
-def read_labelled_table(
-    path: Path, kind: str, label: str | int | None, columns: Columns, classes: Classes
-) -> LabelledSet:
-    """The rows of a text or parquet file, one column of which is the label; see `find_label`."""
-    subject = f"data: {path.name}"
-    if kind == "text":
-        bare = TextSource(path, header=False)
-        header = has_header(subject, bare.first_row, label, lambda i: _cells(bare, i))
-        source = TextSource(path, header=header)
-    else:
-        source = ParquetSource(path)
-    at = find_label(subject, source.names, source.width, label)
-    chosen = select_positions(subject, source.names, source.width, columns)
-    if at in chosen and columns is not None:
-        raise ArgumentError(f"{subject}: `columns` must leave out the label; it is among them.")
-    inputs = [i for i in chosen if i != at]
-    if not inputs:
-        raise DataError(f"{subject}: there must be a column beside the label; there is none.")
-    table = read_source(source.select(inputs))
-    _check_range(subject, table.values, table.columns)
-    names = name_classes(subject, _cells(source, at))
-    labels, known = number_classes(subject, names, classes)
-    return LabelledSet(table.values, labels, known, table.columns, None, None, path.name)
-
-
-def _cells(source: ColumnSource, column: int) -> list[Any]:
-    """The values of one column in every row."""
-    blocks = source.select([column]).cells(2**16)
-    return [c.strip() if isinstance(c, str) else c for (cells,) in blocks for c in cells.tolist()]
 
 
 def read_labelled_npz(path: Path, classes: Classes) -> tuple[LabelledSet, LabelledSet | None]:
@@ -104,8 +69,9 @@ def _pair_arrays(
         )
     if len(x) != len(y):
         raise DataError(
-            f"{subject}: there must be a label for every input; {inputs[0]} has {len(x)} rows, "
-            f"{labels[0]} has {len(y)}."
+            subject=subject,
+            rule=f"there must be a label for every input; {inputs[0]} has {len(x)} rows, "
+            f"{labels[0]} has {len(y)}",
         )
     values = _as_images(subject, x)
     unit = values.ndim == 4 and 0 <= values.min() and values.max() <= 1
@@ -124,7 +90,7 @@ def _as_images(subject: str, values: np.ndarray) -> np.ndarray:
             got=str(values.shape),
         )
     floats = to_floats(subject, values)
-    _check_range(subject, floats.reshape(len(values), -1))
+    check_range(subject, floats.reshape(len(values), -1))
     if values.ndim == 2:
         return floats
     floats = floats.astype(np.float32, copy=False)
@@ -135,13 +101,6 @@ def _as_images(subject: str, values: np.ndarray) -> np.ndarray:
     if values.shape[-1] in (1, 3) and values.shape[1] not in (1, 3):
         return np.ascontiguousarray(floats.transpose(0, 3, 1, 2))
     return floats
-
-
-def _check_range(subject: str, values: np.ndarray, names: Sequence[str] = ()) -> None:
-    """Raises for values that are not finite in float32, as the network computes."""
-    check_finite(subject, values, names)
-    with np.errstate(over="ignore"):
-        check_finite(subject, values.astype(np.float32, copy=False), names)
 
 
 def read_image_classes(path: Path, classes: Classes) -> tuple[LabelledSet, LabelledSet | None]:
@@ -164,20 +123,23 @@ def _read_classes(path: Path, title: str, source: str, classes: Classes) -> Labe
     folders = _folders(path)
     if not folders:
         raise DataError(
-            f"data: {title}: a labelled folder must hold a folder of images for each class; "
-            "it holds no folders."
+            subject=f"data: {title}",
+            rule="a labelled folder must hold a folder of images for each class; it holds no "
+            "folders",
         )
     if stray := [item.name for item in path.iterdir() if item.suffix.lower() in IMAGE_ENDINGS]:
         raise DataError(
-            f"data: {title}: every image must be in the folder of its class; {stray[0]} is beside "
-            "them."
+            subject=f"data: {title}",
+            rule=f"every image must be in the folder of its class; {stray[0]} is beside them",
         )
     opened = [FolderSource(folder) for folder in folders]
     shape = opened[0].image_shape
     if other := next((each for each in opened if each.image_shape != shape), None):
         raise DataError(
-            f"data: {title}: images must have one shape; those of {opened[0].name} have {shape}, "
-            f"those of {other.name} {other.image_shape}. Resize or convert them first."
+            subject=f"data: {title}",
+            rule=f"images must have one shape; those of {opened[0].name} have {shape}, those of "
+            f"{other.name} {other.image_shape}",
+            remedy="Resize or convert them first.",
         )
     images = np.concatenate([block for each in opened for block in each.blocks(1024)])
     names = [each.name for each in opened for _ in range(each.rows)]
@@ -213,8 +175,10 @@ def pair_idx(
     pixels = parse_idx(subject, images)
     if pixels.ndim == 1:
         raise DataError(
-            f"{subject}: the file of images must hold images; it holds one number for each of "
-            f"{len(pixels)} rows, as files of labels do. The two files may be swapped."
+            subject=subject,
+            rule="the file of images must hold images; it holds one number for each of "
+            f"{len(pixels)} rows, as files of labels do",
+            remedy="The two files may be swapped.",
         )
     if pixels.ndim not in (3, 4) or pixels.dtype != np.uint8:
         rule = "images must be bytes of shape (n, height, width) or (n, channels, height, width)"

@@ -9,6 +9,7 @@ from taut.data.cifar10 import parse_cifar
 from taut.data.columns import Columns, list_some
 from taut.data.digits import read_digits
 from taut.data.download import Progress, fetch_file
+from taut.data.encoding import Encoding
 from taut.data.formats import PathLike, detect_format
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_files import (
@@ -17,8 +18,8 @@ from taut.data.labelled_files import (
     read_idx_pair,
     read_image_classes,
     read_labelled_npz,
-    read_labelled_table,
 )
+from taut.data.labelled_tables import TableOptions, read_labelled_table
 from taut.data.labels import NoLabelError
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.errors import ArgumentError, DataError
@@ -32,6 +33,9 @@ def load_labelled(
     data_dir: PathLike | None = None,
     label: str | int | None = None,
     columns: Columns = None,
+    drop: Sequence[str | int] = (),
+    categorical: Sequence[str | int] = (),
+    names: Sequence[str] = (),
     test: PathLike | None = None,
     download: bool = False,
     test_fraction: float = 0.2,
@@ -40,8 +44,9 @@ def load_labelled(
 ) -> LabelledData:
     """Training and test part of a labelled data set.
 
-    Images are `(n, channels, height, width)` in [0, 1] and float32; tables are kept as they are, in
-    float64 where float32 would round them. Every value is finite, in float32 too. Data that has no
+    Images are `(n, channels, height, width)` in [0, 1] and float32; tables of numbers are kept as they
+    are, in float64 where float32 would round them. Categories, dates, times and missing values are
+    encoded (see `taut.data.fit_encoding`). Every value is finite, in float32 too. Data that has no
     test part of its own is split, stratified by class.
 
     Args:
@@ -58,6 +63,9 @@ def load_labelled(
         label: label column, by name, or by position, from the end if negative; by default the one
             called label, target, class or y. A table without a header has positions alone.
         columns: columns of the inputs; by default all but the label.
+        drop: columns to leave out.
+        categorical: columns that hold categories, even if they look like numbers.
+        names: names of all columns, for a table without a header.
         test: second file or folder, with the test data; read as `read_labelled` does.
         download: whether to download missing files into the folder of the set in `data_dir`.
         test_fraction: share of the test part where the data has none.
@@ -77,24 +85,31 @@ def load_labelled(
     """
     name = os.fspath(name_or_path)
     known = OFFICIAL_SETS.get(name.lower())
+    options = TableOptions(label, columns, drop, categorical, names)
     if known or name.lower() == "digits":
-        if label is not None or columns is not None or test is not None:
+        if options.given or test is not None:
             raise ArgumentError(
-                f"load_labelled: `label`, `columns` and `test` must be left out for {name}, "
-                "a named data set; they are for files."
+                subject="load_labelled",
+                rule=f"`label`, `columns` and `test` must be left out for {name}, a named data "
+                "set; they are for files",
             )
         if known:
             return _load_official(known, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
     path = _find_path("load_labelled", name)
-    train, rest = _read_path(path, label, columns, None)
+    train, rest = _read_path(path, options, None)
     if test is not None:
         if rest is not None:
             rule = f"must be left out where the data has a test part of its own, as {path.name} has"
             raise ArgumentError(subject="load_labelled", argument="test", rule=rule, got=test)
-        names = columns or train.columns
         rest = read_matching(
-            test, data_dir=data_dir, label=label, columns=names, classes=train.classes
+            test,
+            data_dir=data_dir,
+            label=label,
+            columns=columns or train.columns,
+            classes=train.classes,
+            names=names,
+            encoding=train.encoding,
         )
     if rest is None:
         train, rest = train.split(test_fraction, seed)
@@ -108,12 +123,15 @@ def read_labelled(
     label: str | int | None = None,
     columns: Columns = None,
     classes: Sequence[str] | None = None,
+    names: Sequence[str] = (),
+    encoding: Encoding | None = None,
 ) -> LabelledSet:
     r"""All rows of a labelled file in their order; of data in two parts, the test part.
 
     The arguments are those of `load_labelled`, and `classes`, for a trained network: every label is
     the index of its class among these, whatever classes the file has and in whatever order. A row
     of another class raises `DataError`. By default the classes are those that occur, at least two.
+    `encoding` is that of the columns of its training data, in place of `columns`.
 
     Example:
         >>> import tempfile
@@ -126,7 +144,8 @@ def read_labelled(
     if name.lower() in ("digits", *OFFICIAL_SETS):
         part = load_labelled(name, data_dir=data_dir, label=label, columns=columns).test
     else:
-        whole, rest = _read_path(_find_path("read_labelled", name), label, columns, classes)
+        options = TableOptions(label, columns, names=names, encoding=encoding)
+        whole, rest = _read_path(_find_path("read_labelled", name), options, classes)
         part = whole if rest is None else rest
     return part if classes is None else part.with_classes(classes)
 
@@ -138,6 +157,8 @@ def read_matching(
     classes: Sequence[str],
     data_dir: PathLike | None = None,
     label: str | int | None = None,
+    names: Sequence[str] = (),
+    encoding: Encoding | None = None,
 ) -> LabelledSet:
     """All rows of a labelled file with the columns and classes of another one.
 
@@ -147,10 +168,16 @@ def read_matching(
     """
     path = Path(os.path.expanduser(name_or_path))
     is_table = path.is_file() and detect_format(path) in ("text", "parquet")
-    chosen = list(columns) if columns and is_table else None
+    chosen = list(columns) if columns and is_table and encoding is None else None
     try:
         return read_labelled(
-            name_or_path, data_dir=data_dir, label=label, columns=chosen, classes=classes
+            name_or_path,
+            data_dir=data_dir,
+            label=label,
+            columns=chosen,
+            classes=classes,
+            names=names if is_table else (),
+            encoding=encoding if is_table else None,
         )
     except ArgumentError as error:
         if chosen is None or error.argument != "columns":
@@ -169,8 +196,10 @@ def _find_path(subject: str, name: str) -> Path:
         return path
     if Path(name.rpartition(":")[0] or name).exists():
         raise NoLabelError(
-            f"{subject}: `name_or_path` must be a whole file or folder; {path.name!r} "
-            "names a part of one, which has no labels."
+            subject=subject,
+            argument="name_or_path",
+            rule=f"must be a whole file or folder; {path.name!r} names a part of one, which has "
+            "no labels",
         )
     near = difflib.get_close_matches(name.lower(), ["digits", *OFFICIAL_SETS], n=1)
     raise ArgumentError(
@@ -189,9 +218,11 @@ def _load_official(
     missing = [file for file, path in zip(known.files, found, strict=True) if path is None]
     if missing and not download:
         raise ArgumentError(
-            f"load_labelled: the files of {known.title} must be in {folder / known.name} or "
-            f"{folder}; not there: {', '.join(file.name for file in missing)}. Pass data_dir or "
-            f"set TAUT_DATA to where they are, or fetch them: taut data fetch {known.name}."
+            subject="load_labelled",
+            rule=f"the files of {known.title} must be in {folder / known.name} or {folder}; not "
+            f"there: {', '.join(file.name for file in missing)}",
+            remedy="Pass data_dir or set TAUT_DATA to where they are, or fetch them: taut data "
+            f"fetch {known.name}.",
         )
     paths = [
         path or fetch_file(file, known.mirrors, folder / known.name, on_progress=on_progress)
@@ -209,17 +240,19 @@ def _load_official(
 
 
 def _read_path(
-    path: Path, label: str | int | None, columns: Columns, classes: Sequence[str] | None
+    path: Path, options: TableOptions, classes: Sequence[str] | None
 ) -> tuple[LabelledSet, LabelledSet | None]:
     if path.name.lower().endswith((".tar.gz", ".tar")):
         return parse_cifar(f"data: {path.name}", path.read_bytes())
     kind = detect_format(path)
     if kind in ("text", "parquet"):
-        return read_labelled_table(path, kind, label, columns, classes), None
-    if label is not None or columns is not None:
+        return read_labelled_table(path, kind, options, classes), None
+    if given := options.given:
         raise ArgumentError(
-            f"load_labelled: `label` and `columns` must be left out unless the file is a table; "
-            f"{path.name} is not."
+            subject="load_labelled",
+            argument=given[0],
+            rule="must be left out unless the file is a table",
+            got=path.name,
         )
     match kind:
         case "npz":
@@ -229,6 +262,8 @@ def _read_path(
         case "folder":
             return read_idx_folder(path) or read_image_classes(path, classes)
     raise NoLabelError(
-        f"load_labelled: `name_or_path` must hold labels; {path.name} cannot. Put the arrays x "
-        "and y in one .npz file: numpy.savez(path, x=x, y=y)."
+        subject="load_labelled",
+        argument="name_or_path",
+        rule=f"must hold labels; {path.name} cannot",
+        remedy="Put the arrays x and y in one .npz file: numpy.savez(path, x=x, y=y).",
     )

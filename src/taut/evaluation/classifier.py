@@ -1,16 +1,15 @@
 """`EvaluatedClassifier`: a classifier together with the examples that it is evaluated on."""
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from taut.certificates import Certificates, certify
+from taut.certificates import Certificates
 from taut.names import Arithmetic, CertificateMethod
 from taut.norms import LINF, Norm
-from taut.training import Examples, InputSpec, TrainedRun
+from taut.training import Examples, InputSpec, TrainedRun, certify_inputs
 
 __all__ = ["EvaluatedClassifier", "evenly_spaced_rows"]
 
@@ -50,32 +49,20 @@ class EvaluatedClassifier:
     def certify(
         self, arithmetic: Arithmetic = "real", method: CertificateMethod | None = None
     ) -> Certificates:
-        r"""A proven radius for every example; by intervals, within the range of the data if known.
+        """A proven radius for every example; see `taut.training.certify_inputs`.
 
         Without a `method`, by the one that the network was trained for.
-
-        Where rows are rounded to float32 on their way into the network, the radius is that of the
-        row before rounding, against rows that are rounded as well: rounding moves each by at most
-        $u = 2^{-24}$ of its length, so $r (1 - 2 u) - 3 u \|x\|$ remains.
         """
-        x, labels = self.examples.inputs, self.examples.labels
-        method = method or self.method
-        found = certify(
+        return certify_inputs(
             self.model,
-            x,
+            self.spec,
+            self.examples.inputs,
             self.norm,
-            labels=labels,
-            arithmetic=arithmetic,
-            method=method,
-            input_range=None if method == "lipschitz" else self.spec.input_range,
+            self.examples.labels,
+            arithmetic,
+            method or self.method,
+            rounded=self.rounded,
         )
-        if not self.rounded:
-            return found
-        lengths = self.norm.vector(x.double().flatten(1)).to(found.radius.device)
-        # Subnormal float32 numbers move by at most half of the smallest one.
-        moved = 3 * 2.0**-24 * lengths + math.prod(x.shape[1:]) * 2.0**-148
-        remaining = found.radius * (1 - 2.0**-23) - moved
-        return replace(found, radius=remaining.clamp(min=0))
 
     def take(self, rows: Tensor) -> "EvaluatedClassifier":
         """The same classifier on some of the examples."""

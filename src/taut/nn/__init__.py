@@ -8,6 +8,14 @@ from taut.nn.clip import Clip
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
+from taut.nn.conv_aol import (
+    AOLConv1d,
+    AOLConv2d,
+    AOLConv3d,
+    AOLConvTranspose1d,
+    AOLConvTranspose2d,
+    AOLConvTranspose3d,
+)
 from taut.nn.conv_orthonormal import (
     OrthonormalConv1d,
     OrthonormalConv2d,
@@ -39,7 +47,7 @@ from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.padding import SymmetricPad1d, SymmetricPad2d, SymmetricPad3d
 from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
-from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
+from taut.nn.potential_conv import CPLResidual2d, PotentialStep2d, SLLResidual2d
 from taut.nn.rectifiers import LPReLU, SoftHuber
 from taut.nn.rescaled import AOLLinear, UnitNormLinear
 from taut.nn.residual import Residual
@@ -49,10 +57,17 @@ from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
 __all__ = [
+    "AOLConv1d",
+    "AOLConv2d",
+    "AOLConv3d",
+    "AOLConvTranspose1d",
+    "AOLConvTranspose2d",
+    "AOLConvTranspose3d",
     "AOLLinear",
     "Abs",
     "AdaptiveL2Pool2d",
     "CPLResidual",
+    "CPLResidual2d",
     "Centering",
     "ChannelShift2d",
     "Clip",

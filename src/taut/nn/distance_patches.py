@@ -72,10 +72,11 @@ class LinfDistance2d(StoredPoints):
 
     def patches(self, x: Tensor) -> Tensor:
         """The patches of images `(batch, in_channels, height, width)`, `(batch, *places, entries)`."""
-        x = F.pad(x, (self.padding,) * 4)
-        for dim in (2, 3):
-            x = x.unfold(dim, self.kernel_size, self.stride)
-        return x.permute(0, 2, 3, 1, 4, 5).flatten(3)
+        sides = [
+            (side + 2 * self.padding - self.kernel_size) // self.stride + 1 for side in x.shape[2:]
+        ]
+        columns = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
+        return columns.mT.unflatten(1, sides)
 
     def forward(self, x: Tensor) -> Tensor:
         """`(batch, in_channels, height, width) -> (batch, out_channels, ...)`."""

@@ -17,6 +17,7 @@ __all__ = [
     "as_sentence",
     "certified_guarantees",
     "certified_headline",
+    "distance_assumption",
     "distance_guarantees",
     "distance_headline",
     "distance_rows",
@@ -92,6 +93,9 @@ def as_sentence(note: str) -> str:
 
 def radius_unit(spec: InputSpec) -> str:
     """The unit of a radius."""
+    if spec.tolerance:
+        fixed = " (columns without one do not change)" if 0 in spec.tolerance else ""
+        return f"in tolerances of the columns{fixed}"
     if spec.shift:
         return "in standard deviations of each column"
     if len(spec.shape) == 3:
@@ -208,6 +212,13 @@ def distance_rows(result: WassersteinResult) -> list[list[str]]:
     constant = format_bound(result.lipschitz.value, "upper", 7)
     rows.append(["constant", f"≤\N{NO-BREAK SPACE}{constant}", f"{result.kind} critic, proven"])
     return rows
+
+
+def distance_assumption(result: WassersteinResult) -> str:
+    """What the bounds assume of the rows, in one sentence."""
+    if result.finite:
+        return "The bounds hold for these rows, and claim nothing about populations behind them."
+    return "Assumption: the rows of each dataset are i.i.d. samples of one population."
 
 
 def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str, str]:

@@ -21,7 +21,9 @@ __all__ = [
     "architecture_of",
     "augment",
     "build_network",
+    "certify_inputs",
     "evaluate",
+    "feature_tolerances",
     "field_docs",
     "field_types",
     "fit",
@@ -30,12 +32,14 @@ __all__ = [
     "load_data",
     "load_gan",
     "load_run",
+    "parse_tolerances",
     "prepare",
     "resolve",
     "to_toml",
     "train",
     "train_gan",
     "wide_residual_recipe",
+    "write_tolerances",
 ]
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
     from taut.training.config import TrainConfig, from_toml, to_toml
     from taut.training.config_fields import Configuration, FieldType, field_docs, field_types
     from taut.training.defaults import architecture_of, resolve
-    from taut.training.evaluation import Evaluation, evaluate
+    from taut.training.evaluation import Evaluation, certify_inputs, evaluate
     from taut.training.examples import Examples, InputSpec, Prepared, load_data, prepare
     from taut.training.fitting import fit
     from taut.training.gan import GanConfig, GanRun, load_gan, train_gan
@@ -52,6 +56,11 @@ if TYPE_CHECKING:
     from taut.training.progress import Progress
     from taut.training.recipes import little_data_recipe, wide_residual_recipe
     from taut.training.run_folder import RunFolder
+    from taut.training.tolerances import (
+        feature_tolerances,
+        parse_tolerances,
+        write_tolerances,
+    )
     from taut.training.trained_run import TrainedRun, load_run
 else:
     _MODULES = {
@@ -60,13 +69,14 @@ else:
         "config": "TrainConfig from_toml to_toml",
         "config_fields": "Configuration FieldType field_docs field_types",
         "defaults": "architecture_of resolve",
-        "evaluation": "Evaluation evaluate",
+        "evaluation": "Evaluation certify_inputs evaluate",
         "examples": "Examples InputSpec Prepared load_data prepare",
         "fitting": "fit",
         "gan": "GanConfig GanRun load_gan train_gan",
         "loop": "train",
         "progress": "Progress",
         "recipes": "little_data_recipe wide_residual_recipe",
+        "tolerances": "feature_tolerances parse_tolerances write_tolerances",
         "trained_run": "TrainedRun load_run",
         "run_folder": "RunFolder",
     }

@@ -41,12 +41,22 @@ class TrainConfig(Configuration):
         data_dir: folder of the downloaded datasets; a resumed run may use another one.
         label: label column of a table: a name, or a zero-based index (-1 is the last column); by
             default the column called label, target, class or y.
+        names: names of all columns of a table without a header, such as acid,sugar,pH.
+        columns: input columns of a table, by name or zero-based index, such as acid,pH; by default
+            all but the label.
+        drop: columns of a table to leave out.
+        categorical: columns of a table that hold categories, even if they look like numbers.
         test: separate file with the test data; by default a part of the data is held out.
         validation: fraction of the training rows held out to select the best epoch; 0 selects the
             last epoch.
-        norm: norm in which the radius is measured.
+        norm: norm in which the radius is measured; by default l2, or linf with tolerances.
+        tolerance: tolerances of the columns of a table in their own units, such as pH=0.1,sulphur=2,
+            or a TOML file with them. Radii are then in tolerances: in linf, a radius above 1 covers
+            every row within all of them together. Columns that are not named, or are "fixed", do
+            not change; a category that is "free" may be any.
         radius: target certified radius, in input units (pixels scaled to [0, 1], or standard
-            deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1.
+            deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1 and with
+            tolerances.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
             (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus fading cross-entropy); by default
             cross_entropy, or ramp for the arch distance; ibp takes the cross_entropy of the worst logits
@@ -60,7 +70,7 @@ class TrainConfig(Configuration):
         arch: architecture: dense for any data; distance (distances to stored points) or ibp (a plain
             ReLU network, trained on interval bounds) for any data in linf, where they certify most; conv,
             lenet or wrn (Wide ResNet) for images. The certificates of wrn are too weak to be useful. By
-            default distance in linf without a constraint, dense otherwise.
+            default distance in linf without a constraint or tolerances, dense otherwise.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.
@@ -115,9 +125,14 @@ class TrainConfig(Configuration):
     data: str = "digits"
     data_dir: str | None = None
     label: str | None = None
+    names: str | None = None
+    columns: str | None = None
+    drop: str | None = None
+    categorical: str | None = None
     test: str | None = None
     validation: float = setting(0.1, "share")
-    norm: NormName = "l2"
+    norm: NormName = setting(None)  # noqa: RUF009
+    tolerance: str | None = None
     radius: float | None = setting(None, "positive")
     loss: LossName | None = None
     margin: float | None = setting(None, "positive")
@@ -155,6 +170,8 @@ class TrainConfig(Configuration):
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        if self.norm is None:
+            object.__setattr__(self, "norm", "linf" if self.tolerance else "l2")
         if self.dtype in ("float16", "half"):
             raise DtypeError(
                 subject="TrainConfig",

@@ -40,7 +40,7 @@ def architecture_of(config: TrainConfig) -> ArchitectureName:
         >>> architecture_of(TrainConfig(norm="linf")), architecture_of(TrainConfig())
         ('distance', 'dense')
     """
-    in_linf = config.norm == "linf" and config.constraint is None
+    in_linf = config.norm == "linf" and config.constraint is None and not config.tolerance
     return config.arch or ("distance" if in_linf else "dense")
 
 
@@ -84,7 +84,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     if arch in _CHANNELS or config.channels:
         check_image(arch, shape)
     constraint = "none" if arch in (*_FOR_LINF, "wrn") else _CONSTRAINTS[norm.name]
-    radius = config.radius or _RADII[norm.name]
+    radius = config.radius or (1.0 if config.tolerance else _RADII[norm.name])
     widest = _CLIP * radius if pixels and 1 - 2 * _CLIP * radius >= _NARROWEST else 0.0
     # For L-inf the paper's constant, spread evenly over the layers.
     lipschitz = config.lipschitz or (1000.0 if norm == LINF and arch not in _FOR_LINF else 1.0)

@@ -1,17 +1,24 @@
 """Clean and certified accuracy of a network on examples."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from torch import Tensor, nn
 
 from taut import parallel
 from taut.bounds import Bound
-from taut.certificates import certify
-from taut.names import CertificateMethod, NormName
-from taut.training.examples import Examples
+from taut.certificates import Certificates, certify, radii_after_rounding
+from taut.errors import ArgumentError
+from taut.names import Arithmetic, CertificateMethod
+from taut.norms import NormLike, as_norm
+from taut.training.examples import Examples, InputSpec
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "certify_inputs", "evaluate"]
+
+# Combinations of the values of free categories that are certified for every row.
+_MOST_CHOICES = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,34 +48,103 @@ class Evaluation:
 def evaluate(
     model: nn.Module,
     examples: Examples,
-    norm: NormName,
+    norm: NormLike,
+    spec: InputSpec,
     method: CertificateMethod = "lipschitz",
-    input_range: tuple[float, float] | None = None,
     radius: float | None = None,
 ) -> Evaluation:
-    """Certifies every example in real arithmetic; processes share the work.
-
-    Args:
-        model: network in evaluation mode or not; not changed.
-        examples: inputs with labels.
-        norm: norm of the radii.
-        method: as `taut.certify` takes it.
-        input_range: the same.
-        radius: the same.
-    """
+    """Certifies every example in real arithmetic, as `certify_inputs` does; processes share the work."""
     rows = parallel.share(torch.arange(len(examples)))
-    found = certify(
-        model,
-        examples.inputs[rows],
-        norm,
-        labels=examples.labels[rows],
-        method=method,
-        input_range=input_range,
-        radius=radius,
-    )
+    inputs, labels = examples.inputs[rows], examples.labels[rows]
+    found = certify_inputs(model, spec, inputs, norm, labels, method=method, radius=radius)
     assert found.correct is not None
     return Evaluation(
         correct=parallel.gather(found.correct.cpu()),
         radii=parallel.gather(found.radius.cpu()),
         lipschitz=found.lipschitz,
     )
+
+
+def certify_inputs(
+    model: nn.Module,
+    spec: InputSpec,
+    x: Tensor,
+    norm: NormLike,
+    labels: Tensor | None = None,
+    arithmetic: Arithmetic = "real",
+    method: CertificateMethod = "lipschitz",
+    radius: float | None = None,
+    rounded: bool = False,
+) -> Certificates:
+    r"""Certified radii of a network whose inputs are prepared by `spec`.
+
+    Columns with tolerances: distances are in tolerances, and columns that do not change have none. Free
+    categories: the network is certified at every combination of their values; where all predictions
+    agree, the smallest radius holds for all of them, for at a point within it the category is one of
+    these, and elsewhere it is 0. Categories that the encoding does not know are not covered.
+
+    Args:
+        model: maps prepared inputs to classes.
+        spec: preparation of the inputs.
+        x: prepared inputs `(n, *shape)`.
+        norm: norm of the radii.
+        labels: `(n,)`, the true classes.
+        arithmetic: see `taut.certify`.
+        method: see `taut.certify`; intervals are clipped to the range of the data if it is known.
+        radius: see `taut.certify`.
+        rounded: whether inputs were rounded to float32 on their way, as rows of a table are. The
+            radius is then that of the row before rounding, against rows that are rounded as well.
+
+    Raises:
+        ArgumentError: free categories have too many combinations.
+    """
+    p, weights = as_norm(norm), spec.weights
+
+    def radii(inputs: Tensor) -> Certificates:
+        return certify(
+            model,
+            inputs,
+            p,
+            labels=labels,
+            arithmetic=arithmetic,
+            method=method,
+            input_range=None if method == "lipschitz" else spec.input_range,
+            tolerance=weights,
+            radius=radius,
+        )
+
+    found = radii(x)
+    for combination in _combinations(spec):
+        changed = x.clone()
+        for group, values in combination:
+            changed[:, group] = values.to(x)
+        other = radii(changed)
+        agrees = other.prediction == found.prediction
+        smallest = torch.where(agrees, torch.minimum(found.radius, other.radius), 0.0)
+        found = replace(found, radius=smallest, margin=torch.minimum(found.margin, other.margin))
+    if not rounded:
+        return found
+    moving = x.double().flatten(1)
+    if weights is not None:
+        unit = moving.new_tensor(weights)
+        moving = torch.where(unit > 0, moving / unit, 0.0)
+    lengths = p.vector(moving).to(found.radius.device)
+    remaining = radii_after_rounding(found.radius, lengths, 2.0**-24)
+    # Subnormal float32 numbers move by at most half of the smallest one.
+    tiny = math.prod(x.shape[1:]) * 2.0**-148 / min(w for w in weights or (1.0,) if w > 0)
+    return replace(found, radius=(remaining - tiny).clamp(min=0))
+
+
+def _combinations(spec: InputSpec) -> list[tuple[tuple[slice, Tensor], ...]]:
+    choices = spec.free_choices()
+    count = math.prod(len(values) for _, values in choices)
+    if count > _MOST_CHOICES:
+        raise ArgumentError(
+            subject="certify",
+            argument="tolerance",
+            rule=f"free categories must have at most {_MOST_CHOICES} combinations of values",
+            got=str(count),
+            remedy="Drop a column, or hold it fixed.",
+        )
+    pairs = [[(group, value) for value in values] for group, values in choices]
+    return list(product(*pairs)) if pairs else []

@@ -11,10 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from taut.data import OFFICIAL_SETS, LabelledData, LabelledSet, column_label, load_labelled
+from taut.data import (
+    OFFICIAL_SETS,
+    Encoding,
+    LabelledData,
+    LabelledSet,
+    column_label,
+    load_labelled,
+    parse_columns,
+)
 from taut.errors import ArgumentError, DataError, TautWarning
 from taut.training.config import TrainConfig
 from taut.training.config_fields import AnyConfig
+from taut.training.tolerances import FREE, feature_tolerances, parse_tolerances
 
 __all__ = [
     "Examples",
@@ -25,6 +34,10 @@ __all__ = [
     "prepare",
     "with_absolute_paths",
 ]
+
+# Deviation of a column that does not change, in tolerances of those that do: no slope along it costs
+# radius, and with this one it can outweigh them.
+_FIXED_WIDTH = 8.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,9 @@ class InputSpec:
         high: largest possible value of an input, or None.
         shift: what is subtracted from each column of a table; empty for images.
         spread: what each column is divided by then: radii are in this unit.
+        tolerance: tolerances of the features in the units of the table, which are then the unit of
+            radii; 0 for features that do not change, infinity for categories that are free.
+        encoding: how the columns of a table became features, where it holds more than numbers.
     """
 
     shape: tuple[int, ...]
@@ -48,6 +64,35 @@ class InputSpec:
     high: float | None = None
     shift: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
+    tolerance: tuple[float, ...] = ()
+    encoding: Encoding | None = None
+
+    @property
+    def weights(self) -> list[float] | None:
+        """Tolerances in units of the inputs, 0 for those that do not change; None if all are 1."""
+        if not self.tolerance:
+            return None
+        units = self.spread or (1.0,) * len(self.tolerance)
+        pairs = zip(self.tolerance, units, strict=True)
+        found = [t / unit if 0 < t < FREE else 0.0 for t, unit in pairs]
+        return None if all(weight == 1 for weight in found) else found
+
+    def certified_units(self) -> list[float]:
+        """The unit of radii for each column in its own units; 0 for those that do not change."""
+        return [0.0 if t == FREE else t for t in self.tolerance] or list(self.spread)
+
+    def free_choices(self) -> list[tuple[slice, Tensor]]:
+        """For each free category, its features and the inputs `(choices, features)` of its values."""
+        if self.encoding is None or FREE not in self.tolerance:
+            return []
+        found = []
+        for column, group in zip(self.encoding.used, self.encoding.groups, strict=True):
+            if self.tolerance[group.start] == FREE:
+                cells = np.array([*column.categories, *[None] * column.missing], object)
+                block = np.zeros((len(cells), len(self.shift)))
+                block[:, group] = column.encode(cells)
+                found.append((group, self.apply(block)[:, group]))
+        return found
 
     @property
     def input_range(self) -> tuple[float, float] | None:
@@ -71,16 +116,26 @@ class InputSpec:
             return torch.as_tensor(inputs, dtype=torch.float32)
         wide = torch.as_tensor(inputs, dtype=torch.float64)
         shift, spread = (wide.new_tensor(values) for values in (self.shift, self.spread))
-        return ((wide - shift) / spread).float()
+        scaled = (wide - shift) / spread
+        if self.encoding is not None:
+            # A missing number stands at the centre of its column.
+            scaled = scaled.nan_to_num(nan=0.0)
+        return scaled.float()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, for JSON."""
-        return asdict(self)
+        held = asdict(replace(self, encoding=None))
+        held["tolerance"] = ["free" if t == FREE else t for t in self.tolerance]
+        held["encoding"] = None if self.encoding is None else self.encoding.to_json()
+        return held
 
     @classmethod
     def from_dict(cls, held: dict[str, Any]) -> "InputSpec":
         """The inverse of `to_dict`."""
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in held.items()}
+        plain["tolerance"] = tuple(FREE if t == "free" else t for t in plain.get("tolerance", ()))
+        if plain.get("encoding") is not None:
+            plain["encoding"] = Encoding.from_json(plain["encoding"])
         return cls(**plain)
 
 
@@ -120,13 +175,16 @@ class Prepared:
 
 def load_data(config: TrainConfig) -> LabelledData:
     """The data set of a configuration."""
-    try:
-        return load_labelled(
-            config.data, data_dir=config.data_dir, label=config.label, test=config.test
-        )
-    except DataError as error:
-        # A configuration has no choice of columns.
-        raise error.replace(option="") from error
+    chosen: dict[str, Any] = {
+        name: parse_columns(text)
+        for name in ("names", "columns", "drop", "categorical")
+        if (text := getattr(config, name))
+    }
+    if "names" in chosen:
+        chosen["names"] = [str(name) for name in chosen["names"]]
+    return load_labelled(
+        config.data, data_dir=config.data_dir, label=config.label, test=config.test, **chosen
+    )
 
 
 def with_absolute_paths(config: AnyConfig) -> AnyConfig:
@@ -147,6 +205,9 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
 
     Columns of a table have units of their own, so each is shifted to mean 0 and divided by its
     standard deviation. Images are left as they are. A column that never changes is only shifted.
+    With tolerances a column that may change is divided by its own instead, so that a distance of 1 is
+    its tolerance; one that does not change may be divided by anything, and is made as wide as the
+    widest of the others, or wide enough to decide by itself. Encoded categories keep their stated unit.
 
     Args:
         config: share and random seed of the validation rows.
@@ -162,7 +223,7 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     fit, held_out = data.train, None
     if config.validation:
         fit, held_out = data.train.split(config.validation, config.seed)
-    known = _spec(data.name, fit) if spec is None else spec
+    known = _spec(data.name, fit, config.tolerance) if spec is None else spec
 
     def ready(rows: LabelledSet) -> Examples:
         return Examples(known.apply(rows.inputs), torch.as_tensor(rows.labels))
@@ -176,38 +237,75 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     )
 
 
-def _spec(name: str, rows: LabelledSet) -> InputSpec:
-    shift: tuple[float, ...] = ()
-    spread: tuple[float, ...] = ()
-    if rows.image_shape is None and rows.low is None:
-        wide = rows.inputs.astype(np.float64)
-        # The mean of equal numbers is rounded too, and would be away from them by a "deviation".
-        changes = np.ptp(wide, 0) > 2**-48 * abs(wide).max(0)
-        same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
-        if not changes.any():
-            raise DataError(
-                f"train: {name}: a column must change for a network to learn from it; none does, of "
-                f"{len(same)}. Give other columns or more rows."
-            )
-        if same:
-            some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")
-            warnings.warn(
-                f"train: {name}: column {some} is constant in the training rows, so the network is "
-                "untested where it changes. Drop it from the table if it carries no information.",
-                TautWarning,
-                stacklevel=3,
-            )
-        shift = tuple(np.where(changes, wide.mean(0), wide[0]).tolist())
-        spread = tuple(np.where(changes, wide.std(0), 1.0).tolist())
-    return InputSpec(
+def _spec(name: str, rows: LabelledSet, tolerance: str | None) -> InputSpec:
+    plain = InputSpec(
         shape=tuple(rows.inputs.shape[1:]),
         classes=tuple(rows.classes),
         columns=tuple(rows.columns),
         low=rows.low,
         high=rows.high,
-        shift=shift,
-        spread=spread,
+        encoding=rows.encoding,
     )
+    if rows.image_shape is not None or rows.low is not None:
+        if tolerance:
+            rule = "is for the columns of a table"
+            raise ArgumentError(subject="train", argument="tolerance", rule=rule, got=name)
+        return plain
+    wide = rows.inputs.astype(np.float64)
+    _warn_of_lost_columns(name, rows)
+    centre, width = _measure(name, rows, wide)
+    if tolerance:
+        given = parse_tolerances(tolerance)
+        found = feature_tolerances(given, rows.columns, wide.shape[1], rows.encoding)
+        units = np.array(found)
+        changing = (units > 0) & (units < FREE)
+        widest = max(_FIXED_WIDTH, (width[changing] / units[changing]).max())
+        width = np.where(changing, units, width / widest)
+        plain = replace(plain, tolerance=found)
+    return replace(plain, shift=tuple(centre.tolist()), spread=tuple(width.tolist()))
+
+
+def _measure(name: str, rows: LabelledSet, wide: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the deviation of each feature; 0 and 1 where its unit is stated."""
+    if rows.encoding is not None:
+        # Where all are missing there is nothing to measure.
+        wide = np.where(np.isnan(wide).all(0), 0.0, wide)
+    low, high = np.nanmin(wide, 0), np.nanmax(wide, 0)
+    # The mean of equal numbers is rounded too, and would be away from them by a "deviation".
+    changes = high - low > 2**-48 * np.maximum(abs(low), abs(high))
+    same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
+    if not changes.any():
+        raise DataError(
+            subject=f"train: {name}",
+            rule=f"a column must change for a network to learn from it; none does, of {len(same)}",
+            remedy="Give other columns or more rows.",
+        )
+    if same and rows.encoding is None:
+        some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")
+        warnings.warn(
+            f"train: {name}: column {some} is constant in the training rows, so the network is "
+            "untested where it changes. Drop it from the table if it carries no information.",
+            TautWarning,
+            stacklevel=5,
+        )
+    centre = np.where(changes, np.nanmean(wide, 0), low)
+    width = np.where(changes, np.nanstd(wide, 0), 1.0)
+    if rows.encoding is not None:
+        fixed = rows.encoding.fixed
+        centre, width = np.where(fixed, 0.0, centre), np.where(fixed, 1.0, width)
+    return centre, width
+
+
+def _warn_of_lost_columns(name: str, rows: LabelledSet) -> None:
+    lost = [] if rows.encoding is None else rows.encoding.left_out
+    told = [f"{c.name}: {c.reason}" for c in lost if c.reason not in ("dropped", "not selected")]
+    if told:
+        warnings.warn(
+            f"train: {name}: columns are left out: {'; '.join(told)}. Name categories with "
+            "`categorical`, or drop the columns.",
+            TautWarning,
+            stacklevel=5,
+        )
 
 
 def fingerprint_of(data: LabelledData) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -81,9 +82,13 @@ def train(
         config = with_absolute_paths(config)
         data = load_data(config)
     requested, config = config, resolve(config, data)
-    with parallel.process_group(), Environment(config) as environment:
+    folder = None if out is None else RunFolder(out)
+    with ExitStack() as stack:
+        stack.enter_context(parallel.process_group())
+        environment = stack.enter_context(Environment(config))
         prepared = prepare(config, data)
-        folder = None if out is None else RunFolder(out)
+        if folder is not None and parallel.is_first():
+            stack.enter_context(folder.lock())
         if folder is not None:
             if parallel.is_first():
                 folder.open(requested, config, prepared.spec, prepared.fingerprint)
@@ -221,10 +226,8 @@ class _ClassifierSession(Session[TrainConfig]):
         self, model: nn.Module, examples: Examples, radius: float | None = None
     ) -> Evaluation:
         """Certified evaluation, by the method that the architecture is trained for."""
-        if self.config.arch != "ibp":
-            return evaluate(model, examples, self.config.norm)
-        known = self.data.spec.input_range
-        return evaluate(model, examples, self.config.norm, "interval", known, radius)
+        method = "interval" if self.config.arch == "ibp" else "lipschitz"
+        return evaluate(model, examples, self.config.norm, self.data.spec, method, radius)
 
     def progress(self, ended: dict[str, Any] | None = None) -> Progress:
         """The progress after a step, or at the end of an epoch, of which this is the row."""

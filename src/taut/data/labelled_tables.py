@@ -1,0 +1,133 @@
+"""Labelled tables: text and parquet files, one column of which holds the classes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taut.data.cells import check_finite, parse_number
+from taut.data.columns import Columns, select_positions
+from taut.data.encoding import Encoding
+from taut.data.encoding_fit import fit_encoding
+from taut.data.labelled import LabelledSet
+from taut.data.labels import find_label, has_header, name_classes, number_classes
+from taut.data.parquet import ParquetSource
+from taut.data.source import ColumnSource
+from taut.data.table import read_source
+from taut.data.text import TextSource
+from taut.errors import ArgumentError, DataError
+
+__all__ = ["TableOptions", "check_range", "read_labelled_table"]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How the columns of a labelled table are used.
+
+    Attributes:
+        label: label column, by name or position; see `find_label`.
+        columns: columns of the inputs; None for all but the label.
+        drop: columns to leave out.
+        categorical: columns that hold categories, whatever they look like.
+        names: names of all columns, for a table without a header.
+        encoding: encoding of the columns, instead of the four above.
+    """
+
+    label: str | int | None = None
+    columns: Columns = None
+    drop: Sequence[str | int] = ()
+    categorical: Sequence[str | int] = ()
+    names: Sequence[str] = ()
+    encoding: Encoding | None = None
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the options that are set."""
+        return [name for name, value in vars(self).items() if value is not None and value != ()]
+
+
+def read_labelled_table(
+    path: Path, kind: str, options: TableOptions, classes: Sequence[str] | None
+) -> LabelledSet:
+    """The rows of a text or parquet file.
+
+    A table of numbers is kept as it is. Categories, dates, times and missing values are encoded as
+    `fit_encoding` finds them, or by the encoding that is given.
+    """
+    subject = f"data: {path.name}"
+    source = _open_table(path, kind, options)
+    at = find_label(subject, source.names, source.width, options.label)
+    names = name_classes(subject, _cells(source, at))
+    labels, known = number_classes(subject, names, classes)
+    if options.encoding is not None:
+        encoding: Encoding | None = options.encoding
+        inputs: Any = encoding.select(source.names, subject)
+    else:
+        inputs = _select_inputs(source, at, options)
+        encoding = _find_encoding(source, inputs, options)
+    table = read_source(source.select(inputs), encoding=encoding)
+    check_range(subject, table.values, table.columns, missing=encoding is not None)
+    return LabelledSet(table.values, labels, known, table.columns, None, None, path.name, encoding)
+
+
+def _open_table(path: Path, kind: str, options: TableOptions) -> ColumnSource:
+    if kind != "text":
+        source: ColumnSource = ParquetSource(path)
+    elif options.names:
+        source = TextSource(path)
+    else:
+        bare, subject = TextSource(path, header=False), f"data: {path.name}"
+        first = bare.first_row
+        header = has_header(subject, first, options.label, lambda i: _cells(bare, i))
+        mixed = {parse_number(cell) is None for cell in first} == {True, False}
+        if header and mixed and options.label not in first:
+            # A row of numbers and categories looks like a header to one who expects numbers.
+            header = bool(TextSource(path).names)
+        source = TextSource(path, header=header)
+    if options.names:
+        source.rename(options.names)
+    return source
+
+
+def _select_inputs(source: ColumnSource, label: int, options: TableOptions) -> list[int]:
+    subject, names, width = source.subject, source.names, source.width
+    chosen = select_positions(subject, names, width, options.columns)
+    if label in chosen and options.columns is not None:
+        raise ArgumentError(
+            subject=subject, argument="columns", rule="must leave out the label; it is among them"
+        )
+    drop = list(options.drop)
+    dropped = select_positions(subject, names, width, drop, "drop") if drop else []
+    inputs = [i for i in chosen if i != label and i not in dropped]
+    if not inputs:
+        raise DataError(
+            subject=subject, rule="there must be a column beside the label; there is none"
+        )
+    return inputs
+
+
+def _find_encoding(
+    source: ColumnSource, inputs: list[int], options: TableOptions
+) -> Encoding | None:
+    """The encoding of a table that holds more than numbers; None for one that does not."""
+    found = fit_encoding(source, columns=inputs, categorical=options.categorical)
+    return found if found.mixed or len(found.used) < len(inputs) else None
+
+
+def _cells(source: ColumnSource, column: int) -> list[Any]:
+    """The values of one column in every row."""
+    blocks = source.select([column]).cells(2**16)
+    return [c.strip() if isinstance(c, str) else c for (cells,) in blocks for c in cells.tolist()]
+
+
+def check_range(
+    subject: str, values: np.ndarray, names: Sequence[str] = (), missing: bool = False
+) -> None:
+    """Raises for values that are not finite in float32, as the network computes."""
+    if missing:
+        values = np.where(np.isnan(values), 0.0, values)
+    check_finite(subject, values, names)
+    with np.errstate(over="ignore"):
+        check_finite(subject, values.astype(np.float32, copy=False), names)
