@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from numbers import Integral, Real
 from types import ModuleType
@@ -33,10 +34,9 @@ _FIELDS = ("subject", "argument", "rule", "got", "remedy", "option")
 class TautError(Exception):
     """The root of every error that taut raises on purpose.
 
-    Built from its fields, or from one sentence, which leaves the fields empty.
+    The message is made of the fields.
 
     Args:
-        sentence: the whole message, instead of the fields.
         subject: function, class or file that raises the error.
         argument: name of the argument that breaks the rule, if there is one.
         rule: the rule: "must be positive" for an argument, else a whole clause.
@@ -57,7 +57,6 @@ class TautError(Exception):
 
     def __init__(
         self,
-        sentence: str | None = None,
         *,
         subject: str = "",
         argument: str = "",
@@ -69,7 +68,7 @@ class TautError(Exception):
         self.subject, self.argument, self.rule = subject, argument, rule
         self.remedy, self.option = remedy, option
         self.got = "" if got is None else got if isinstance(got, str) else f"{argument}={got!r}"
-        super().__init__(self._sentence() if sentence is None else sentence)
+        super().__init__(self._sentence())
 
     def _sentence(self) -> str:
         start = f"{self.subject}: " if self.subject else ""
@@ -84,10 +83,14 @@ class TautError(Exception):
         return f"{start}{named}{self.rule}{came}.{advice}"
 
     def replace(self, **changes: Any) -> Self:
-        """The same error with other fields; an error of one sentence stays as it is."""
-        if not self.rule:
-            return self
-        return type(self)(**{name: getattr(self, name) for name in _FIELDS} | changes)
+        """The same error with other fields."""
+        return type(self)(**self._fields() | changes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), **self._fields()), (), self.__dict__
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _FIELDS}
 
 
 class ArgumentError(TautError, ValueError):
@@ -139,7 +142,7 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         >>> require("nowhere", "report", "drawing")
         Traceback (most recent call last):
         ...
-        taut.errors.MissingExtraError: drawing needs nowhere; install with pip install 'taut[report]'
+        taut.errors.MissingExtraError: drawing needs nowhere. Install it with pip install 'taut[report]'.
     """
     try:
         return import_module(module)
@@ -147,7 +150,8 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         top = module.partition(".")[0]
         package = {"PIL": "pillow", "ot": "POT", "sklearn": "scikit-learn"}.get(top, top)
         raise MissingExtraError(
-            f"{purpose} needs {package}; install with pip install 'taut[{extra}]'"
+            rule=f"{purpose} needs {package}",
+            remedy=f"Install it with pip install 'taut[{extra}]'.",
         ) from error
 
 

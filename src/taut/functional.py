@@ -68,6 +68,9 @@ def max_min(x: Tensor, dim: int = -1) -> Tensor:
         tensor([ 3., -2.,  1., -4.])
     """
     _check_groups("MaxMin", x, 2, dim)
+    if torch.compiler.is_dynamo_compiling():
+        low, high = _compare_swap(*x.chunk(2, dim))
+        return torch.cat([high, low], dim)
     return _MaxMin.apply(x, dim)  # type: ignore[return-value]
 
 
@@ -98,7 +101,7 @@ def group_sort(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
         return groups.sort(at).values.flatten(at, at + 1)
     lanes = list(x.chunk(group_size, dim))
     for low, high in _NETWORKS[group_size]:
-        lanes[low], lanes[high] = _CompareSwap.apply(lanes[low], lanes[high])  # type: ignore[misc]
+        lanes[low], lanes[high] = _compare_swap(lanes[low], lanes[high])
     return torch.cat(lanes, dim)
 
 
@@ -127,7 +130,7 @@ def maxout(x: Tensor, group_size: int, dim: int = -1) -> Tensor:
     _check_groups("Maxout", x, group_size, dim)
     largest, *others = x.chunk(group_size, dim)
     for other in others:
-        _, largest = _CompareSwap.apply(largest, other)  # type: ignore[misc]
+        _, largest = _compare_swap(largest, other)
     return largest
 
 
@@ -257,7 +260,12 @@ def pad(x: Tensor, pad: Sequence[int], mode: str) -> Tensor:
 def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
     check_count(subject, "group_size", group_size)
     if x.ndim == 0:
-        raise ArgumentError(f"{subject}: `x` must have channels; got a tensor without dimensions.")
+        raise ArgumentError(
+            subject=subject,
+            argument="x",
+            rule="must have channels",
+            got="a tensor without dimensions",
+        )
     channels = x.shape[dim]
     if channels % group_size:
         divisors = [k for k in range(2, min(channels, 64) + 1) if channels % k == 0][:4]
@@ -265,14 +273,25 @@ def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
         if subject in ("MaxMin", "Householder", "PairLength"):
             remedy = "Use an even number of channels."
         raise ArgumentError(
-            f"{subject}: `group_size` must divide the channel count; "
-            f"got group_size={group_size}, channels={channels}. {remedy}"
+            subject=subject,
+            argument="group_size",
+            rule="must divide the channel count",
+            got=f"group_size={group_size}, channels={channels}",
+            remedy=remedy,
         )
 
 
 def _either(numbers: list[int]) -> str:
     *first, last = map(str, numbers)
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def _compare_swap(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The smaller and the larger; where they are equal the derivative is that of no exchange."""
+    if torch.compiler.is_dynamo_compiling():  # operations that a compiler fuses
+        exchange = a > b
+        return torch.where(exchange, b, a), torch.where(exchange, a, b)
+    return _CompareSwap.apply(a, b)  # type: ignore[return-value]
 
 
 def _swap(first: Tensor, second: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

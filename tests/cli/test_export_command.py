@@ -1,3 +1,4 @@
+import json
 from functools import partial
 
 import pytest
@@ -97,7 +98,16 @@ def test_a_run_on_a_table_leaves_with_its_standardisation(table_run):
     torch.testing.assert_close(saved.model(rows.float()), wanted, rtol=1e-5, atol=1e-5)
     # One unit of the second column is two of its standard deviations.
     assert 1.9 < saved.bound.value <= 2.000001
-    assert saved.metadata == {"classes": ["p", "q", "r"], "columns": ["a", "b"]}
+    assert (saved.metadata["classes"], saved.metadata["columns"]) == (["p", "q", "r"], ["a", "b"])
+    certificate = saved.metadata["certificate"]
+    assert certificate["tolerance"] == saved.metadata["tolerance"] == [4.0, 0.5]
+    # By the certificate alone, what the network of the run has in standard deviations.
+    spec = InputSpec.from_dict(json.loads((folder / "inputs.json").read_text()))
+    proven = taut.certify(taut.load(folder / "model.safetensors"), spec.apply(rows), "l2")
+    leads = wanted.double().gather(1, proven.prediction[:, None]) - wanted.double()
+    rates = torch.tensor(certificate["rates"], dtype=torch.float64)[proven.prediction]
+    radii = (leads / rates).masked_fill(rates == 0, torch.inf).amin(1)
+    torch.testing.assert_close(radii, proven.radius, rtol=1e-5, atol=1e-5)
 
 
 def test_onnx_of_a_table_takes_raw_columns_and_names_them(table_run):
@@ -108,7 +118,8 @@ def test_onnx_of_a_table_takes_raw_columns_and_names_them(table_run):
     got = torch.from_numpy(session.run(["output"], {"input": rows.float().numpy()})[0])
     torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
     held = session.get_modelmeta().custom_metadata_map
-    assert held == {"classes": '["p", "q", "r"]', "columns": '["a", "b"]'}
+    assert held["classes"] == '["p", "q", "r"]' and held["columns"] == '["a", "b"]'
+    assert json.loads(held["certificate"])["norm"] == "l2"
 
 
 def test_pt2_of_a_table_takes_raw_columns_and_names_them(table_run):
@@ -117,7 +128,7 @@ def test_pt2_of_a_table_takes_raw_columns_and_names_them(table_run):
     held = {"classes": "", "columns": ""}
     program = torch.export.load("t.pt2", extra_files=held).module()
     torch.testing.assert_close(program(rows.float()), wanted, rtol=1e-5, atol=1e-5)
-    assert held == {"classes": '["p", "q", "r"]', "columns": '["a", "b"]'}
+    assert held["classes"] == '["p", "q", "r"]' and held["columns"] == '["a", "b"]'
 
 
 def test_a_column_far_from_zero_is_exported_in_float64(table_run):

@@ -134,8 +134,8 @@ def test_what_is_no_sample_of_numbers_is_refused(read, text, sentence):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('a,b\n"1,2\n3,4\n', "line 3 must be delimited text; got: unexpected end of data."),
-        ("a" * 200_000 + "\n1\n2\n", "line 1 must be delimited text; got: field larger than"),
+        ('a,b\n"1,2\n3,4\n', "line 3 must be delimited text; got unexpected end of data."),
+        ("a" * 200_000 + "\n1\n2\n", "line 1 must be delimited text; got field larger than"),
         (
             gzip.compress(bytes(range(48, 58)) * 400, mtime=0)[:-9],
             "the compressed file is cut short or al",

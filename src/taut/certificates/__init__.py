@@ -10,13 +10,15 @@ from taut.certificates.exclusion import certify_exclusions
 from taut.certificates.intervals import bound_outputs
 from taut.certificates.order import bound_order_gap
 from taut.certificates.outputs import BoundedEvaluation, bound_output
+from taut.certificates.ray_tracing import RayTrace, trace_rays
 from taut.certificates.result import Certificates
-from taut.certificates.tolerance import Tolerance, radii_after_rounding
+from taut.certificates.tolerance import Tolerance, radii_after_rounding, scale_network
 
 __all__ = [
     "Arithmetic",
     "BoundedEvaluation",
     "Certificates",
+    "RayTrace",
     "Tolerance",
     "bound_order_gap",
     "bound_output",
@@ -25,4 +27,6 @@ __all__ = [
     "certify_exclusions",
     "direct_executor",
     "radii_after_rounding",
+    "scale_network",
+    "trace_rays",
 ]

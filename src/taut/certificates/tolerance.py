@@ -18,16 +18,15 @@ from torch import Tensor, nn
 from taut.audit import prepare
 from taut.certificates.result import Certificates
 from taut.errors import ArgumentError, NoRuleError
-from taut.nn import Scale
 from taut.norms import Norm
 
-__all__ = ["ScaledProblem", "Tolerance", "radii_after_rounding", "scale_problem"]
+__all__ = ["ScaledProblem", "Tolerance", "radii_after_rounding", "scale_network", "scale_problem"]
 
 Tolerance = float | Sequence[float] | Tensor
 _SUBJECT = "certify"
 # Relative weight of an entry that does not change: as nothing beside the others.
 _NEGLIGIBLE = 2.0**-30
-_PASSING = (nn.Identity, nn.Dropout, nn.Flatten, Scale)
+_PASSING = (nn.Identity, nn.Dropout, nn.Flatten)
 
 
 def radii_after_rounding(radius: Tensor, length: Tensor, unit: float) -> Tensor:
@@ -73,19 +72,40 @@ class ScaledProblem:
         return replace(found, radius=radius, hypotheses=hypotheses)
 
 
-@torch.no_grad()
 def scale_problem(model: nn.Module, x: Tensor, tolerance: Tolerance) -> ScaledProblem:
-    r"""$g(z) = f(t z)$ and $z = x / t$ for tolerances $t$, one for all entries or one for each.
+    """$g(z) = f(t z)$ and $z = x / t$; see `scale_network`."""
+    shape = tuple(x.shape[1:])
+    twin, steps, changing, unit = _scale(model, shape, tolerance)
+    device = next(twin.parameters()).device
+    z = x.detach().to(device, torch.float64) / steps.to(device)
+    return ScaledProblem(twin, z, changing.to(device), unit)
+
+
+def scale_network(
+    model: nn.Module, input_shape: Sequence[int], tolerance: Tolerance
+) -> tuple[nn.Module, float]:
+    r"""$g(z) = f(t z)$ for tolerances $t$, one for all entries or one for each, in float64.
 
     The first dense layer $W$ of a sequence is replaced by $W t$; behind another first layer the
     constant of $g$ contains the largest tolerance. Entries that do not change get a power of two in
     place of their tolerance, which rounds nothing, and so small that they do not matter: a smaller
     set of changes than those that are proven.
 
+    Returns:
+        $g$, and a bound of the relative error of its constants.
+
     Raises:
         ArgumentError: a tolerance is negative or infinite, all are 0, or there is not one for each.
     """
-    shape = tuple(x.shape[1:])
+    twin, _, _, unit = _scale(model, tuple(input_shape), tolerance)
+    return twin, unit
+
+
+@torch.no_grad()
+def _scale(
+    model: nn.Module, shape: tuple[int, ...], tolerance: Tolerance
+) -> tuple[nn.Module, Tensor, Tensor, float]:
+    """$g$; what inputs are divided by; which may change; and the relative error of each product."""
     given = torch.as_tensor(tolerance, dtype=torch.float64, device="cpu")
     usual = given.dim() == 0 or given.shape == shape
     if not usual or not given.isfinite().all() or (given < 0).any() or not (given > 0).any():
@@ -98,38 +118,36 @@ def scale_problem(model: nn.Module, x: Tensor, tolerance: Tolerance) -> ScaledPr
         )
     given = given.expand(shape)
     twin = prepare(model, _SUBJECT).model.double()
+    held = next(twin.parameters(), given)
+    device = torch.device("cpu") if held.device.type == "mps" else held.device
     layers = list(twin) if type(twin) is nn.Sequential else [twin]
     place = next((i for i, layer in enumerate(layers) if not isinstance(layer, _PASSING)), 0)
     first = layers[place]
-    if type(first) is nn.Linear and first.in_features == given.numel():
-        weight = first.weight.cpu()
-    else:
-        first, place = nn.Linear(1, 1, bias=False), -1
-        weight = None
-    steps = _with_small_steps(given.flatten(), weight)
-    if weight is None:
-        if len(shape) != 1:
-            raise NoRuleError(
-                f"{_SUBJECT}: tolerances need a dense layer first, or rows of numbers as inputs; got "
-                f"inputs of shape {shape}. Put nn.Flatten in front."
-            )
-        first.weight = nn.Parameter(steps.diag())
+    dense = type(first) is nn.Linear and first.in_features == given.numel()
+    if not dense and len(shape) != 1:
+        raise NoRuleError(
+            subject=_SUBJECT,
+            argument="tolerance",
+            rule="needs a dense layer first, or rows of numbers as inputs",
+            got=f"inputs of shape {shape}",
+            remedy="Put nn.Flatten in front.",
+        )
+    if not dense:
+        first = nn.Linear(*shape, *shape, bias=False)
         layers = [first, *layers]
-    else:
-        first.weight = nn.Parameter(weight * steps)
-    held = next(twin.parameters(), x)
-    device = torch.device("cpu") if held.device.type == "mps" else held.device
+    assert isinstance(first, nn.Linear)
+    weight = first.weight.cpu() if dense else torch.eye(*shape, dtype=torch.float64)
+    steps = _with_small_steps(given.flatten(), weight)
+    first.weight = nn.Parameter(weight * steps, requires_grad=False)
     scaled = nn.Sequential(*layers).to(device, torch.float64).eval()
-    z = x.detach().to(device, torch.float64) / steps.to(device).view(shape)
     # Entry by entry products and quotients are rounded by 2^-53; norms of |W| are at most
     # rows * columns times those of W, for every pair of norms.
-    unit = 2.0**-50 * first.weight.numel()
-    return ScaledProblem(scaled, z, (given > 0).to(device), unit)
+    return scaled, steps.view(shape), given > 0, 2.0**-50 * weight.numel()
 
 
-def _with_small_steps(tolerance: Tensor, weight: Tensor | None) -> Tensor:
+def _with_small_steps(tolerance: Tensor, weight: Tensor) -> Tensor:
     """The tolerances, with negligible powers of two in place of zeros."""
-    columns = torch.ones_like(tolerance) if weight is None else weight.abs().amax(0)
+    columns = weight.abs().amax(0)
     largest = float((columns * tolerance).max()) or 1.0
     wanted = _NEGLIGIBLE * largest / torch.where(columns > 0, columns, largest)
     small = torch.tensor([2.0 ** math.floor(math.log2(value)) for value in wanted.tolist()])

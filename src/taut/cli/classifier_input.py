@@ -134,8 +134,10 @@ def _from_file(options: dict[str, Any]) -> ClassifierInput:
     shape = tuple(saved.input_shape or inputs.shape[1:])
     if inputs[0].numel() != prod(shape):
         raise DataError(
-            f"data: {source}: an input must have the {prod(shape)} numbers that the network takes, "
-            f"of shape {shape}; got {tuple(inputs.shape[1:])}."
+            subject=f"data: {source}",
+            rule=f"an input must have the {prod(shape)} numbers that the network takes, of shape "
+            f"{shape}",
+            got=f"{tuple(inputs.shape[1:])}",
         )
     # Flat rows may be images, and images flat rows.
     inputs, model = inputs.reshape(-1, *shape), saved.model.eval()
@@ -164,29 +166,34 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
     )
     if rows.inputs.shape[1:] != spec.shape:
         raise DataError(
-            f"data: {source}: an input must be as {options['path']} was trained on, "
-            f"{_what(spec.shape)}; got {_what(rows.inputs.shape[1:])}. Give data of the same kind "
-            "as its own, or leave out --data for its test examples."
+            subject=f"data: {source}",
+            rule=f"an input must be as {options['path']} was trained on, {_what(spec.shape)}",
+            got=f"{_what(rows.inputs.shape[1:])}",
+            remedy="Give data of the same kind as its own, or leave out --data for its test "
+            "examples.",
         )
     return rows
 
 
 def names_for(run: "TrainedRun", source: str) -> list[str]:
-    """Names of the columns of a table without a header, for a run that was given names.
+    """Names of the columns of a table without a header, as the run knows them.
 
-    The label may be missing, as in rows that are to be predicted.
+    It may have all columns of the training table, all but the label, or just those that are used.
     """
     from taut.data import ColumnSource, open_source, parse_columns
 
-    if not run.config.names or not Path(source).expanduser().is_file():
+    path, spec = Path(source).expanduser(), run.inputs
+    if not spec.columns or not path.is_file():
         return []
-    opened = open_source(Path(source).expanduser())
-    names = [str(name) for name in parse_columns(run.config.names)]
+    opened = open_source(path)
     if not isinstance(opened, ColumnSource) or opened.names:
         return []
-    if opened.width == len(names) - 1:
-        names = [name for name in names if name != run.config.label]
-    return names if opened.width == len(names) else []
+    known = [str(name) for name in parse_columns(run.config.names)] if run.config.names else []
+    used = spec.columns if spec.encoding is None else [c.name for c in spec.encoding.used]
+    for names in (known, [name for name in known if name != run.config.label], list(used)):
+        if len(names) == opened.width:
+            return names
+    return []
 
 
 def _what(shape: tuple[int, ...]) -> str:
@@ -207,9 +214,11 @@ def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
         return rows.with_classes(numbers)
     if len(rows.classes) != outputs:
         raise DataError(
-            f"data: {rows.source}: there must be one class for each output of the network, or labels "
-            f"from 0 to {outputs - 1}; got {len(rows.classes)} classes, {list_some(rows.classes)}. "
-            "Use the folder of a taut train run instead: it stores the class names."
+            subject=f"data: {rows.source}",
+            rule="there must be one class for each output of the network, or labels from 0 to "
+            f"{outputs - 1}",
+            got=f"{len(rows.classes)} classes, {list_some(rows.classes)}",
+            remedy="Use the folder of a taut train run instead: it stores the class names.",
         )
     return rows
 

@@ -22,9 +22,10 @@ __all__ = ["demo"]
 def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
     """Run a demo and write an HTML report.
 
-    Trains ReLU, MaxMin and FullSort critics on pairs of distributions whose Wasserstein distance is 1,
-    to show the effect of the activation; then trains a digit classifier with certified radii and
-    attacks it. Takes a minute or two; the networks are so small that more threads rarely help.
+    The demo trains ReLU, MaxMin and FullSort critics on pairs of distributions whose Wasserstein
+    distance is 1, to show the effect of the activation; then it trains a digit classifier with
+    certified radii and attacks it. This takes a minute or two. The networks are so small that more
+    threads rarely help.
     """
     import torch
 

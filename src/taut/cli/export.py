@@ -25,19 +25,30 @@ __all__ = ["export"]
     "activation, for verifiers of ReLU networks); or safetensors (a taut file of plain layers).",
 )
 @click.option("--out", type=FILE, required=True, help="Output file.")
+@click.option(
+    "--weights",
+    type=click.Choice(["float32", "bfloat16", "int8"]),
+    default="float32",
+    help="Type in which weights are rounded and, in safetensors, stored; the network computes in "
+    "float32, with a constant proven for the rounded weights.",
+)
 @input_shape_option
-def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | None) -> None:
+def export(
+    path: Path, target: str, out: Path, weights: Any, input_shape: tuple[int, ...] | None
+) -> None:
     """Convert a saved network for another runtime.
 
     PATH is a file written by taut.save, or the folder of a taut train run. Constrained layers become
     plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
     exported network are compared with the original before the file is written.
 
-    A network trained on a table was trained on standardised columns. The exported network
-    standardises its inputs itself: it takes the raw columns in the order of the table, and its
-    constant and radii are in the units of these columns instead of standard deviations. It uses
-    float64 where float32 is not precise enough. The names of columns and classes are stored in the
-    file.
+    Training on a table standardises its columns. The exported network includes that step: it takes
+    the raw columns in the order of the table, in their own units. It uses float64 where float32 is not
+    precise enough.
+
+    The metadata of the file has the names of columns and classes, and the certificate of a run: how
+    steep the lead of each class over each other can be, in standard deviations or tolerances of the
+    columns, so that any runtime can divide margins by it.
 
     \b
     Example:
@@ -45,31 +56,50 @@ def export(path: Path, target: str, out: Path, input_shape: tuple[int, ...] | No
       taut export runs/a --to onnx --out a.onnx
       taut export image.safetensors --to pt2 --out image.pt2 --input-shape 1,28,28
     """
-    from taut.export import export_onnx, export_pt2, open_file, save, standardise
+    from taut.export import (
+        describe_certificate,
+        export_onnx,
+        export_pt2,
+        fold,
+        open_file,
+        round_weights,
+        save,
+        standardise,
+    )
 
     saved = open_file(network_file(path))
     shape = input_shape or saved.input_shape
-    model, said = saved.model, None
+    model, said = fold(saved.model), None
     more: dict[str, Any] = {}
     if (spec := _spec_of(path)) is not None:
         more = {"metadata": {"classes": spec.classes, "columns": spec.columns}}
+        norm, units = saved.bound.norm or "l2", None
         if spec.shift and path.is_dir():
             model, shape = standardise(model, spec.shift, spec.spread), spec.shape
             dtype = str(model[0].weight.dtype).removeprefix("torch.")
+            units, named = spec.certified_units(), spec.to_dict()["tolerance"] or spec.spread
+            more["metadata"] |= {"tolerance": named, "norm": str(norm)}
+            what = "tolerances" if spec.tolerance else "standard deviations"
             said = (
-                f"It standardises its inputs: give it the {len(spec.shift)} columns of the table, as "
-                f"{dtype}. Its constant and radii are in their units, not in standard deviations."
+                f"It scales its inputs: give it the {len(spec.shift)} columns of the table, as "
+                f"{dtype}, in their own units. The certificate in its metadata is in {what}."
             )
         elif spec.shift:
             said = (
                 "WARNING: it expects columns standardised by the shift and spread in "
                 f"{path.parent / 'inputs.json'}. Export the folder {path.parent} to include that."
             )
+        round_weights(model, weights)
+        found = describe_certificate(model, norm, spec.shape, units)
+        more["metadata"]["certificate"] = found
+    else:
+        round_weights(model, weights)
     if target == "pt2":
         export_pt2(model, out, shape, **more)
     elif target == "safetensors":
+        stored = None if weights == "float32" else weights
         norms = {"norm": saved.bound.norm, "output_norm": saved.output_norm}
-        save(model, out, fold=True, input_shape=shape, **norms, **more)
+        save(model, out, fold=True, weights=stored, input_shape=shape, **norms, **more)
     else:
         export_onnx(model, out, shape, relu=target == "relu-onnx", **more)
     checked = "its constant proven again" if target == "safetensors" else "its outputs compared"

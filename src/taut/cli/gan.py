@@ -55,9 +55,10 @@ __all__ = ["gan"]
 def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
     """Train a Wasserstein GAN for images with a 1-Lipschitz critic.
 
-    The value of a 1-Lipschitz critic, the difference of its means over the real and the generated
-    images of a batch, is a lower bound on the Wasserstein distance between them, with pixels scaled
-    to [-1, 1]; the generator is trained to minimise it.
+    The value of the critic is its mean over the real images of a batch minus its mean over the
+    generated ones. For a 1-Lipschitz critic it is a lower bound on the Wasserstein distance between
+    them, with pixels scaled to [-1, 1], and the generator is trained to minimise it.
+
     OUT receives sample images, the generator, a log, and the critic with its certified constant.
     Running the same command again resumes from the last checkpoint.
 

@@ -1,5 +1,6 @@
 """The command `taut`: a table of subcommands and plugins, each imported only when it is run."""
 
+import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -9,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taut.cli.failures import Failure, did_you_mean, explain
-from taut.errors import ArgumentError, TautError
+from taut.errors import ArgumentError, DataError, TautError
 
 __all__ = ["LazyGroup", "Subcommand", "main", "plugins"]
 
@@ -138,6 +139,18 @@ def _reported(
             if found is not None:
                 command, path = found, f"{path} {word}"
         raise Failure(*explain(error, command, path), as_json="--json" in words) from error
+    except OSError as error:
+        if error.errno not in _STORAGE:
+            raise
+        raise Failure(path, _of_storage(error), as_json="--json" in words) from error
+
+
+def _of_storage(error: OSError) -> TautError:
+    where = f"{error.filename}: " if error.filename else ""
+    remedy = "Free some space, or choose another place."
+    if error.errno not in _FULL:
+        remedy = "Choose a file or folder that may be read and written."
+    return DataError(rule=f"{where}{(error.strerror or str(error)).lower()}", remedy=remedy)
 
 
 # Headings of the help, and the commands below each. Others, such as those of plugins, come last.
@@ -150,11 +163,17 @@ SECTIONS = {
 }
 OTHERS = "Other commands"
 
+# Errors of storage, which say what is wrong without a traceback.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STORAGE = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS)
+
 _HELP = {
     "demo": "Run a demo and write an HTML report.",
     "wasserstein": "Measure the distance between two datasets.",
+    "watch": "Watch batches of rows for drift from a reference.",
     "train": "Train a classifier with certified radii.",
     "gan": "Train a GAN with a 1-Lipschitz critic.",
+    "predict": "Predict rows without labels, each with its certified radius.",
     "certify": "Compute the certified radius of each prediction.",
     "attack": "Attack a classifier and check its certificates.",
     "audit": "Bound the Lipschitz constant of a saved network.",

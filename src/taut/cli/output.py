@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 __all__ = ["announce_folders", "print_json", "print_table", "progress", "say"]
+
+_LOG_SECONDS = 10.0
 
 
 def say(sentence: str, style: str | None = None) -> None:
@@ -38,6 +41,21 @@ def print_table(
     Console().print(table, highlight=False, markup=False)
 
 
+def _log_lines(quiet: bool) -> Callable[..., None]:
+    """Writes a line with the time to standard error, at most one in `_LOG_SECONDS`."""
+    written = time.monotonic()
+
+    def report(stage: str, done: int, total: int, text: str = "") -> None:
+        nonlocal written
+        now = time.monotonic()
+        if not quiet and now - written >= _LOG_SECONDS:
+            written = now
+            moment = time.strftime("%Y-%m-%d %H:%M:%S")
+            click.echo(f"{moment} {stage} {done}/{total}  {text}".rstrip(), err=True)
+
+    return report
+
+
 @contextmanager
 def announce_folders(*folders: Path) -> Iterator[None]:
     """Says on standard error which of these folders were created, even if the work then failed."""
@@ -54,9 +72,15 @@ def announce_folders(*folders: Path) -> Iterator[None]:
 def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
     """Progress bars on standard error, one for each stage, with the time left.
 
+    Where standard error is no terminal, as in a log, it is a line now and then instead.
+
     Yields a function of the stage, the amount done, the total, and a text beside the bar. Stages
     follow each other: one that stopped early is complete.
     """
+    console = Console(stderr=True, quiet=quiet)
+    if not console.is_terminal:
+        yield _log_lines(quiet)
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
@@ -64,7 +88,7 @@ def progress(quiet: bool = False) -> Iterator[Callable[..., None]]:
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     # The bars take the width that the texts leave.
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet), expand=True) as bars:
+    with Progress(*columns, console=console, expand=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def finish() -> None:

@@ -10,12 +10,14 @@ from click.core import ParameterSource
 
 __all__ = [
     "COUNT",
+    "EXISTING_FILE",
     "FILE",
     "FOLDER",
     "NORM",
     "NOT_NEGATIVE",
     "POSITIVE",
     "Finite",
+    "Seed",
     "Whole",
     "columns",
     "data_dir_option",
@@ -49,6 +51,17 @@ class Whole(click.IntRange):
     """A whole number inside a range."""
 
     name = "integer"
+
+
+class Seed(Whole):
+    """A random seed: a whole number of at most 63 bits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """From text such as `7`."""
+        number = super().convert(value, param, ctx)
+        if number >= 2**63:
+            self.fail(f"{value} is not below 2**63.", param, ctx)
+        return number
 
 
 def columns(value: str) -> list[str | int]:
@@ -98,6 +111,7 @@ def sizes_type(
 
 NORM = click.Choice(["l1", "l2", "linf"])
 FILE = click.Path(dir_okay=False, path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 COUNT = Whole(min=1)
 POSITIVE = Finite(0, min_open=True)
@@ -105,7 +119,7 @@ NOT_NEGATIVE = Finite(0)
 
 network_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
 threads_option = click.option("--threads", type=COUNT, default=1, help="Number of CPU threads.")
-seed_option = click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="Random seed.")
+seed_option = click.option("--seed", type=Seed(min=0), default=0, help="Random seed.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 data_dir_option = click.option(
     "--data-dir",

@@ -20,12 +20,13 @@ from taut.cli.parameters import (
     typed_options,
 )
 from taut.cli.processes import processes
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, require
 from taut.training import (
     FieldType,
     Progress,
     TrainConfig,
     TrainedRun,
+    architecture_of,
     field_docs,
     field_types,
     from_toml,
@@ -49,6 +50,7 @@ _SECTIONS = {
     "epochs": "Advanced optimisation options",
     "seed": "Advanced run options",
 }
+_INTERRUPTED = 130
 _TYPES = {
     "positive": POSITIVE,
     "not_negative": NOT_NEGATIVE,
@@ -137,6 +139,7 @@ def train(
     Examples:
       taut train
       taut train --data mnist --norm linf --radius 0.1 --out runs/a
+      taut train --data mnist --norm linf --radius 0.1 --arch ibp --out runs/i
       taut train --data mnist --radius 1.58 --hidden 1024,1024,1024 --epochs 12 --out runs/b
       taut train --data mnist --radius 1.58 --arch conv --out runs/conv
       taut train --data wine.csv --label quality --patience 20 --out runs/wine
@@ -151,6 +154,8 @@ def train(
 
     if report:
         check_extras()
+    if tensorboard:
+        require("tensorboard", "track", "train: --tensorboard")
     config = configure(config_file, given)
     out = out or Path("runs") / f"{Path(config.data).stem}-{config.norm}"
     page = out / "index.html" if report else None
@@ -159,7 +164,13 @@ def train(
         done = (out / "result.json").exists()
         with announce_folders(*[out] * first), progress(quiet=as_json or not first) as bar:
             on_progress = _show_in(bar)
-            run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
+            try:
+                run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
+            except KeyboardInterrupt as error:
+                if first:
+                    message = "Interrupted. Run the same command to resume from the last checkpoint"
+                    click.echo(f"{message} in {out}.", err=True)
+                raise SystemExit(_INTERRUPTED) from error
         if not first:
             return
         # The report of a finished run may already show attacks.
@@ -194,21 +205,21 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
         typed["tolerance"] = write_tolerances(parse_tolerances(typed["tolerance"]))
         typed.setdefault("norm", "linf" if path is None else config.norm)
     config = replace(config, **typed)
-    distance = config.arch == "distance"
-    loss = config.loss or ("ramp" if distance else "cross_entropy")
-    layers = (not distance, "another --arch", config.arch)
+    arch = architecture_of(config)
+    loss = config.loss or ("ramp" if arch == "distance" else "cross_entropy")
+    layers = (arch not in ("distance", "ibp"), "another --arch", arch)
+    staged = ("conv", "lenet", "wrn", "ibp")
     needs = {
         "activation": layers,
         "constraint": layers,
         "dropout": layers,
         "milestones": (config.schedule == "step", "--schedule step", config.schedule),
         "decay": (config.schedule == "step", "--schedule step", config.schedule),
-        "blocks": (config.arch == "wrn", "--arch wrn", config.arch),
-        "channels": (
-            config.arch in ("conv", "lenet", "wrn"),
-            "--arch conv, lenet or wrn",
-            config.arch,
-        ),
+        "blocks": (arch == "wrn", "--arch wrn", arch),
+        "channels": (arch in staged, "--arch conv, lenet, wrn or ibp", arch),
+        "keep": (arch == "distance", "--arch distance", arch),
+        "clip": (arch == "ibp", "--arch ibp", arch),
+        "lipschitz": (arch != "ibp", "another --arch", arch),
         "alpha": (loss == "hkr", "--loss hkr", loss),
         "temperature": (loss in ("cross_entropy", "ramp"), "--loss cross_entropy or ramp", loss),
         "adversarial_steps": (config.adversarial_radius > 0, "--adversarial-radius", "none"),

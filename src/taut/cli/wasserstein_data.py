@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from taut.cli.column_options import COLUMN_OPTIONS
 from taut.cli.output import announce_folders
 from taut.data import (
     ColumnSource,
@@ -20,9 +21,6 @@ from taut.data import (
 from taut.errors import ArgumentError
 
 __all__ = ["Samples", "check_outputs", "names_of", "open_data", "rows_for_page"]
-
-# Options of the command that are those of `taut.data.fit_encoding`.
-_WISHES = ("columns", "drop", "categorical", "encode", "category_distance", "missing_distance")
 
 # Splits, scales and batches of a table held in memory take a few times its size.
 _MOST_BYTES = 2**28
@@ -68,7 +66,7 @@ def open_data(
         given = {"names": names, "encoding": encoding}
     elif len(tables) == 2:
         on_progress("reading", 0, len(paths))
-        wishes = {name: options[name] for name in _WISHES if options[name]}
+        wishes = {name: options[name] for name in COLUMN_OPTIONS if options[name]}
         encoding, notes = fit_pair(tables[0], tables[1], wishes)
         given = {"names": names, "encoding": encoding}
     else:
@@ -115,7 +113,9 @@ def names_of(a: str, b: str) -> tuple[str, str]:
     return (a, b) if a != b else (f"{a} (first)", f"{b} (second)")
 
 
-def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str]) -> None:
+def check_outputs(
+    outputs: Sequence[Path | None], inputs: Sequence[str], subject: str = "wasserstein"
+) -> None:
     """Makes the folders of the output files, and raises if one cannot be written."""
     taken = [Path(path).resolve() for path in inputs]
     given = [path for path in outputs if path is not None]
@@ -137,7 +137,7 @@ def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str]) -> None
             if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
                 rule, remedy = "outputs must be writable", "Choose another file."
         if rule:
-            raise ArgumentError(subject="wasserstein", rule=rule, got=got, remedy=remedy)
+            raise ArgumentError(subject=subject, rule=rule, got=got, remedy=remedy)
 
 
 def _bytes(path: str, opened: TableStream) -> int:

@@ -265,8 +265,10 @@ def check_finite(
     cells = "1 value is" if count == 1 else f"{count} values are"
     where = f"{locate(first_row + row)}, column {column_label(names, column)}"
     raise DataError(
-        f"{subject}: every value must be a finite number; {cells} missing or not finite, the first "
-        f"in {where}. Drop those rows or fill them in."
+        subject=subject,
+        rule=f"every value must be a finite number; {cells} missing or not finite, the first in "
+        f"{where}",
+        remedy="Drop those rows or fill them in.",
     )
 
 

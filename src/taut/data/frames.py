@@ -65,7 +65,7 @@ class CellSource(ColumnSource):
 
     def __init__(self, source: ColumnSource):
         super().__init__(source.name)
-        for name in ("subject", "option", "parse", "decimal_comma", "orders"):
+        for name in ("subject", "has_columns_argument", "parse", "decimal_comma", "orders"):
             setattr(self, name, getattr(source, name))
         self._set_columns(source.names, source.width)
         blocks = zip(*source.select(None).cells(_BATCH_ROWS), strict=True)

@@ -48,7 +48,9 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
     """
     notes: list[str] = []
     if first.encoding != second.encoding:
-        raise DataError("check_pair: both samples must have one encoding; they have two.")
+        raise DataError(
+            subject="check_pair", rule="both samples must have one encoding; they have two"
+        )
 
     def refuse(rule: str, got: str) -> DataError:
         rule = f"{first.source} and {second.source} must {rule}"

@@ -182,14 +182,17 @@ def refuse_damage(
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, *errors) as error:
         reason = str(error).partition("\n")[0]
         raise DamagedFileError(
-            f"{subject}: {what} is cut short or altered ({reason}). Write or fetch it again."
+            subject=subject,
+            rule=f"{what} is cut short or altered ({reason})",
+            remedy="Write or fetch it again.",
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{subject}: text must be UTF-8; byte {error.object[error.start]:#04x} is not. "
-            "Save the file as UTF-8."
+            subject=subject,
+            rule=f"text must be UTF-8; byte {error.object[error.start]:#04x} is not",
+            remedy="Save the file as UTF-8.",
         ) from error
     except OSError as error:
         raise DataError(
-            f"{subject}: the file must be readable; got: {error.strerror or error}."
+            subject=subject, rule="the file must be readable", got=str(error.strerror or error)
         ) from error

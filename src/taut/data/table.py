@@ -169,6 +169,7 @@ class TableStream:
         batch_rows: rows of a batch.
         names: names of all columns, for a table without a header.
         encoding: encoding of the columns, instead of `columns`.
+        min_rows: smallest number of rows that is no error.
 
     Attributes:
         columns: as of `Table`, and so are `dim`, `image_shape`, `source` and `encoding`.
@@ -192,8 +193,10 @@ class TableStream:
         batch_rows: int = 4096,
         names: Sequence[str] = (),
         encoding: Encoding | None = None,
+        min_rows: int = 2,
     ):
         check_count("TableStream", "batch_rows", batch_rows)
+        self.min_rows = min_rows
         self.path = path
         self.names = tuple(names)
         self.choice = columns
@@ -213,7 +216,8 @@ class TableStream:
                 check_finite(opened.subject, values, self.columns, opened.locate, seen)
             seen += len(values)
             yield values
-        check_rows(opened.subject, seen)
+        if seen < self.min_rows:
+            check_rows(opened.subject, seen)
 
     @property
     def table(self) -> ColumnSource | None:

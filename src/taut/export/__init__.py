@@ -1,20 +1,27 @@
 """Networks for other programs: folded into plain layers, saved, exported, rewritten for verifiers."""
 
+from taut.export.certificate import describe_certificate, flat_layers, lead_rates
 from taut.export.container import write_atomically
 from taut.export.files import SavedModel, load, open_file, save
 from taut.export.fold import fold
 from taut.export.formats import export_onnx, export_pt2
 from taut.export.input_scaling import standardise
 from taut.export.relu import rewrite_relu
+from taut.export.stored_weights import StoredWeights, round_weights
 
 __all__ = [
     "SavedModel",
+    "StoredWeights",
+    "describe_certificate",
     "export_onnx",
     "export_pt2",
+    "flat_layers",
     "fold",
+    "lead_rates",
     "load",
     "open_file",
     "rewrite_relu",
+    "round_weights",
     "save",
     "standardise",
     "write_atomically",

@@ -35,6 +35,7 @@ from taut.export.container import (
 )
 from taut.export.fold import fold as fold_model
 from taut.export.limits import check_arguments, check_intermediates
+from taut.export.stored_weights import StoredWeights, restore_weights, round_weights
 from taut.export.witnesses import (
     EVALUATION,
     check_evaluation,
@@ -85,6 +86,7 @@ def save(
     path: str | os.PathLike[str],
     *,
     fold: bool = False,
+    weights: StoredWeights | None = None,
     norm: NormLike | None = None,
     output_norm: NormLike | None = None,
     input_shape: Sequence[int] | None = None,
@@ -103,6 +105,9 @@ def save(
         path: the file; one that is there is replaced.
         fold: store plain layers (see `taut.fold`) instead of constrained ones. By default the
             constraints are kept, so that training can go on after `load`.
+        weights: store plain layers whose matrices and kernels are rounded to "bfloat16" or "int8"
+            (half or a quarter of the size); the network computes in float32 all the same, and its
+            constant is proven for the numbers that are stored.
         norm: the norm of the input in which the constant is proven; by default that of the first
             constrained layer, or L2.
         output_norm: likewise of the output; by default that of the last constrained layer, or, when
@@ -134,7 +139,9 @@ def save(
     p = first if norm is None else as_norm(norm, "save")
     q = as_norm(output_norm, "save") if output_norm is not None else last if norm is None else p
     shape = _first_shape(model) if input_shape is None else _check_shape("save", list(input_shape))
-    twin = fold_model(model) if fold else copy_for_evaluation(model, "save", _plain_forms(model))
+    plain = fold or weights is not None
+    twin = fold_model(model) if plain else copy_for_evaluation(model, "save", _plain_forms(model))
+    stored = {} if weights is None else round_weights(twin, weights)
     architecture, tensors = describe(twin)
     check_arguments("save", architecture)
     check_intermediates("save", twin, shape)
@@ -154,9 +161,12 @@ def save(
         "versions": {name: version(name) for name in ("taut", "torch", "safetensors")},
         "metadata": dict(metadata or {}),
     }
+    if weights is not None:
+        header["weights"] = weights
     bound = replace(bound, value=_settle_claim(header, tensors))
     for name, value in (extra_tensors or {}).items():
         tensors[f"{_EXTRA}{name}"] = value.detach().cpu().contiguous()
+    tensors |= stored
     text = json.dumps(header, separators=(",", ":"), allow_nan=False)
     data = safetensors.torch.save(tensors, {"taut": text})
     place = digest_place(data)
@@ -233,12 +243,13 @@ def open_file(path: str | os.PathLike[str], sha256: str | None = None) -> SavedM
         found = hashlib.sha256(data).hexdigest()
         if sha256 is not None and sha256.lower() != found:
             raise DamagedFileError(
-                f"its SHA-256 is {found}, not the `sha256` given. It is another file than the one "
-                "you were told of: fetch it again from its author."
+                rule=f"its SHA-256 is {found}, not the `sha256` given",
+                remedy="It is another file than the one you were told of: fetch it again from "
+                "its author.",
             )
         return _open(data)
     except DamagedFileError as error:
-        raise DamagedFileError(f"load: {path.name}: {error}") from error
+        raise error.replace(subject=f"load: {path.name}") from error
 
 
 def _norms_of(model: nn.Module) -> tuple[Norm, Norm]:
@@ -258,11 +269,13 @@ def _open(data: bytes) -> SavedModel:
     place = digest_place(data)
     if data[place.start : place.stop].decode() != digest(data, place):
         raise DamagedFileError(
-            "the checksum does not match, so at least one byte was altered. Fetch the file again."
+            rule="the checksum does not match, so at least one byte was altered",
+            remedy="Fetch the file again.",
         )
     try:
         # What is left to go wrong was written on purpose, by another program or with ill will.
-        return _rebuild(header, read_tensors(data))
+        tensors = restore_weights(read_tensors(data), header.get("weights", "float32"))
+        return _rebuild(header, tensors)
     except DamagedFileError:
         raise
     except (
@@ -274,7 +287,9 @@ def _open(data: bytes) -> SavedModel:
         ArithmeticError,
     ) as error:
         kind = "" if isinstance(error, TautError) else f"{type(error).__name__}: "
-        raise DamagedFileError(f"it does not hold a network: {kind}{error}") from error
+        raise DamagedFileError(
+            rule=f"it does not hold a network: {kind}{str(error).rstrip('.')}"
+        ) from error
 
 
 def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
@@ -289,25 +304,25 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     check_intermediates("load", model, shape)
     for name in header["frozen"]:
         if name not in tensors:
-            raise ArgumentError(f"the frozen parameter {str(name)[:80]!r} is not there.")
+            raise ArgumentError(rule=f"the frozen parameter {str(name)[:80]!r} is not there")
         model.get_parameter(name).requires_grad_(False)
     check_evaluation(model, evaluation)
     if not isinstance(header["witnesses"], dict):
-        raise ArgumentError("the witnesses must be named.")
+        raise ArgumentError(rule="the witnesses must be named")
     claimed = header["constant"]
     if type(claimed) is not float or not 0 <= claimed < math.inf:
-        raise ArgumentError(f"the constant must be a number; got {str(claimed)[:80]!r}.")
+        raise ArgumentError(rule="the constant must be a number", got=repr(str(claimed)[:80]))
     p, q = as_norm(header["norm"], "load"), as_norm(header["output_norm"], "load")
     bound = bound_lipschitz(model, p, shape, q)
     if bound.value > claimed * (1 + _PROOF_TOL):
         raise DamagedFileError(
-            f"it states a Lipschitz constant of {claimed}, but only {bound.value} is proven of the "
-            "network in it."
+            rule=f"it states a Lipschitz constant of {claimed}, but only {bound.value} is proven "
+            "of the network in it"
         )
     versions = {str(k)[:80]: str(v)[:80] for k, v in dict(header["versions"]).items()}
     metadata = header.get("metadata", {})
     if not isinstance(metadata, dict):
-        raise ArgumentError(f"the metadata must be named; got {str(metadata)[:80]!r}.")
+        raise ArgumentError(rule="the metadata must be named", got=repr(str(metadata)[:80]))
     return SavedModel(model, bound, q, shape, claimed, versions, metadata, extra_tensors)
 
 
@@ -315,6 +330,9 @@ def _check_shape(subject: str, shape: Any) -> tuple[int, ...]:
     usual = isinstance(shape, list) and all(type(n) is int and 0 < n < 2**31 for n in shape)
     if not usual or not shape:
         raise ArgumentError(
-            f"{subject}: `input_shape` must be positive whole numbers; got {str(shape)[:80]}."
+            subject=subject,
+            argument="input_shape",
+            rule="must be positive whole numbers",
+            got=str(shape)[:80],
         )
     return tuple(shape)

@@ -70,8 +70,11 @@ class _Polar(torch.autograd.Function):
         largest = tall.abs().amax((-2, -1), keepdim=True)
         if not torch.isfinite(largest).all():
             raise NonFiniteError(
-                f"polar: `weight` must be finite; got NaN or infinity in a {tuple(weight.shape)} "
-                "matrix. Lower the learning rate, clip gradients, or restore a checkpoint."
+                subject="polar",
+                argument="weight",
+                rule="must be finite",
+                got=f"NaN or infinity in a {tuple(weight.shape)} matrix",
+                remedy="Lower the learning rate, clip gradients, or restore a checkpoint.",
             )
         scale = torch.where(largest > 0, largest, 1.0)
         u, s, vh = torch.linalg.svd(tall / scale, full_matrices=False)

@@ -10,8 +10,11 @@ A constrained layer computes $y = C(W) x + b$, where $W$ is its parameter and th
 - *cached* (evaluation, and free weights that need no gradient): a forward uses $C(W)$, computed once
   for the current values of $W$. Nothing is written; derivatives go through $C$ when needed.
 
-Two callers need pure functions. Under `torch.func`, a weight that is differentiated or batched is
-reparametrised, any other is cached. Under `torch.export`, `constrain_traceable` replaces $C$.
+Three callers need pure functions. Under `torch.func`, a weight that is differentiated or batched is
+reparametrised, any other is cached. Under `torch.export`, `constrain_traceable` replaces $C$. Under
+`torch.compile` it does so as well, there is no cache, and training projects the parameter in every
+forward, by `constrain_traceable_in_training`: graphs have no breaks and wait for no device. They
+cannot raise an error for a weight that is not finite; the output is then not finite either.
 
 Forwards use the cache and the parameter themselves; `effective_weight` and `evaluation_weight`
 return copies, so that writing into them cannot change a network that was proven.
@@ -89,8 +92,11 @@ class ConstrainedLayer(nn.Module, ABC):
     def _check_bias(self, bias: bool) -> None:
         if not isinstance(bias, bool):
             raise ArgumentError(
-                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
-                "Give other arguments by name."
+                subject=type(self).__name__,
+                argument="bias",
+                rule="must be True or False",
+                got=f"bias={bias!r}",
+                remedy="Give other arguments by name.",
             )
 
     def reset_parameters(self) -> None:
@@ -127,6 +133,10 @@ class ConstrainedLayer(nn.Module, ABC):
         """The map of training mode: the same, unless another feasible one is cheaper or wanted."""
         return self.constrain(weight)
 
+    def constrain_traceable_in_training(self, weight: Tensor) -> Tensor:
+        """The map of training mode under `torch.compile`, in plain tensor operations likewise."""
+        return self.constrain_traceable(weight)
+
     def effective_weight(self) -> Tensor:
         """A copy of the weight that a forward pass uses now, in the shape of a plain layer's.
 
@@ -143,9 +153,15 @@ class ConstrainedLayer(nn.Module, ABC):
     def _weight_in_use(self) -> Tensor:
         """The weight of this forward, in the autograd graph; it must not be written to."""
         weight = self.weight
+        free = self.training and not self.projects_in_place
         if torch.compiler.is_exporting():
             return self.constrain_traceable(weight)
-        free = self.training and not self.projects_in_place
+        if torch.compiler.is_dynamo_compiling():
+            if free:
+                return self.constrain_traceable_in_training(weight)
+            return (
+                self._project_traceable() if self._may_write() else self.constrain_traceable(weight)
+            )
         if is_wrapped(weight) or (free and weight.requires_grad):
             call_uncompiled(self._check_weight)
             return self.constrain_in_training(weight) if free else self.constrain(weight)
@@ -160,6 +176,10 @@ class ConstrainedLayer(nn.Module, ABC):
 
     def _feasible_numbers(self) -> Tensor:
         """The feasible weight as a constant: the projected parameter, or what the cache holds."""
+        if torch.compiler.is_dynamo_compiling():
+            if self._may_write():
+                return self._project_traceable().detach()
+            return self.constrain_traceable(self.weight.detach())
         if self._may_write():
             return call_uncompiled(self._project)
         return call_on_numbers(self._evaluate, self.weight)
@@ -182,6 +202,12 @@ class ConstrainedLayer(nn.Module, ABC):
                 self._projected.keep(self.weight, self.weight)
         return self.weight.detach()
 
+    def _project_traceable(self) -> Tensor:
+        """Makes the parameter feasible in every forward, whether it has changed or not."""
+        with torch.no_grad():
+            self.weight.copy_(self.constrain_traceable_in_training(self.weight.detach()))
+        return self.weight
+
     def _evaluate(self, weight: Tensor) -> Tensor:
         """The weight that evaluation makes of these numbers, from the cache if it is there."""
         value = self._evaluated.recall(weight)
@@ -200,8 +226,10 @@ class ConstrainedLayer(nn.Module, ABC):
             return
         if not math.isfinite(weight.abs().amax()):
             raise NonFiniteError(
-                f"{self}: the weight must be finite; got NaN or infinity, so a gradient or a step "
-                "overflowed. Lower the learning rate, clip gradients, or restore a checkpoint."
+                subject=str(self),
+                rule="the weight must be finite",
+                got="NaN or infinity, so a gradient or a step overflowed",
+                remedy="Lower the learning rate, clip gradients, or restore a checkpoint.",
             )
         if not compares_numbers(weight):
             self._checked.keep(weight, weight)
@@ -209,9 +237,10 @@ class ConstrainedLayer(nn.Module, ABC):
     def _check_dtype(self) -> None:
         if self.weight.dtype not in (torch.float32, torch.float64):
             raise DtypeError(
-                f"{type(self).__name__}: the weight must be float32 or float64; got "
-                f"{self.weight.dtype}, in which the constraint cannot hold. Keep the module in "
-                "float32 and use torch.autocast, or fold it first."
+                subject=type(self).__name__,
+                rule="the weight must be float32 or float64",
+                got=f"{self.weight.dtype}, in which the constraint cannot hold",
+                remedy="Keep the module in float32 and use torch.autocast, or fold it first.",
             )
 
     def train(self, mode: bool = True) -> Self:

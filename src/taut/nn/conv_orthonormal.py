@@ -174,6 +174,12 @@ class _OrthonormalConv(ConstrainedConv):
         weight = self.weight
         if torch.compiler.is_exporting():
             return self._made(*self.factors.split(self.constrain_traceable(weight)))
+        if torch.compiler.is_dynamo_compiling():
+            exact = self.constrain_traceable(weight.detach())
+            if self._may_write():
+                with torch.no_grad():
+                    weight.copy_(exact)
+            return self._kernel_by(weight, exact)
         point = self._feasible_numbers()
         derived = weight.requires_grad and torch.is_grad_enabled()
         if is_wrapped(weight) or (derived and self.training):
@@ -198,7 +204,9 @@ class _OrthonormalConv(ConstrainedConv):
     def _kernel_near(self, weight: Tensor, point: Tensor) -> Tensor:
         """The kernel at `point`, with the derivatives of tangent directions for `weight`."""
         # What single precision took from the factors is given back before they are multiplied.
-        exact = call_on_numbers(self.factors.retract, point.double())
+        return self._kernel_by(weight, call_on_numbers(self.factors.retract, point.double()))
+
+    def _kernel_by(self, weight: Tensor, exact: Tensor) -> Tensor:
         held, near = self.factors.split(weight.double()), self.factors.split(exact)
         return self._made(*(follow_tangent(b, a) for a, b in zip(held, near, strict=True)))
 

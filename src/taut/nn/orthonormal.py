@@ -26,8 +26,10 @@ from taut.linalg import (
     polar,
     project_tangent,
     retract,
+    retract_once,
     rounding_margin,
 )
+from taut.linalg.transforms import call_on_numbers
 from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 from taut.rules import FileSchema, register
@@ -105,12 +107,30 @@ class OrthonormalLinear(ConstrainedLinear):
         """A point near it with norm below 1: the lower singular values may stay a little behind."""
         if self.projects_in_place:
             return retract(weight, _TRAINING_TOL)
-        made = bjorck(weight, order=self.order, num_steps=self.num_steps, scaling=self.scaling)
-        return _below_one(made)
+        return self._iterate(weight)
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The nearest orthonormal matrix."""
         return nearest_orthonormal(weight)
+
+    def _feasible_numbers(self) -> Tensor:
+        if not self.training or self._may_write() or torch.compiler.is_dynamo_compiling():
+            return super()._feasible_numbers()
+        # What training has made feasible stays as it is, also where it stands in for the parameter.
+        return call_on_numbers(self._constrain_stand_in, self.weight)
+
+    def _constrain_stand_in(self, weight: Tensor) -> Tensor:
+        self._check_weight()
+        with torch.inference_mode(False), torch.no_grad():
+            return self.constrain_in_training(weight).detach()
+
+    def constrain_traceable_in_training(self, weight: Tensor) -> Tensor:
+        """One round of the retraction, or the steps of Björck's iteration."""
+        return retract_once(weight) if self.projects_in_place else self._iterate(weight)
+
+    def _iterate(self, weight: Tensor) -> Tensor:
+        made = bjorck(weight, order=self.order, num_steps=self.num_steps, scaling=self.scaling)
+        return _below_one(made)
 
     def _weight_in_use(self) -> Tensor:
         if not self.projects_in_place or torch.compiler.is_exporting():
@@ -120,7 +140,9 @@ class OrthonormalLinear(ConstrainedLinear):
     def _affine(self, x: Tensor) -> Tensor:
         if not self.projects_in_place or torch.compiler.is_exporting():
             return super()._affine(x)
-        y = _OnManifold.apply(x, self.weight, self._feasible_numbers())
+        # A compiler takes no function with forward-mode derivatives.
+        product = _Product if torch.compiler.is_dynamo_compiling() else _OnManifold
+        y = product.apply(x, self.weight, self._feasible_numbers())
         # The derivative needs y as it is; what leaves the layer may be changed in place.
         return y.clone() if self.bias is None else y + self.bias  # type: ignore[union-attr]
 
@@ -129,7 +151,7 @@ class OrthonormalLinear(ConstrainedLinear):
         return f"{super().extra_repr()}, method={self.method!r}"
 
 
-class _OnManifold(torch.autograd.Function):
+class _Product(torch.autograd.Function):
     """`x @ point.T` with the tangent gradient at `point` for `weight`.
 
     `point` is what `weight` was pulled back to: the same numbers, except in evaluation of a weight
@@ -143,23 +165,6 @@ class _OnManifold(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         ctx.save_for_backward(*inputs, output)
-        ctx.save_for_forward(inputs[0], inputs[2])
-
-    @staticmethod
-    def jvp(ctx: Any, t_x: Tensor, t_weight: Tensor, _: Tensor) -> Tensor:
-        x, point = ctx.saved_tensors
-        if point.shape[0] == point.shape[1]:
-            # The adjoint of what backward computes, also for a point that is orthonormal to 1e-3.
-            tangent = 0.5 * (t_weight - point @ t_weight.mT @ point)
-        else:
-            tangent = project_tangent(point, t_weight)
-        return t_x @ point.mT + x @ tangent.mT
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
-        if in_dims[1:] == (None, None) and in_dims[0] is not None:
-            return _OnManifold.apply(args[0].movedim(in_dims[0], 0), *args[1:]), 0  # type: ignore[return-value]
-        return torch.stack([_OnManifold.apply(*each) for each in _unbatch(info, in_dims, args)]), 0  # type: ignore[arg-type]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
@@ -180,6 +185,31 @@ class _OnManifold(torch.autograd.Function):
         else:
             tangent = _outer(grad, x - 0.5 * times(y, True)) - 0.5 * _outer(y, dx)
         return dx, tangent, None
+
+
+class _OnManifold(_Product):
+    """The same under `torch.func`, too."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        _Product.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(inputs[0], inputs[2])
+
+    @staticmethod
+    def jvp(ctx: Any, t_x: Tensor, t_weight: Tensor, _: Tensor) -> Tensor:
+        x, point = ctx.saved_tensors
+        if point.shape[0] == point.shape[1]:
+            # The adjoint of what backward computes, also for a point that is orthonormal to 1e-3.
+            tangent = 0.5 * (t_weight - point @ t_weight.mT @ point)
+        else:
+            tangent = project_tangent(point, t_weight)
+        return t_x @ point.mT + x @ tangent.mT
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
+        if in_dims[1:] == (None, None) and in_dims[0] is not None:
+            return _OnManifold.apply(args[0].movedim(in_dims[0], 0), *args[1:]), 0  # type: ignore[return-value]
+        return torch.stack([_OnManifold.apply(*each) for each in _unbatch(info, in_dims, args)]), 0  # type: ignore[arg-type]
 
 
 def _unbatch(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from taut.linalg import bound_operator_norm, follow_tangent, retract
+from taut.linalg import bound_operator_norm, follow_tangent, retract, retract_once
 from taut.linalg.rounding import float_up
 from taut.nn.orthonormal import nearest_orthonormal
 from taut.nn.relu_pairs import (
@@ -145,6 +145,10 @@ class SandwichLinear(_Sandwich, ConstrainedReluPair):
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The nearest matrix with orthonormal rows."""
         return nearest_orthonormal(weight)
+
+    def constrain_traceable_in_training(self, weight: Tensor) -> Tensor:
+        """One round of the retraction."""
+        return retract_once(weight)
 
     def _weight_in_use(self) -> Tensor:
         if torch.compiler.is_exporting():

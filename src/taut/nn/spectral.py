@@ -99,8 +99,11 @@ class ParsevalLinear(ConstrainedLinear):
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         if not 0 < beta <= 0.5:
             raise ArgumentError(
-                f"ParsevalLinear: `beta` must lie in (0, 0.5]; got beta={beta}. "
-                "Published networks use 0.0003 to 0.5."
+                subject="ParsevalLinear",
+                argument="beta",
+                rule="must lie in (0, 0.5]",
+                got=f"beta={beta}",
+                remedy="Published networks use 0.0003 to 0.5.",
             )
         self.beta = beta
         self.reset_parameters()
@@ -115,16 +118,22 @@ class ParsevalLinear(ConstrainedLinear):
 
     def constrain_in_training(self, weight: Tensor) -> Tensor:
         """The same, and one Parseval step."""
-        feasible = self.constrain(weight)
+        return self._step(self.constrain(weight))
+
+    def _step(self, feasible: Tensor) -> Tensor:
         wide = self.out_features < self.in_features
         square = gram(feasible.mT if wide else feasible)
         cube = square @ feasible if wide else feasible @ square
         step = (1 + self.beta) * feasible - self.beta * cube
-        return step * (1 - rounding_margin(weight.dtype))
+        return step * (1 - rounding_margin(feasible.dtype))
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The weight divided by its norm where that is above 1."""
         return weight / _norm_for_division(weight).clamp_min(1)
+
+    def constrain_traceable_in_training(self, weight: Tensor) -> Tensor:
+        """The same, and one Parseval step."""
+        return self._step(self.constrain_traceable(weight))
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""

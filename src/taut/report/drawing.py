@@ -1,8 +1,6 @@
 """A classifier that readers of a report can try: it runs in the browser, on what they draw."""
 
 import base64
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from taut.audit import bound_lipschitz
 from taut.evaluation import EvaluatedClassifier
-from taut.export import fold
+from taut.export import flat_layers, fold, lead_rates
 from taut.nn import Abs, FullSort, GroupSort, MaxMin, Scale
 from taut.norms import L1
 from taut.report.figures import as_image
@@ -20,8 +17,6 @@ from taut.report.figures import as_image
 __all__ = ["Drawing", "drawing"]
 
 _MOST_PARAMETERS = 300_000  # about 1.6 MB of HTML
-# Far above the rounding errors of a float64 norm, and far below what anyone would notice.
-_SLACK = 1e-12
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ def drawing(classifier: EvaluatedClassifier) -> Drawing | None:
         return None
     if sum(p.numel() for p in classifier.model.parameters()) > _MOST_PARAMETERS:
         return None
-    modules = list(_flat(fold(classifier.model)))
+    modules = flat_layers(fold(classifier.model))
     layers = [_layer(module) for module in modules]
     last = max((i for i, m in enumerate(modules) if isinstance(m, nn.Linear)), default=0)
     if last == 0 or None in layers or not all(isinstance(m, Scale) for m in modules[last + 1 :]):
@@ -74,18 +69,10 @@ def drawing(classifier: EvaluatedClassifier) -> Drawing | None:
         norm=classifier.norm.name,
         classes=spec.classes,
         layers=[layer for layer in layers if layer],
-        rates=_rates(classifier, modules, last).tolist(),
+        rates=lead_rates(classifier.model, classifier.norm, spec.shape).tolist(),
         frame=_frame(classifier.examples.inputs.reshape(-1, *image.shape)),
         examples=_examples(classifier),
     )
-
-
-def _flat(module: nn.Module) -> Iterator[nn.Module]:
-    if type(module) is nn.Sequential:
-        for part in module:
-            yield from _flat(part)
-    else:
-        yield module
 
 
 def _layer(module: nn.Module) -> dict[str, Any] | None:
@@ -113,17 +100,6 @@ def _layer(module: nn.Module) -> dict[str, Any] | None:
 
 def _encode(tensor: Tensor) -> str:
     return base64.b64encode(tensor.detach().cpu().double().numpy().astype("<f8").tobytes()).decode()
-
-
-def _rates(classifier: EvaluatedClassifier, modules: list[nn.Module], last: int) -> Tensor:
-    features, head = nn.Sequential(*modules[:last]), modules[last]
-    assert isinstance(head, nn.Linear)
-    constant = bound_lipschitz(features, classifier.norm, classifier.spec.shape).value
-    factors = (module.factor for module in modules[last + 1 :] if isinstance(module, Scale))
-    constant *= abs(math.prod(factors))
-    weight = head.weight.detach().cpu().double()
-    lengths = classifier.norm.dual.vector(weight[:, None] - weight)
-    return lengths * constant * (1 + _SLACK)
 
 
 def _frame(images: Tensor) -> dict[str, float]:

@@ -80,6 +80,9 @@ def as_sentence(note: str) -> str:
 
 def radius_unit(spec: InputSpec) -> str:
     """The unit of a radius."""
+    if spec.tolerance:
+        fixed = " (columns without one do not change)" if 0 in spec.tolerance else ""
+        return f"in tolerances of the columns{fixed}"
     if spec.shift:
         return "in standard deviations of each column"
     if len(spec.shape) == 3:

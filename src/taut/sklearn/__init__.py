@@ -15,19 +15,25 @@ __all__ = [
     "RobustConformalClassifier",
     "RobustConformalRegressor",
     "WassersteinDrift",
+    "WassersteinMonitor",
+    "certify_pipeline",
 ]
 
 if TYPE_CHECKING:
     from taut.sklearn.classifier import LipschitzClassifier
     from taut.sklearn.conformal import RobustConformalClassifier, RobustConformalRegressor
     from taut.sklearn.drift import WassersteinDrift
+    from taut.sklearn.monitor import WassersteinMonitor
     from taut.sklearn.regressor import LipschitzRegressor
+    from taut.sklearn.tolerances import certify_pipeline
 else:
     _MODULES = {
         "classifier": "LipschitzClassifier",
         "conformal": "RobustConformalClassifier RobustConformalRegressor",
         "drift": "WassersteinDrift",
+        "monitor": "WassersteinMonitor",
         "regressor": "LipschitzRegressor",
+        "tolerances": "certify_pipeline",
     }
     _find, __dir__ = lazy_names(__name__, _MODULES)
 

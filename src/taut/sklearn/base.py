@@ -12,7 +12,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_monotonic_cst, check_is_fitted, validate_data
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import (
+    _check_monotonic_cst,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
@@ -22,13 +28,16 @@ from taut.linalg import bound_operator_norm
 from taut.names import ActivationName, ConstraintName, NormName
 from taut.nn import Monotone, Residual, make_activation, mlp
 from taut.norms import as_norm
+from taut.sklearn.tolerances import UNIT_ROUNDOFF, fit_scale, widen_for_rounding
 from taut.training import fit
 from taut.transport import rescale_network
 
-__all__ = ["LipschitzEstimator", "RandomState", "Units", "predict_rows", "seed_of"]
+__all__ = ["LipschitzEstimator", "RandomState", "Units", "predict_rows", "seed_of", "weigh"]
 
 RandomState = int | np.random.RandomState | None
 
+# Copies of rows by whole weights, as a multiple of the number of rows.
+_MOST_COPIES = 10
 _CONSTRAINTS: dict[NormName, ConstraintName] = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
 
 
@@ -48,6 +57,30 @@ def seed_of(random_state: RandomState) -> int:
     """
     source = check_random_state(random_state)
     return int(random_state) if isinstance(random_state, Integral) else source.randint(2**31 - 1)
+
+
+def weigh(
+    rows: np.ndarray, targets: np.ndarray, sample_weight: Any, class_weight: Any = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The rows with a weight above 0 in a canonical order, their targets, and weights to draw by.
+
+    Whole weights that make at most `_MOST_COPIES` times as many rows repeat them, and nothing is left
+    to draw by: None. So a weight of 2 is a row that occurs twice, and the order of rows is of no account.
+    """
+    weights = None
+    if sample_weight is not None or class_weight is not None:
+        weights = np.asarray(_check_sample_weight(sample_weight, rows, ensure_non_negative=True))
+        if class_weight is not None:
+            weights = weights * compute_sample_weight(class_weight, targets)
+        counts = np.rint(weights)
+        if (counts == weights).all() and counts.sum() <= _MOST_COPIES * len(rows):
+            chosen, weights = np.repeat(np.arange(len(rows)), counts.astype(int)), None
+        else:
+            chosen = np.flatnonzero(weights > 0)
+            weights = weights[chosen]
+        rows, targets = rows[chosen], targets[chosen]
+    order = np.lexsort([*rows.T, np.unique(targets, return_inverse=True)[1]])
+    return rows[order], targets[order], None if weights is None else weights[order]
 
 
 @dataclass(frozen=True)
@@ -80,6 +113,8 @@ class LipschitzEstimator(BaseEstimator):
         validation_fraction: float = 0.0,
         patience: int = 10,
         monotonic_cst: Any = None,
+        tolerance: Any = None,
+        warm_start: bool = False,
         random_state: RandomState = 0,
         verbose: bool = False,
     ) -> None:
@@ -93,8 +128,43 @@ class LipschitzEstimator(BaseEstimator):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.monotonic_cst = monotonic_cst
+        self.tolerance = tolerance
+        self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
+
+    def _scale_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Sets `scale_`, what columns are divided by, and returns the rows divided by it."""
+        if not (self.warm_start and hasattr(self, "_units")):
+            self.scale_, self.changing_ = fit_scale(type(self).__name__, self, rows)
+        return rows / self.scale_
+
+    def _inputs(self, X: Any) -> Tensor:
+        """Rows as `network_` takes them, `(n, features)`, float64."""
+        return torch.tensor(predict_rows(self, X) / self.scale_)
+
+    def _widen(self, radius: Any, inputs: Tensor) -> Tensor:
+        """Radii in `X` as radii of the inputs of the network, which division has rounded."""
+        within = torch.as_tensor(radius, dtype=torch.float64).expand(len(inputs))
+        if self.tolerance is None:
+            return within
+        return widen_for_rounding(within, as_norm(self.norm).vector(inputs), UNIT_ROUNDOFF)
+
+    def _starting_weights(self, net: nn.Sequential) -> None:
+        """With `warm_start`, puts in the weights of the last fit."""
+        held: Any = getattr(self, "_weights", None) if self.warm_start else None
+        if held is None:
+            return
+        shapes = {name: value.shape for name, value in net.state_dict().items()}
+        if shapes != {name: value.shape for name, value in held.items()}:
+            raise ArgumentError(
+                subject=type(self).__name__,
+                argument="warm_start",
+                rule="needs the features, classes and hidden layers of the last fit",
+                got="others",
+                remedy="Fit a new estimator, or set warm_start=False.",
+            )
+        net.load_state_dict(held)
 
     def _new_network(self, inputs: int, outputs: int, seed: int) -> nn.Sequential:
         """A network of constant 1 in `norm`, with random weights from `seed`."""
@@ -127,8 +197,10 @@ class LipschitzEstimator(BaseEstimator):
                 )
             except ArgumentError as error:
                 raise ArgumentError(
-                    f"{subject}: `hidden_sizes` and `activation` must make a network; got "
-                    f"hidden_sizes={widths}, activation={self.activation!r}. {error}"
+                    subject=subject,
+                    rule="`hidden_sizes` and `activation` must make a network",
+                    got=f"hidden_sizes={widths}, activation={self.activation!r}",
+                    remedy=f"{str(error).rstrip('.')}.",
                 ) from error
 
     def _monotone(self, net: nn.Sequential, opposite: bool) -> tuple[nn.Module, float]:
@@ -153,6 +225,8 @@ class LipschitzEstimator(BaseEstimator):
 
         Multiplying by a power of two rounds nothing, so the constant is kept to the bit.
         """
+        if self.warm_start and hasattr(self, "_units"):
+            return self._units
         points = torch.tensor(rows)
         centre = points.mean(0)
         length = as_norm(self.norm).vector(points - centre).mean().item()
@@ -179,6 +253,7 @@ class LipschitzEstimator(BaseEstimator):
         targets: Tensor,
         loss: Callable[[Tensor, Tensor], Tensor],
         seed: int,
+        weights: np.ndarray | None = None,
     ) -> None:
         """Trains with the parameters of the estimator; sets `loss_curve_`."""
         name = type(self).__name__
@@ -214,6 +289,7 @@ class LipschitzEstimator(BaseEstimator):
             seed=seed,
             validation=(inputs[chosen], targets[chosen]) if held_out else None,
             patience=self.patience,
+            weights=None if weights is None else torch.tensor(weights)[others],
             on_epoch=on_epoch if self.verbose else None,
         )
 
@@ -221,6 +297,9 @@ class LipschitzEstimator(BaseEstimator):
         self, trained: nn.Module, units: Units, lipschitz: float, offset: float = 0.0
     ) -> None:
         """Sets `network_`, in the units of the data and in float64, and its proven constant."""
+        body = trained.network if isinstance(trained, Monotone) else trained
+        self._units = units
+        self._weights = {name: value.clone() for name, value in body.state_dict().items()}
         trained = trained.double().eval()
         network: Any = trained.network if isinstance(trained, Monotone) else trained
         if isinstance(trained, Monotone):
@@ -243,5 +322,5 @@ class LipschitzEstimator(BaseEstimator):
     @torch.no_grad()
     def _outputs(self, X: Any) -> Tensor:
         """The outputs of the network, `(n, outputs)`, float64."""
-        rows = torch.tensor(predict_rows(self, X))
-        return self.network_(rows)
+        inputs = self._inputs(X)
+        return self.network_(inputs)

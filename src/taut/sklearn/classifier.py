@@ -1,6 +1,7 @@
 r"""`LipschitzClassifier`: a classifier with certified predictions."""
 
 import math
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,13 +12,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
-from taut.certificates import Certificates, certify
+from taut.certificates import Certificates, certify, radii_after_rounding
 from taut.errors import ArgumentError, check_choice, check_positive
 from taut.losses import LOSSES, OffsetCrossEntropy, loss_for_radius
 from taut.names import ActivationName, LossName, NormName
 from taut.nn import Scale
 from taut.norms import as_norm
-from taut.sklearn.base import LipschitzEstimator, RandomState, predict_rows, seed_of
+from taut.sklearn.base import LipschitzEstimator, RandomState, seed_of, weigh
+from taut.sklearn.tolerances import UNIT_ROUNDOFF, as_tolerances
 
 __all__ = ["LipschitzClassifier"]
 
@@ -57,12 +59,18 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         monotonic_cst: for each feature 1, 0 or -1, an array or a dictionary by the names of columns:
             whether the lead of the second of two classes over the first rises, is free, or falls
             with it. A theorem about `decision_function` (see `taut.nn.Monotone`); two classes only.
+        tolerance: unit of each feature, a number, an array, or a dictionary by the names of columns
+            whose other features do not change (0). Radii and the constant are then in tolerances; with
+            `norm="linf"` and `radius=1` it is trained for all of them together.
+        class_weight: weights by label, or "balanced" for the reciprocal frequencies.
+        warm_start: whether `fit` starts from the weights and units of the last one.
         random_state: random seed or generator of weights, order and held-out rows.
         verbose: whether to log each epoch, at level INFO to the logger "taut.sklearn".
 
     Attributes:
         classes_: the labels, sorted.
-        network_: the network, from rows to one output a class, float64.
+        network_: the network, from rows divided by `scale_` to one output a class, float64.
+        scale_: what each feature is divided by; 1 without tolerances.
         lipschitz_: its proven constant, a `Bound`.
         radius_: target radius of the training.
         temperature_: factor of the outputs in the softmax of `predict_proba`: the best for the
@@ -100,6 +108,9 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         validation_fraction: float = 0.0,
         patience: int = 10,
         monotonic_cst: Any = None,
+        tolerance: Any = None,
+        class_weight: Any = None,
+        warm_start: bool = False,
         random_state: RandomState = 0,
         verbose: bool = False,
     ) -> None:
@@ -114,17 +125,26 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             validation_fraction=validation_fraction,
             patience=patience,
             monotonic_cst=monotonic_cst,
+            tolerance=tolerance,
+            warm_start=warm_start,
             random_state=random_state,
             verbose=verbose,
         )
         self.radius = radius
         self.loss = loss
+        self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Trains on rows `X` `(n, features)`, finite, with labels `y` `(n,)` of any kind."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Trains on rows `X` `(n, features)`, finite, with labels `y` `(n,)` of any kind.
+
+        `sample_weight` `(n,)` times the weights of the classes: whole numbers repeat rows, others are
+        what rows are drawn in proportion to. The order of rows does not matter.
+        """
         pair: Any = validate_data(self, X, y, dtype=np.float64)
         rows, labels = pair
         check_classification_targets(labels)
+        rows, labels, weights = weigh(rows, labels, sample_weight, self.class_weight)
+        rows = self._scale_rows(rows)
         check_positive(_SUBJECT, "lipschitz", self.lipschitz)
         check_choice(_SUBJECT, "loss", self.loss, LOSSES)
         self.classes_, indices = np.unique(labels, return_inverse=True)
@@ -145,6 +165,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             )
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], len(self.classes_), seed)
+        self._starting_weights(net)
         units = self._fit_units(rows)
         # Outputs have this size, and they are trained in float32.
         self._check_size("lipschitz * X", self.lipschitz * units.length, 30)
@@ -155,7 +176,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         model, constant = self._monotone(net, opposite=True)
         steepness = self.lipschitz if constant == 1 else self.lipschitz / constant * (1 - 1e-12)
         training = nn.Sequential(model, Scale(steepness * units.length))
-        self._train(training, units(rows), index, loss, seed)
+        self._train(training, units(rows), index, loss, seed, weights)
         self._prove(model, units, steepness)
         # For rows that are separated without error it would be infinite.
         entropy = loss_for_radius(self.radius_, **asked, kind="cross_entropy")
@@ -180,20 +201,44 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         outputs = self._outputs(X)
         return (self.temperature_ * outputs).softmax(1).numpy()
 
-    def certify(self, X: Any, y: Any = None) -> Certificates:
+    def certify(self, X: Any, y: Any = None, tolerance: Any = None) -> Certificates:
         """For every row a certified radius within which `predict` gives the same label.
+
+        In units of `X`, or of the tolerances: in L-inf a radius above 1 covers every row within all of
+        them together.
 
         Args:
             X: `(n, features)`.
             y: `(n,)`, the true labels, for `certified_accuracy`.
+            tolerance: tolerances in place of those of the estimator.
 
         Returns:
             `taut.Certificates` of `network_` in float64 arithmetic; `classes_[prediction]` is what
             `predict` says.
         """
-        rows = torch.tensor(predict_rows(self, X))
+        inputs = self._inputs(X)
         labels = None if y is None else self._indices(y)
-        return certify(self.network_, rows, self.norm, labels=labels, arithmetic="float64")
+        asked = {"labels": labels, "arithmetic": "float64"}
+        if tolerance is None and self.tolerance is None:
+            return certify(self.network_, inputs, self.norm, **asked)
+        units = self.changing_.astype(np.float64)
+        if tolerance is not None:
+            names = getattr(self, "feature_names_in_", None)
+            given = as_tolerances(_SUBJECT, tolerance, names, inputs.shape[1])
+            units = given / self.scale_ * (1 - 2.0**-50)
+        # The first layer multiplies all inputs by one number: before it is the place of tolerances.
+        head, body = self.network_[0], nn.Sequential(*self.network_[1:])
+        assert isinstance(head, Scale)
+        scaled = inputs * head.factor
+        found = certify(
+            body, scaled, self.norm, tolerance=torch.tensor(units * head.factor), **asked
+        )
+        lengths = as_norm(self.norm).vector(
+            torch.tensor(np.divide(inputs, units, out=np.zeros(inputs.shape), where=units > 0))
+        )
+        # Rows are divided by their scale, and inputs multiplied by the factor.
+        radius = radii_after_rounding(found.radius, lengths, 4 * UNIT_ROUNDOFF)
+        return replace(found, radius=radius)
 
     def _indices(self, y: Any) -> Tensor:
         labels = np.asarray(y)

@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -150,9 +149,10 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
             X: `(n, features)`, as observed.
             radius: largest perturbation of a row, in the norm of the estimator and the units of `X`.
         """
-        rows = torch.tensor(predict_rows(self, X))
+        rows = self.estimator_._inputs(predict_rows(self, X))
         net, norm = self.estimator_.network_, self.estimator_.norm
-        return ~certify_exclusions(net, rows, self.threshold_, radius, norm).numpy()
+        within = float(self.estimator_._widen(radius, rows).amax())
+        return ~certify_exclusions(net, rows, self.threshold_, within, norm).numpy()
 
 
 class RobustConformalRegressor(RegressorMixin, _RobustConformal):

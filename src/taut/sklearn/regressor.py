@@ -14,7 +14,7 @@ from taut.errors import ArgumentError, check_choice, check_positive
 from taut.losses import QuantileLoss
 from taut.names import ActivationName, NormName
 from taut.nn import Scale
-from taut.sklearn.base import LipschitzEstimator, RandomState, predict_rows, seed_of
+from taut.sklearn.base import LipschitzEstimator, RandomState, seed_of, weigh
 
 __all__ = ["LipschitzRegressor"]
 
@@ -40,7 +40,8 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
             whether `predict` rises, is free, or falls with it: a theorem (see `taut.nn.Monotone`),
             for any norm; with "l1" it costs the least slope.
         **others: `hidden_sizes`, `activation`, `epochs`, `batch_size`, `lr`, `validation_fraction`,
-            `patience`, `random_state` and `verbose`, as for `LipschitzClassifier`.
+            `patience`, `tolerance`, `warm_start`, `random_state` and `verbose`, as for
+            `LipschitzClassifier`.
 
     Attributes:
         network_: the network, from rows to one output, float64.
@@ -74,6 +75,8 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         validation_fraction: float = 0.0,
         patience: int = 10,
         monotonic_cst: Any = None,
+        tolerance: Any = None,
+        warm_start: bool = False,
         random_state: RandomState = 0,
         verbose: bool = False,
     ) -> None:
@@ -88,22 +91,30 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
             validation_fraction=validation_fraction,
             patience=patience,
             monotonic_cst=monotonic_cst,
+            tolerance=tolerance,
+            warm_start=warm_start,
             random_state=random_state,
             verbose=verbose,
         )
         self.loss = loss
         self.quantile = quantile
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Trains on rows `X` `(n, features)` and numbers `y` `(n,)`, all finite."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Trains on rows `X` `(n, features)` and numbers `y` `(n,)`, all finite.
+
+        `sample_weight` `(n,)`: whole numbers repeat rows, others are what rows are drawn in proportion
+        to. The order of rows does not matter.
+        """
         pair: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        rows, targets = pair[0], pair[1].astype(np.float64)
+        rows, targets, weights = weigh(pair[0], pair[1].astype(np.float64), sample_weight)
+        rows = self._scale_rows(rows)
         if self.lipschitz is not None:
             check_positive(_SUBJECT, "lipschitz", self.lipschitz)
         check_choice(_SUBJECT, "loss", self.loss, ("squared_error", "quantile"))
         loss = nn.MSELoss() if self.loss == "squared_error" else QuantileLoss(self.quantile)
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], 1, seed)
+        self._starting_weights(net)
         units = self._fit_units(rows)
         with np.errstate(over="ignore"):  # what overflows is refused in the next line
             middle, spread = targets.mean(), targets.std() or 1.0
@@ -116,7 +127,7 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
             steepness = self.lipschitz if constant == 1 else self.lipschitz / constant * (1 - 1e-12)
             slope = Scale(steepness * units.length / spread)
         wanted = torch.tensor((targets - middle) / spread, dtype=torch.float32)[:, None]
-        self._train(nn.Sequential(model, slope), units(rows), wanted, loss, seed)
+        self._train(nn.Sequential(model, slope), units(rows), wanted, loss, seed, weights)
         if isinstance(slope, _FreeScale):
             steepness = slope.factor().item() * spread / units.length
         self._prove(model, units, float(steepness), middle)
@@ -131,12 +142,13 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
 
         Args:
             X: `(n, features)`.
-            radius: one for all rows, or `(n,)`, in the norm and in the units of `X`.
+            radius: one for all rows, or `(n,)`, in the norm and in the units of `X`, or of the
+                tolerances: 1 is everything within all of them, in L-inf.
 
         Returns:
             `low` and `high`, `(n,)` each, every rounding included.
         """
-        rows = predict_rows(self, X)
+        rows = self._inputs(X)
         within = np.asarray(radius, dtype=np.float64)
         if within.ndim > 1 or within.shape not in ((), (len(rows),)) or not (within >= 0).all():
             raise ArgumentError(
@@ -145,8 +157,8 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
                 rule="must be one number for all rows or one for each, none negative",
                 got=f"{radius!r} for {len(rows)} rows",
             )
-        spread = torch.tensor(np.broadcast_to(within, len(rows)).copy())
-        low, high = bound_output(self.network_, torch.tensor(rows), spread, self.norm)
+        spread = self._widen(np.broadcast_to(within, len(rows)).copy(), rows)
+        low, high = bound_output(self.network_, rows, spread, self.norm)
         return low.numpy(), high.numpy()
 
 

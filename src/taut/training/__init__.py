@@ -18,10 +18,12 @@ __all__ = [
     "RunFolder",
     "TrainConfig",
     "TrainedRun",
+    "architecture_of",
     "augment",
     "build_network",
     "certify_inputs",
     "evaluate",
+    "feature_tolerances",
     "field_docs",
     "field_types",
     "fit",
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from taut.training.augmentation import augment
     from taut.training.config import TrainConfig, from_toml, to_toml
     from taut.training.config_fields import Configuration, FieldType, field_docs, field_types
-    from taut.training.defaults import resolve
+    from taut.training.defaults import architecture_of, resolve
     from taut.training.evaluation import Evaluation, certify_inputs, evaluate
     from taut.training.examples import Examples, InputSpec, Prepared, load_data, prepare
     from taut.training.fitting import fit
@@ -54,7 +56,11 @@ if TYPE_CHECKING:
     from taut.training.progress import Progress
     from taut.training.recipes import little_data_recipe, wide_residual_recipe
     from taut.training.run_folder import RunFolder
-    from taut.training.tolerances import parse_tolerances, write_tolerances
+    from taut.training.tolerances import (
+        feature_tolerances,
+        parse_tolerances,
+        write_tolerances,
+    )
     from taut.training.trained_run import TrainedRun, load_run
 else:
     _MODULES = {
@@ -62,7 +68,7 @@ else:
         "augmentation": "augment",
         "config": "TrainConfig from_toml to_toml",
         "config_fields": "Configuration FieldType field_docs field_types",
-        "defaults": "resolve",
+        "defaults": "architecture_of resolve",
         "evaluation": "Evaluation certify_inputs evaluate",
         "examples": "Examples InputSpec Prepared load_data prepare",
         "fitting": "fit",
@@ -70,7 +76,7 @@ else:
         "loop": "train",
         "progress": "Progress",
         "recipes": "little_data_recipe wide_residual_recipe",
-        "tolerances": "parse_tolerances write_tolerances",
+        "tolerances": "feature_tolerances parse_tolerances write_tolerances",
         "trained_run": "TrainedRun load_run",
         "run_folder": "RunFolder",
     }

@@ -35,6 +35,10 @@ __all__ = [
     "with_absolute_paths",
 ]
 
+# Deviation of a column that does not change, in tolerances of those that do: no slope along it costs
+# radius, and with this one it can outweigh them.
+_FIXED_WIDTH = 8.0
+
 
 @dataclass(frozen=True)
 class InputSpec:
@@ -65,10 +69,17 @@ class InputSpec:
 
     @property
     def weights(self) -> list[float] | None:
-        """For certificates: 1 for inputs that may change, 0 for others; None if all may."""
-        if not self.tolerance or all(0 < t < FREE for t in self.tolerance):
+        """Tolerances in units of the inputs, 0 for those that do not change; None if all are 1."""
+        if not self.tolerance:
             return None
-        return [float(0 < t < FREE) for t in self.tolerance]
+        units = self.spread or (1.0,) * len(self.tolerance)
+        pairs = zip(self.tolerance, units, strict=True)
+        found = [t / unit if 0 < t < FREE else 0.0 for t, unit in pairs]
+        return None if all(weight == 1 for weight in found) else found
+
+    def certified_units(self) -> list[float]:
+        """The unit of radii for each column in its own units; 0 for those that do not change."""
+        return [0.0 if t == FREE else t for t in self.tolerance] or list(self.spread)
 
     def free_choices(self) -> list[tuple[slice, Tensor]]:
         """For each free category, its features and the inputs `(choices, features)` of its values."""
@@ -82,6 +93,11 @@ class InputSpec:
                 block[:, group] = column.encode(cells)
                 found.append((group, self.apply(block)[:, group]))
         return found
+
+    @property
+    def input_range(self) -> tuple[float, float] | None:
+        """Smallest and largest possible value of an input, where both are known."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
     def apply(self, inputs: np.ndarray | Tensor) -> Tensor:
         r"""Inputs of the source, `(n, *shape)`, as the network takes them; float32.
@@ -191,7 +207,7 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     standard deviation. Images are left as they are. A column that never changes is only shifted.
     With tolerances a column that may change is divided by its own instead, so that a distance of 1 is
     its tolerance; one that does not change may be divided by anything, and is made as wide as the
-    widest of the others. Encoded categories keep their stated unit.
+    widest of the others, or wide enough to decide by itself. Encoded categories keep their stated unit.
 
     Args:
         config: share and random seed of the validation rows.
@@ -243,7 +259,7 @@ def _spec(name: str, rows: LabelledSet, tolerance: str | None) -> InputSpec:
         found = feature_tolerances(given, rows.columns, wide.shape[1], rows.encoding)
         units = np.array(found)
         changing = (units > 0) & (units < FREE)
-        widest = (width[changing] / units[changing]).max()
+        widest = max(_FIXED_WIDTH, (width[changing] / units[changing]).max())
         width = np.where(changing, units, width / widest)
         plain = replace(plain, tolerance=found)
     return replace(plain, shift=tuple(centre.tolist()), spread=tuple(width.tolist()))
@@ -260,8 +276,9 @@ def _measure(name: str, rows: LabelledSet, wide: np.ndarray) -> tuple[np.ndarray
     same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
     if not changes.any():
         raise DataError(
-            f"train: {name}: a column must change for a network to learn from it; none does, of "
-            f"{len(same)}. Give other columns or more rows."
+            subject=f"train: {name}",
+            rule=f"a column must change for a network to learn from it; none does, of {len(same)}",
+            remedy="Give other columns or more rows.",
         )
     if same and rows.encoding is None:
         some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from taut.errors import check_count, check_positive
 from taut.training.config import TrainConfig
-from taut.training.schedule import batches, learning_rate
+from taut.training.schedule import batches, generator_at, learning_rate
 from taut.training.state import TrainingState
 
 __all__ = ["fit"]
@@ -27,6 +27,7 @@ def fit(
     seed: int = 0,
     validation: tuple[Tensor, Tensor] | None = None,
     patience: int = 10,
+    weights: Tensor | None = None,
     on_epoch: Callable[[int, float, float | None], None] | None = None,
 ) -> tuple[float, ...]:
     """Trains `model` in place by Adam with a cosine schedule; leaves it in evaluation mode.
@@ -43,6 +44,8 @@ def fit(
         validation: rows to select the best epoch by, the first with the smallest loss; without
             any the last epoch counts.
         patience: number of epochs without a better one after which training stops.
+        weights: `(n,)`, relative weights of the rows: each epoch draws rows in proportion to them, so
+            that the expected loss is the weighted mean. None takes every row once.
         on_epoch: called after each epoch with its number, its loss, and that on validation rows.
 
     Returns:
@@ -69,6 +72,10 @@ def fit(
         patience if state.best else epochs
     ):
         order = batches(len(inputs), batch_size, seed, position.epoch)
+        if weights is not None:
+            source = generator_at(seed, position.epoch)
+            drawn = torch.multinomial(weights, len(inputs), replacement=True, generator=source)
+            order = drawn.split(batch_size)
         for rows in order:
             done = position.epoch * len(order) + position.step
             with state.step(learning_rate(config, done, len(order))):

@@ -22,6 +22,7 @@ from taut.export import write_atomically
 from taut.training.config import TrainConfig, from_toml, to_toml
 from taut.training.config_fields import AnyConfig
 from taut.training.examples import InputSpec, with_absolute_paths
+from taut.training.folder_lock import FolderLock
 
 __all__ = ["RunFolder"]
 
@@ -46,6 +47,10 @@ class RunFolder(Generic[AnyConfig]):
         self.log_file = self.path / "log.jsonl"
         self.model_file = self.path / "model.safetensors"
         self.result_file = self.path / "result.json"
+
+    def lock(self) -> FolderLock:
+        """Holds the folder, so that no other process trains into it at the same time."""
+        return FolderLock(self.path)
 
     @property
     def finished(self) -> bool:
@@ -91,7 +96,8 @@ class RunFolder(Generic[AnyConfig]):
         write_atomically(self.config_file, to_toml(requested).encode())
 
     def _is_own(self, entry: Path) -> bool:
-        return entry in (self.inputs_file, self.resolved_file) or entry in self._leftovers()
+        own = (self.inputs_file, self.resolved_file, self.path / FolderLock.name)
+        return entry in own or entry in self._leftovers()
 
     def _leftovers(self) -> list[Path]:
         """Files that a process was writing when it died."""

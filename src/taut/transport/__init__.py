@@ -16,7 +16,8 @@ from taut.transport.critics import (
 from taut.transport.distance_bounds import bound_population_upper
 from taut.transport.estimator import wasserstein
 from taut.transport.exact import Transport, exact_transport
-from taut.transport.feature_scaling import FeatureScaling, Scaling
+from taut.transport.feature_comparison import FeatureComparison, compare_features
+from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fit_scaling
 from taut.transport.funnel_problem import funnels
 from taut.transport.mean_bounds import Method, bound_difference, bound_mean
 from taut.transport.monitor import Change, Monitor, MonitoredBatch, fit_monitor
@@ -38,10 +39,12 @@ from taut.transport.skewed_directions import pursue_centres, skewed_directions
 
 __all__ = [
     "CRITICS",
+    "SCALINGS",
     "Change",
     "ConeFit",
     "CriticFit",
     "CriticName",
+    "FeatureComparison",
     "FeatureScaling",
     "Method",
     "Monitor",
@@ -56,6 +59,7 @@ __all__ = [
     "bound_difference",
     "bound_mean",
     "bound_population_upper",
+    "compare_features",
     "cone",
     "coupling_upper_bound",
     "dual_value",
@@ -63,6 +67,7 @@ __all__ = [
     "fit_cones",
     "fit_critic",
     "fit_monitor",
+    "fit_scaling",
     "funnels",
     "laplaces",
     "load_critic",

@@ -229,7 +229,9 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
         )
     except (LookupError, TypeError, ValueError) as error:
         name = os.fspath(path)
-        said = error if isinstance(error, DamagedFileError) else "a part is missing"
+        said = "a part is missing"
+        if isinstance(error, DamagedFileError):
+            said = str(error).rstrip(".")
         raise DamagedFileError(
             subject=f"load_critic: {os.path.basename(name)}",
             rule="must hold a critic with its scores",
@@ -240,7 +242,7 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
 
 def _check(fits: bool, otherwise: str) -> None:
     if not fits:
-        raise DamagedFileError(otherwise)
+        raise DamagedFileError(rule=otherwise)
 
 
 def _number(value: Any) -> float:

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import taut
 from taut.data import LabelledSet
 from taut.errors import ArgumentError, NoRuleError
 from taut.losses import OffsetCrossEntropy
-from taut.training import Examples, evaluate
+from taut.training import Examples
 from taut_lab.benchmarks.timing_records import BENCHMARKED
 from taut_lab.benchmarks.zoo_layers import plain_network, zoo_blocks, zoo_network
 from taut_lab.framework.datasets import load_dataset
@@ -45,7 +46,7 @@ class ZooSettings:
 
     data: str = "cifar10-25k"
     minutes: float = 15.0
-    trial_share: float = 0.05
+    trial_share: float = 0.08
     rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     batch: int = 128
     channels: int = 16
@@ -183,9 +184,11 @@ def run_zoo(
     for record in read_zoo(folder):
         if record.settings != plain:
             raise ArgumentError(
-                f"run_zoo: `folder` must hold records with the settings {plain}; got "
-                f"{str(folder)!r}, where {record.layer} has {dict(record.settings)}. Use the same "
-                "settings, or another folder."
+                subject="run_zoo",
+                argument="folder",
+                rule=f"must hold records with the settings {plain}",
+                got=f"{str(folder)!r}, where {record.layer} has {dict(record.settings)}",
+                remedy="Use the same settings, or another folder.",
             )
     data = load_dataset(settings.data, data_dir)
     for name, block in blocks.items():
@@ -315,9 +318,10 @@ def _certify(
     """Clean and certified accuracy and the proven constant, of the plain weights."""
     plain = plain_network(network).eval()
     try:
-        found = evaluate(plain, test, "l2")
+        found = taut.certify(plain, test.inputs, "l2", test.labels)
     except NoRuleError:
         with torch.no_grad():
             predicted = torch.cat([network(x).argmax(1) for x in test.inputs.split(500)])
         return (predicted == test.labels).double().mean().item(), None, None
-    return found.clean, found.certified(radius), found.lipschitz.value
+    clean, certified = found.certified_accuracy([0.0, radius]).tolist()
+    return clean, certified, found.lipschitz.value

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taut.cli.parameters import COUNT, POSITIVE, Whole
+
 if TYPE_CHECKING:
     from taut_lab.benchmarks.critic_records import CriticResult
 
@@ -37,7 +39,7 @@ _TIMING = (
     ),
     click.option(
         "--rounds",
-        type=click.IntRange(min=1),
+        type=COUNT,
         default=40,
         show_default=True,
         help="Number of timed runs per layer; slow layers get fewer.",
@@ -67,7 +69,7 @@ def _several(name: str, to: str, default: tuple[int, ...], help: str, least: int
     return click.option(
         name,
         to,
-        type=click.IntRange(min=least),
+        type=Whole(min=least),
         multiple=True,
         default=default,
         show_default=True,
@@ -110,7 +112,7 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 @click.option(
     "--batch-size",
     "batch",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=64,
     show_default=True,
     help="Batch size.",
@@ -139,6 +141,95 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 
 @bench.command()
 @click.option(
+    "--batch-size",
+    "batch",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Batch size.",
+)
+@click.option(
+    "--width",
+    type=click.IntRange(min=2),
+    default=512,
+    show_default=True,
+    help="Number of stored points, and length of each.",
+)
+@_options(_TIMING[1:])
+def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
+    """Time distances to stored points.
+
+    Forward and backward passes of fused kernels, of chunks without a compiler and of torch.cdist, for
+    several exponents, beside a dense layer of the same size. Takes about three minutes.
+
+    \b
+    Example:
+      taut bench distances --out record.json
+      taut bench distances --show record.json
+    """
+    from taut_lab.benchmarks import DistanceSettings, run_distances
+
+    chosen = DistanceSettings(**settings)
+    if quick:
+        small = {"batch": 6, "width": 8, "exponents": (8,)}
+        chosen = replace(chosen, **small, rounds=2, min_rounds=1, warmup=1)
+    _measure_or_show(lambda on_run: run_distances(chosen, on_run), out, show)
+
+
+@bench.command()
+@click.option(
+    "--pairs",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Number of pairs without a shift, and of pairs with one.",
+)
+@click.option(
+    "--rows", type=click.IntRange(min=20), default=200, show_default=True, help="Rows of a sample."
+)
+@_options(_OUTPUT)
+def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
+    """Compare two-sample tests: false alarms, power, time and memory.
+
+    Every detector judges the same pairs of normal samples, half of them with one of five columns shifted
+    by 0.4 standard deviations. Takes about five minutes.
+
+    \b
+    Example:
+      taut bench drift --out record.json
+      taut bench drift --show record.json
+    """
+    from rich.console import Console
+
+    from taut_lab.benchmarks.drift_detectors import (
+        DETECTORS,
+        DriftRecord,
+        DriftSettings,
+        run_drift,
+    )
+    from taut_lab.cli.bench_tables import benchmark_bar, print_drift_record
+
+    console = Console()
+    if show is not None:
+        record = DriftRecord.read(show)
+    else:
+        chosen = DriftSettings(**settings)
+        if quick:
+            chosen = replace(chosen, pairs=2, rows=30, dim=2, large_rows=60)
+        with benchmark_bar(console) as progress:
+            bar = progress.add_task("starting", total=2 * chosen.pairs * len(DETECTORS))
+            record = run_drift(
+                chosen, lambda name: progress.update(bar, advance=1, description=name)
+            )
+        if out is not None:
+            record.write(out)
+    print_drift_record(console, record)
+    if out is not None:
+        console.print(f"Record: {out}", soft_wrap=True)
+
+
+@bench.command()
+@click.option(
     "--part",
     "parts",
     type=click.Choice(["table1", "funnels", "coverage", "real"]),
@@ -154,7 +245,7 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 )
 @click.option(
     "--budget-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     default=12.0,
     show_default=True,
     help="Training time of each critic in the funnels part, in CPU seconds; the row called "
@@ -233,8 +324,17 @@ def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     type=click.FloatRange(min=0, min_open=True),
     default=15.0,
     show_default=True,
-    help="Training time of each layer, in minutes of CPU time on one thread; trials of three "
-    "learning rates take another 15 %.",
+    help="Training time of each layer, in minutes of CPU time on one thread.",
+)
+@click.option(
+    "--rate",
+    "rates",
+    type=click.FloatRange(min=0, min_open=True),
+    multiple=True,
+    default=(1e-3, 3e-3, 1e-2),
+    show_default=True,
+    help="Learning rate to choose from by validation loss, in trials of 8 % of the training time; "
+    "repeatable.",
 )
 @click.option(
     "--layer",

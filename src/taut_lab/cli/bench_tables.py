@@ -9,11 +9,18 @@ from rich.table import Table
 
 from taut_lab.benchmarks import Comparison, TimingEntry, TimingRecord
 from taut_lab.benchmarks.critic_records import CriticRecords, CriticResult
+from taut_lab.benchmarks.drift_detectors import DriftRecord
 from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, product_name
 from taut_lab.experiments.prob_dim import PAPER_VALUES
 from taut_lab.framework.timing import Timing
 
-__all__ = ["benchmark_bar", "print_critic_records", "print_timing_record", "result_table"]
+__all__ = [
+    "benchmark_bar",
+    "print_critic_records",
+    "print_drift_record",
+    "print_timing_record",
+    "result_table",
+]
 
 # Title, table and remark below it.
 Section = tuple[str, Table, str]
@@ -22,6 +29,8 @@ _TITLES = {
     "dense": "Dense layers, training step: width {width}, batch {batch}",
     "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
     "activations": "Activations, forward and backward: {batch} x {width}",
+    "distances": "Distances, forward and backward: {batch} points to {width} of length {width} (kernels of "
+    "{compiled} exponents were compiled in {seconds} s)",
 }
 
 
@@ -34,6 +43,28 @@ def benchmark_bar(console: Console) -> Progress:
         TextColumn("{task.description}"),
     )
     return Progress(*columns, console=console, transient=True)
+
+
+def print_drift_record(console: Console, record: DriftRecord) -> None:
+    """Prints a table of detectors."""
+    settings, pairs = record.settings, record.settings.pairs
+    _say(
+        console,
+        f"{settings.rows} + {settings.rows} rows, {settings.dim} columns; shift {settings.shift:g} of one "
+        f"column. Time and memory of a large pair: {settings.large_rows} + {settings.large_rows} rows. "
+        f"{record.date}. taut: permutation test of held-out scores; emd2: 19 permutations; "
+        "sliced: 99 permutations; ks_2samp: each column, Bonferroni; its answer is the largest distance "
+        "of a column.",
+    )
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("detector", "false", "found", "no shift", "shift", "s", "large", "s", "MB"):
+        table.add_column(name, justify="left" if name == "detector" else "right")
+    for one in record.results:
+        cells = [f"{one.false_alarms}/{pairs}", f"{one.found}/{pairs}"]
+        cells += [f"{answer:.3f}" for answer in one.answers]
+        cells += [f"{one.seconds:.3f}", f"{one.large_answer:.3f}", f"{one.large_seconds:.2f}"]
+        table.add_row(one.name, *cells, f"{one.large_megabytes:.0f}")
+    console.print(table)
 
 
 def print_timing_record(console: Console, record: TimingRecord) -> None:
@@ -104,7 +135,7 @@ def result_table(columns: Sequence[str]) -> Table:
 
 
 def _comparison_table(comparison: Comparison) -> Section:
-    with_errors = comparison.kind != "activations"
+    with_errors = comparison.kind not in ("activations", "distances")
     errors = ("error", "excess") if with_errors else ()
     table = result_table(["", "x plain", "ms", "spread", *errors])
     others = [

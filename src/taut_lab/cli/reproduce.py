@@ -66,9 +66,9 @@ def reproduce() -> None:
     Examples:
       taut reproduce list
       taut reproduce all --preset smoke
-      taut reproduce NAME --preset cpu --jobs 2 --data-dir data
-      taut reproduce NAME --preset paper --cluster tcp://host:8786
-      taut reproduce show NAME
+      taut reproduce three-cones --preset cpu --jobs 2 --data-dir data
+      taut reproduce three-cones --preset paper --cluster tcp://host:8786
+      taut reproduce show three-cones
       taut reproduce report --out report
     """
 
@@ -147,7 +147,7 @@ def run(
     \b
     Examples:
       taut reproduce all --preset smoke
-      taut reproduce NAME --preset cpu --jobs 2 --data-dir data
+      taut reproduce three-cones --preset cpu --jobs 2 --data-dir data
 
     \b
     On several machines with access to the data:
@@ -212,7 +212,7 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
 
     \b
     Example:
-      taut reproduce show NAME --preset cpu
+      taut reproduce show three-cones --preset cpu
     """
     from taut.cli.output import print_json
     from taut_lab.cli import reproduce_output as output

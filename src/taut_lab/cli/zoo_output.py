@@ -12,10 +12,12 @@ from taut_lab.cli.bench_tables import result_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_zoo", "print_zoo", "summary"]
+__all__ = ["COLUMNS", "budget", "cells", "draw_zoo", "print_zoo", "summary"]
+
+COLUMNS = ("layer", "certified", "clean", "steps", "ms a step", "MB", "rate", "constant")
 
 _DATA = {
-    "cifar10-25k": "a 25,000-image part of CIFAR-10",
+    "cifar10-25k": "A 25,000-image part of CIFAR-10",
     "cifar10": "CIFAR-10",
     "mnist": "MNIST",
 }
@@ -41,21 +43,25 @@ def print_zoo(console: Console, records: Sequence[ZooRecord]) -> None:
     if not records:
         console.print("No records.")
         return
-    columns = ("certified", "clean", "steps", "ms a step", "MB", "lr", "proven constant")
-    table = result_table(["", *columns])
+    table = result_table(COLUMNS)
     for record in records:
-        table.add_row(
-            record.layer,
-            _percent(record.certified),
-            _percent(record.clean),
-            str(record.steps),
-            f"{1e3 * record.step_cpu:.0f}",
-            f"{record.memory / 1e6:.0f}",
-            f"{record.rate:g}",
-            _constant(record.lipschitz),
-        )
+        table.add_row(*cells(record))
     console.print(table)
-    console.print(_remark(records), soft_wrap=True, highlight=False, style="italic")
+    console.print(budget(records), soft_wrap=True, highlight=False, style="italic")
+
+
+def cells(record: ZooRecord) -> tuple[str, ...]:
+    """The row of a layer under `COLUMNS`."""
+    return (
+        record.layer,
+        _percent(record.certified),
+        _percent(record.clean),
+        str(record.steps),
+        f"{1e3 * record.step_cpu:.0f}",
+        f"{record.memory / 1e6:.0f}",
+        f"{record.rate:g}",
+        _constant(record.lipschitz),
+    )
 
 
 def draw_zoo(records: Sequence[ZooRecord]) -> Figure:
@@ -76,10 +82,11 @@ def draw_zoo(records: Sequence[ZooRecord]) -> Figure:
 
     names = ", ".join(f"{r.layer} {_percent(r.certified)}" for r in shown[::-1])
     alt = f"Certified and clean accuracy of {len(shown)} layers. Certified: {names}."
-    return Figure(paint, alt, _remark(records), size=(7.2, 0.8 + 0.32 * len(shown)))
+    return Figure(paint, alt, budget(records), size=(7.2, 0.8 + 0.32 * len(shown)))
 
 
-def _remark(records: Sequence[ZooRecord]) -> str:
+def budget(records: Sequence[ZooRecord]) -> str:
+    """Data, radius and training time of all records, in one sentence."""
     settings = records[0].settings
     radius = "1.58" if settings["data"] == "mnist" else "36/255"
     return (

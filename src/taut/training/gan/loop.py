@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,9 +96,10 @@ def train_gan(
     """
     requested, config = config, config.resolved()
     player = config.player(config.lr)
-    with Environment(player) as environment:
+    folder = None if out is None else GanFolder(out)
+    lock = nullcontext() if folder is None else folder.lock()
+    with lock, Environment(player) as environment:
         prepared = prepare(player, load_data(player) if data is None else data)
-        folder = None if out is None else GanFolder(out)
         if folder is not None:
             require("PIL.Image", "data", "a picture of samples")
             folder.open(requested, config, prepared.spec, prepared.fingerprint)

@@ -1,0 +1,195 @@
+"""`taut predict`: predictions with certified radii for rows without labels."""
+
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taut.cli.classifier_input import names_for
+from taut.cli.parameters import COUNT, FILE, NORM, network_argument, threads_option
+from taut.cli.prediction_output import check_format, open_output
+from taut.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from taut.certificates import Certificates
+    from taut.training import InputSpec
+
+__all__ = ["predict"]
+
+
+@click.command()
+@network_argument
+@click.argument("data", type=click.Path())
+@click.option("--out", type=FILE, help="Output file.  [default: standard output]")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["csv", "jsonl", "parquet"]),
+    help="Output format.  [default: that of the ending of --out, or csv]",
+)
+@click.option(
+    "--norm",
+    type=NORM,
+    help="Norm in which the radii are measured.  [default: the norm of the training run]",
+)
+@click.option(
+    "--tolerance",
+    help="Tolerances of the columns in their own units, such as pH=0.1,sulphur=2, or a TOML file with "
+    "them: unit of the radii.  [default: those of the training run]",
+)
+@click.option(
+    "--arithmetic",
+    type=click.Choice(["real", "float64", "float32"]),
+    default="real",
+    help="Arithmetic that the certificate covers: exact real numbers, or floating point including its "
+    "roundoff.",
+)
+@click.option("--batch-rows", type=COUNT, default=4096, help="Number of rows in memory at a time.")
+@threads_option
+def predict(path: Path, data: str, out: Path | None, kind: str | None, **options: Any) -> None:
+    """Predict the class of each row, with its certified radius.
+
+    PATH is the folder of a taut train run, or a network file written by taut.save or taut export.
+    DATA is a file or folder without labels; its columns are matched by name, in any order, and others
+    are ignored. A table without a header must have the columns in the order of training.
+
+    Rows are read, certified and written batch by batch. Each row has its number, the predicted class,
+    its margin, the radius within which no perturbation changes it, and whether that radius exceeds
+    the target radius of the run: with tolerances, whether all of them together are covered.
+
+    \b
+    Examples:
+      taut predict runs/wine june.csv --out june-predicted.csv
+      taut predict runs/wine june.parquet --out june-predicted.parquet
+      taut predict runs/wine june.csv --tolerance pH=0.1,sulphur=2 --format jsonl
+    """
+    import torch
+
+    from taut.cli.output import progress, say
+
+    written = check_format(out, kind)
+    torch.set_num_threads(options["threads"])
+    predictor = _Predictor(path, options)
+    count, held = 0, 0
+    with progress(quiet=out is None) as bar, open_output(out, written) as write:
+        for rows in predictor.batches(data, options["batch_rows"]):
+            found = predictor(rows)
+            certified = found.radius > predictor.radius
+            write(
+                {
+                    "row": range(count, count + len(rows)),
+                    "prediction": [predictor.spec.classes[i] for i in found.prediction.tolist()],
+                    "margin": found.margin.tolist(),
+                    "radius": found.radius.tolist(),
+                    "certified": certified.tolist(),
+                }
+            )
+            count += len(rows)
+            held += int(certified.sum())
+            bar("predicting", count, count, f"{count:,} rows")
+    if out is not None:
+        say(f"{count:,} rows, {held:,} certified within {predictor.statement}.")
+        say(f"Predictions: {out}")
+
+
+class _Predictor:
+    """A network with its inputs, norm and target radius, from a run or a file."""
+
+    def __init__(self, path: Path, options: dict[str, Any]) -> None:
+        from dataclasses import replace
+
+        from taut.export import open_file
+        from taut.norms import as_norm
+        from taut.report import NORM_NAMES, radius_unit
+        from taut.training import (
+            InputSpec,
+            feature_tolerances,
+            load_run,
+            parse_tolerances,
+        )
+
+        self.run = load_run(path) if path.is_dir() else None
+        if self.run is not None:
+            self.model: nn.Module = self.run.model
+            self.spec: InputSpec = self.run.inputs
+            norm, self.radius = self.run.config.norm, self.run.config.radius or 0.0
+        else:
+            saved = open_file(path)
+            self.model, norm = saved.model.eval(), str(saved.bound.norm)
+            self.spec = _spec_of_file(saved)
+            norm = saved.metadata.get("norm", norm)
+            self.radius = 1.0 if self.spec.tolerance else 0.0
+        if options["tolerance"]:
+            given = parse_tolerances(options["tolerance"])
+            count = prod(self.spec.shape)
+            found = feature_tolerances(given, self.spec.columns, count, self.spec.encoding)
+            self.spec = replace(self.spec, tolerance=found)
+            norm, self.radius = "linf", 1.0
+        self.norm = as_norm(options["norm"] or norm)
+        self.arithmetic = options["arithmetic"]
+        unit = radius_unit(self.spec)
+        self.statement = f"{NORM_NAMES[self.norm.name]} radius {self.radius:.4g}, {unit}"
+
+    def __call__(self, rows: "np.ndarray") -> "Certificates":
+        """Certificates of rows of the source."""
+        import torch
+
+        from taut.training import certify_inputs
+
+        held = next(self.model.parameters(), torch.empty(0))
+        shaped = rows.reshape(-1, *self.spec.shape)
+        x = self.spec.apply(shaped) if self.spec.shift else torch.as_tensor(shaped)
+        rounded = bool(self.spec.shift) or x.dtype != held.dtype
+        given = x.to(held.device, held.dtype)
+        return certify_inputs(
+            self.model, self.spec, given, self.norm, None, self.arithmetic, rounded=rounded
+        )
+
+    def batches(self, data: str, batch_rows: int) -> "Iterator[np.ndarray]":
+        """The rows of a file, some at a time."""
+        from taut.data import TableStream, open_source
+
+        spec, names = self.spec, [] if self.run is None else names_for(self.run, data)
+        source = open_source(data, names)
+        columns = list(spec.columns) if spec.columns and source.names else None
+        if spec.encoding is not None and not source.names:
+            used = len(spec.encoding.used)
+            raise DataError(
+                subject=source.subject,
+                rule=f"a table without a header must have the {used} columns of the network",
+                got=str(source.width),
+                remedy="Name the columns in a header.",
+            )
+        given: Any = {"columns": columns} if spec.encoding is None else {"encoding": spec.encoding}
+        stream = TableStream(data, batch_rows=batch_rows, names=names, min_rows=1, **given)
+        if stream.dim != prod(spec.shape):
+            raise DataError(
+                subject=f"data: {data}",
+                rule=f"a row must have the {prod(spec.shape)} numbers that the network takes",
+                got=str(stream.dim),
+                remedy="Leave out the label, or name the columns in a header.",
+            )
+        return iter(stream)
+
+
+def _spec_of_file(saved: Any) -> "InputSpec":
+    """The inputs of a network from a file, from what `taut export` wrote about it."""
+    import torch
+
+    from taut.training import InputSpec
+
+    shape = saved.input_shape
+    if shape is None:
+        raise click.UsageError("the network file must state the shape of its inputs.")
+    held = next(saved.model.parameters(), torch.empty(0))
+    with torch.no_grad():
+        outputs = saved.model(held.new_zeros(1, *shape)).shape[-1]
+    stated = saved.metadata
+    classes = tuple(stated.get("classes", map(str, range(max(2, outputs)))))
+    about = {"shape": shape, "classes": classes, "columns": stated.get("columns", [])}
+    return InputSpec.from_dict(about | {"tolerance": stated.get("tolerance", [])})

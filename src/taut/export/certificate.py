@@ -1,0 +1,129 @@
+r"""`describe_certificate`: what a runtime without taut needs to turn margins into certified radii.
+
+For classes $t$ and $i$ the *rate* $L_{ti}$ bounds the slope of the lead $f_t - f_i$ in the norm of
+the inputs, divided by their tolerances where there are some. A prediction $t$ with leads
+$m_i = f_t(x) - f_i(x)$ then holds at every $x'$ with
+
+$$\|x' - x\| < \min_{i \ne t} m_i / L_{ti},$$
+
+for $f_t - f_i$ is at least $m_i - L_{ti} \|x' - x\|$ there. Behind a last dense layer with rows
+$w_i$, on features of constant $K_q$ into norm $q$, $L_{ti} = \min_q K_q \|w_t - w_i\|_{q^*}$; else
+$L = 2^{1 - 1/q} K_q$.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from taut.audit import bound_lipschitz
+from taut.certificates import scale_network
+from taut.errors import ArgumentError, NoRuleError
+from taut.export.fold import fold
+from taut.nn import Scale
+from taut.norms import L1, L2, LINF, NormLike, as_norm
+
+__all__ = ["describe_certificate", "flat_layers", "lead_rates"]
+
+_OUTPUTS = {L1: 1.0, L2: math.sqrt(2), LINF: 2.0}
+
+
+def flat_layers(model: nn.Module) -> list[nn.Module]:
+    """The layers of nested sequences in the order in which they run; another module by itself."""
+    if type(model) is not nn.Sequential:
+        return [model]
+    return [layer for part in model for layer in flat_layers(part)]
+
+
+@torch.no_grad()
+def lead_rates(model: nn.Module, norm: NormLike, input_shape: Sequence[int]) -> Tensor:
+    r"""Proven slopes $L_{ti}$ of the leads $f_t - f_i$, `(classes, classes)`, float64.
+
+    Of a single output, whose sign is the prediction, its constant, `(1, 1)`.
+
+    Args:
+        model: any network that `taut.bound_lipschitz` follows; not changed.
+        norm: norm of the inputs.
+        input_shape: shape of one input.
+
+    Example:
+        >>> net = torch.nn.Linear(2, 2, bias=False)
+        >>> _ = net.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+        >>> print(f"{lead_rates(net, 'l2', (2,))[0, 1]:.4f}")
+        5.0000
+    """
+    plain, p = fold(model).double(), as_norm(norm)
+    layers = flat_layers(plain)
+    last = max((i for i, m in enumerate(layers) if type(m) is nn.Linear), default=-1)
+    tail = layers[last + 1 :]
+    if last < 0 or not all(isinstance(m, Scale) for m in tail):
+        shape = plain(torch.zeros(1, *input_shape, dtype=torch.float64)).shape[1:]
+        if len(shape) != 1:
+            rule = "must give one row of outputs a sample"
+            raise ArgumentError(subject="lead_rates", argument="model", rule=rule, got=str(shape))
+        known = [_constant(plain, p, input_shape, q) * f for q, f in _OUTPUTS.items()]
+        rate = known[0] if shape == (1,) else min(known) * (1 + 2.0**-48)
+        return torch.full((shape[0], shape[0]), rate, dtype=torch.float64)
+    head = layers[last]
+    assert isinstance(head, nn.Linear)
+    weight = head.weight.cpu()
+    # One output is compared with zero.
+    apart = weight[:, None] - weight if len(weight) > 1 else weight[:, None]
+    features = nn.Sequential(*layers[:last])
+    factor = abs(math.prod(m.factor for m in tail if isinstance(m, Scale)))
+    # What float64 loses in a difference, a norm of that many numbers and a few products.
+    slack = 1 + (weight.shape[1] + 32) * 2.0**-52
+    routes = [
+        q.dual.vector(apart) * (_constant(features, p, input_shape, q) * factor * slack)
+        for q in (L1, L2, LINF)
+    ]
+    return torch.stack(routes).nan_to_num(nan=math.inf).amin(0)
+
+
+def _constant(model: nn.Module, p: Any, shape: Sequence[int], q: Any) -> float:
+    if not len(list(model.children())):
+        # The input itself, from norm p to norm q.
+        count = math.prod(shape)
+        return max(1.0, count ** max(0.0, 1 / q.p - 1 / p.p)) * (1 + 1e-12)
+    try:
+        return bound_lipschitz(model, p, tuple(shape), q).value
+    except NoRuleError:
+        return math.inf
+
+
+def describe_certificate(
+    model: nn.Module,
+    norm: NormLike,
+    input_shape: Sequence[int],
+    tolerance: Sequence[float] | None = None,
+) -> dict[str, Any]:
+    """The certificate of a network as plain lists and numbers, for the metadata of a file.
+
+    Args:
+        model: the network as the file has it.
+        norm: norm of the radii.
+        input_shape: shape of one input.
+        tolerance: unit of each entry of an input, 0 for those that do not change.
+
+    Returns:
+        `norm`; `tolerance`; `rates`, see above; and `statement`, a sentence for people.
+    """
+    shape, units = tuple(input_shape), "the inputs"
+    if tolerance is None:
+        rates = lead_rates(model, norm, shape)
+    else:
+        units = "the tolerances; inputs with tolerance 0 do not change"
+        scaled, error = scale_network(model, shape, tolerance)
+        rates = lead_rates(scaled, norm, shape) * (1 + 2 * error)
+    return {
+        "norm": as_norm(norm).name,
+        "tolerance": None if tolerance is None else list(tolerance),
+        "rates": rates.tolist(),
+        "statement": (
+            "A prediction t holds for every input at a distance below the smallest of (output[t] - "
+            "output[i]) / rates[t][i], i other than t, in exact arithmetic. Distances are in the "
+            f"norm {as_norm(norm).name}, in units of {units}."
+        ),
+    }
