@@ -60,7 +60,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "auto_gallery",
     "filename_pattern": r"/plot_",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "scraper.ByNumber",
     "image_scrapers": ("scraper.taut_figures",),
     "abort_on_example_error": True,
     "download_all_examples": False,

@@ -1,5 +1,6 @@
-"""Figures of the gallery: what `taut.plotting` drew, in the style of taut.plotting."""
+"""The gallery: figures in the style of `taut.plotting`, examples in the order of their numbers."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,3 +22,14 @@ def taut_figures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str,
         path.write_bytes(figure.render("png"))
         images.append((str(path), figure.alt))
     return "".join(figure_rst([path], gallery_conf["src_dir"], alt) for path, alt in images)
+
+
+class ByNumber:
+    """Sorts examples by the number in their names, so that plot_2_... comes before plot_10_..."""
+
+    def __init__(self, src_dir: str) -> None:
+        self.src_dir = src_dir
+
+    def __call__(self, filename: str) -> int:
+        """The number of an example."""
+        return int(re.findall(r"\d+", filename)[0])

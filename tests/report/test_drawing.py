@@ -169,3 +169,38 @@ def test_tables_sort_and_the_slider_counts_what_is_certified(browser, tmp_path):
     assert page.inner_text(".slider output") == "0.00: 75.0 % certified"
     page.locator(".slider input").fill("500")  # half of the largest radius: 0.2, which is excluded
     assert page.inner_text(".slider output") == "0.200: 25.0 % certified"
+
+
+@pytest.mark.slow
+def test_the_page_is_used_without_a_mouse(browser, tmp_path):
+    table = Table(["", "value"], [["b", "2"], ["a", "1"], ["c", "3"]])
+    curve = AccuracyCurve([0.12344, 0.12344, 0.37], total=3)
+    section = Section("Numbers", table=table, curve=curve)
+    path = Page("Numbers", sections=[section]).write(tmp_path / "numbers.html")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert page.locator("thead button").count() == 1  # none where there is nothing to press
+    page.locator("thead button").press("Enter")
+    assert page.locator("tbody th").all_inner_texts() == ["a", "b", "c"]
+    output = page.locator(".slider output")
+    page.locator(".slider input").press("ArrowRight")
+    assert output.inner_text() == "0.000370: 100.0 % certified"
+    page.locator(".slider input").fill("333")  # 0.12321, shown as 0.123
+    assert output.inner_text() == "0.123: 100.0 % certified"
+    page.locator(".slider input").fill("334")  # 0.12358, shown as 0.124
+    assert output.inner_text() == "0.124: 33.3 % certified"
+
+
+@pytest.mark.slow
+def test_arrow_keys_draw(browser, tmp_path):
+    evaluated = classifier()
+    page = open_page(browser, tmp_path, drawing(evaluated))
+    board = page.locator(".board")
+    board.press("Shift+ArrowUp")
+    assert page.evaluate("() => document.querySelector('.drawing').board.strokes.length") == 0
+    for key in ["ArrowDown"] * 8 + ["ArrowRight"] * 5:
+        board.press(key)
+    state = "document.querySelector('.drawing').board"
+    found = page.evaluate(f"() => ({{ ...{state}.result, image: [...{state}.image], near: null }})")
+    agrees(found, evaluated)
+    assert page.complaints == []

@@ -163,6 +163,16 @@ class Board {
     for (const name of ["pointerup", "pointercancel"]) {
       this.board.addEventListener(name, () => { last = null; });
     }
+    let pen = [0.5, 0.5]; // of the arrow keys; with Shift it moves without drawing
+    const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    this.board.addEventListener("keydown", event => {
+      const move = moves[event.key];
+      if (!move) return;
+      event.preventDefault();
+      const next = pen.map((share, axis) => Math.min(1, Math.max(0, share + 0.05 * move[axis])));
+      if (!event.shiftKey) this.stroke(pen, next);
+      pen = next;
+    });
     box.querySelector(".clear").addEventListener("click", () => this.clear());
     box.querySelector(".example").addEventListener("click", () => {
       this.shown = (this.shown + 1) % this.network.examples.length;
@@ -183,7 +193,7 @@ class Board {
     this.result = null;
     this.image = new Float64Array(this.network.width * this.network.height);
     this.paint(this.raster([]));
-    this.answer.textContent = "Draw a digit with the mouse or a finger.";
+    this.answer.textContent = "Draw a digit with the mouse, a finger or the arrow keys (with Shift they move the pen only).";
   }
 
   stroke(a, b) {

@@ -15,6 +15,7 @@ function makeSortable(table) {
   const body = table.tBodies[0];
   if (body.rows.length < 3) return;
   [...table.tHead.rows[0].cells].forEach((heading, column) => {
+    if (!heading.textContent.trim()) return;
     const button = document.createElement("button");
     button.type = "button";
     button.className = "sort";
@@ -36,9 +37,10 @@ function makeSlider(box) {
   const [input, output] = [box.querySelector("input"), box.querySelector("output")];
   const reach = radii.length ? radii[radii.length - 1] : 1;
   const update = () => {
-    const radius = (reach * input.value) / 1000;
-    const certified = radii.filter(each => each > radius).length;
-    output.textContent = `${radius.toPrecision(3)}: ${((100 * certified) / total).toFixed(1)} % certified`;
+    const radius = ((reach * input.value) / 1000).toPrecision(3); // what is counted is what is shown
+    const certified = radii.filter(each => each > Number(radius)).length;
+    const percent = (Math.floor((1000 * certified) / total) / 10).toFixed(1); // never more than proven
+    output.textContent = `${radius}: ${percent} % certified`;
   };
   input.addEventListener("input", update);
   update();
