@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 
@@ -23,7 +24,7 @@ every = pytest.mark.parametrize("case", EVERY_LAYER, ids=str)
 modes = pytest.mark.parametrize("mode", ["train", "eval"])
 
 # Operations that wait for numbers, or branch by them.
-WAITS = ("_local_scalar_dense", "equal.default", "is_nonzero", "nonzero", "item", "unique")
+WAITS = ("aten._local_scalar_dense", "aten.equal", "aten.is_nonzero", "aten.nonzero", "aten.unique")
 
 
 def recording_backend(seen: list[str]) -> Any:
@@ -31,7 +32,7 @@ def recording_backend(seen: list[str]) -> Any:
 
     def compiler(graph: torch.fx.GraphModule, _: Any) -> Any:
         seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
-        return graph.forward
+        return make_boxed_func(graph.forward)
 
     return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)
 
