@@ -78,10 +78,10 @@ class _BallLinear(ConstrainedLinear):
         return call_uncompiled(partial(project, weight, dim=self._dim))
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
-        """The same, by sorting."""
-        if self._ball != L1:
-            return self.constrain(weight)
-        return _project_traceable(weight, self._dim)
+        """The same, by sorting where the ball is that of L1."""
+        if self._ball == L1:
+            return _project_traceable(weight, self._dim)
+        return weight.clamp(-1, 1) if self._ball == LINF else project_l2_ball(weight, dim=self._dim)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""

@@ -154,7 +154,7 @@ class ConstrainedLayer(nn.Module, ABC):
         """The weight of this forward, in the autograd graph; it must not be written to."""
         weight = self.weight
         free = self.training and not self.projects_in_place
-        if torch.compiler.is_exporting():
+        if self._has_no_numbers():
             return self.constrain_traceable(weight)
         if torch.compiler.is_dynamo_compiling():
             if free:
@@ -183,6 +183,10 @@ class ConstrainedLayer(nn.Module, ABC):
         if self._may_write():
             return call_uncompiled(self._project)
         return call_on_numbers(self._evaluate, self.weight)
+
+    def _has_no_numbers(self) -> bool:
+        """Whether only shapes are known: while a program is exported, and on the device `meta`."""
+        return torch.compiler.is_exporting() or self.weight.is_meta
 
     def _may_write(self) -> bool:
         # Functions under torch.func must not write, and what stands in for a parameter (as in
@@ -255,7 +259,7 @@ class ConstrainedLayer(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """What the plain layer with the effective weight computes."""
-        if torch.is_autocast_enabled(x.device.type):
+        if not x.is_meta and torch.is_autocast_enabled(x.device.type):
             x = x.to(self.weight.dtype)
         with self._without_autocast():
             return self._affine(x)
@@ -265,7 +269,8 @@ class ConstrainedLayer(nn.Module, ABC):
         """The output for an input in the dtype of the weight."""
 
     def _without_autocast(self) -> torch.autocast:
-        return torch.autocast(self.weight.device.type, enabled=False)
+        kind = "cpu" if self.weight.is_meta else self.weight.device.type
+        return torch.autocast(kind, enabled=False)
 
 
 class ConstrainedLinear(ConstrainedLayer):

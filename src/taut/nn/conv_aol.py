@@ -1,7 +1,7 @@
 r"""`AOLConv`: convolutions of norm at most 1 by a factor for each channel, without iteration."""
 
 import math
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -48,11 +48,16 @@ class FreeKernelConv(ConstrainedConv):
 class AOLConv(FreeKernelConv):
     """What the convolutions here share: channels rescaled to norm at most 1."""
 
-    def constrain(self, weight: Tensor) -> Tensor:
-        """The kernel with its channels rescaled (`taut.linalg.rescale_channels`)."""
+    def _create_parameters(self, *args: Any) -> None:
         rows, columns, *taps = self.kernel_shape
         channels = (rows // self.groups, columns)
-        pairs = TapPairs.of(channels, tuple(taps), self.stride, self.dilation)
+        # Held here, for a compiler cannot follow how it is made.
+        self._pairs = TapPairs.of(channels, tuple(taps), self.stride, self.dilation)
+        super()._create_parameters(*args)
+
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The kernel with its channels rescaled (`taut.linalg.rescale_channels`)."""
+        pairs = self._pairs
         # In float64 the sums are exact for all that single precision can tell.
         blocks = weight.double().unflatten(0, (self.groups, -1)).flatten(3)
         # Enough for `bound_autocorrelation` to prove a norm of at most 1 of what is stored.

@@ -172,7 +172,7 @@ class _OrthonormalConv(ConstrainedConv):
 
     def _weight_in_use(self) -> Tensor:
         weight = self.weight
-        if torch.compiler.is_exporting():
+        if self._has_no_numbers():
             return self._made(*self.factors.split(self.constrain_traceable(weight)))
         if torch.compiler.is_dynamo_compiling():
             exact = self.constrain_traceable(weight.detach())

@@ -239,8 +239,16 @@ def scaled_adaptive_average(x: Tensor, output_size: Sequence[int]) -> Tensor:
     return F.adaptive_avg_pool2d(x, (rows, columns)) * _factor((rows, columns), tuple(x.shape[-2:]))
 
 
-@lru_cache(64)
 def _factor(output_size: tuple[int, ...], size: tuple[int, ...]) -> float:
+    return _cached_factor(output_size, size)
+
+
+# What torch.compiler.assume_constant_result sets, without loading the compiler.
+_factor._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@lru_cache(64)
+def _cached_factor(output_size: tuple[int, ...], size: tuple[int, ...]) -> float:
     with unset_fake_temporarily():  # sizes are numbers, also where inputs are not
         bound = bound_adaptive_pooling("average", L2, output_size, size)
     # A hair below the inverse, so that rounding a proof upwards does not pass 1.

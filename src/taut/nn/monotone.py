@@ -156,7 +156,7 @@ class Monotone(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(n, features)` to `(n, outputs)`."""
-        if not self.training and not torch.compiler.is_exporting():
+        if not (self.training or x.is_meta or torch.compiler.is_exporting()):
             self._constant()
         rows = self._shortcut().reshape(-1, self.directions.shape[-1])
         return x @ rows.to(x.dtype).mT + self.network(x)

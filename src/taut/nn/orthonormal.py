@@ -133,12 +133,12 @@ class OrthonormalLinear(ConstrainedLinear):
         return _below_one(made)
 
     def _weight_in_use(self) -> Tensor:
-        if not self.projects_in_place or torch.compiler.is_exporting():
+        if not self.projects_in_place or self._has_no_numbers():
             return super()._weight_in_use()
         return follow_tangent(self._feasible_numbers(), self.weight)
 
     def _affine(self, x: Tensor) -> Tensor:
-        if not self.projects_in_place or torch.compiler.is_exporting():
+        if not self.projects_in_place or self._has_no_numbers():
             return super()._affine(x)
         # A compiler takes no function with forward-mode derivatives.
         product = _Product if torch.compiler.is_dynamo_compiling() else _OnManifold

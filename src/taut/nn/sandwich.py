@@ -151,7 +151,7 @@ class SandwichLinear(_Sandwich, ConstrainedReluPair):
         return retract_once(weight)
 
     def _weight_in_use(self) -> Tensor:
-        if torch.compiler.is_exporting():
+        if self._has_no_numbers():
             return super()._weight_in_use()
         return follow_tangent(self._feasible_numbers(), self.weight)
 
