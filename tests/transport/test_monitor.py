@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from taut.checker import check
 from taut.errors import ArgumentError, DamagedFileError, DataError
 from taut.transport import fit_monitor, load_monitor, save_monitor
 from taut.transport.drift_evidence import (
@@ -217,6 +218,8 @@ def test_one_column_and_many_survive_a_file(tmp_path):
     for dim in (1, 70):
         monitor = fit_monitor(torch.randn(300, dim, generator=generator), scaling="robust")
         save_monitor(monitor, tmp_path / "watch.safetensors")
+        # The independent checker proves the distance from the reference.
+        assert check((tmp_path / "watch.safetensors").read_bytes())
         batch = torch.randn(100, dim, generator=generator)
         assert load_monitor(tmp_path / "watch.safetensors").update(batch) == monitor.update(batch)
         names = monitor.scores.names(monitor.features, [False] * dim)

@@ -88,7 +88,8 @@ def restore_weights(tensors: dict[str, Tensor], kind: StoredWeights) -> dict[str
     Raises:
         DamagedFileError: a scale does not fit its tensor.
     """
-    scales = {n.removesuffix(SCALE): tensors[n] for n in tensors if n.endswith(SCALE)}
+    # Scales belong to a tensor; an extra tensor may be called a scale as well.
+    scales = {name: tensors[f"{name}{SCALE}"] for name in tensors if f"{name}{SCALE}" in tensors}
     wholes = {name for name, value in tensors.items() if value.dtype == torch.int8}
     if wholes != set(scales) or (wholes and kind != "int8"):
         odd = min(wholes ^ set(scales) or wholes)
@@ -97,7 +98,7 @@ def restore_weights(tensors: dict[str, Tensor], kind: StoredWeights) -> dict[str
         )
     restored: dict[str, Tensor] = {}
     for name, value in tensors.items():
-        if name.endswith(SCALE):
+        if name.endswith(SCALE) and name.removesuffix(SCALE) in scales:
             continue
         if name in scales:
             wanted = (len(value), *[1] * (value.dim() - 1)) if value.dim() else ()
