@@ -15,7 +15,9 @@ from taut.training import TrainConfig, train
 
 common = {"data": "digits", "norm": "linf", "radius": 0.1, "seed": 0}
 runs = {
-    "dense, L-inf constraint": train(TrainConfig(**common, hidden=(128, 128), epochs=20)),
+    "dense, L-inf constraint": train(
+        TrainConfig(**common, arch="dense", hidden=(128, 128), epochs=20)
+    ),
     "distance units": train(TrainConfig(**common, arch="distance", hidden=(128, 128), epochs=20)),
 }
 
