@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 # The library in order, then the packages of the lab.
 ORDER = {
-    "taut": "lazy errors checker names norms bounds linalg functional rules audit nn losses "
+    "taut": "lazy errors checker runner names norms bounds linalg functional rules audit nn losses "
     "regularizers optim certificates export lattice parallel data attacks transport training "
     "evaluation sklearn plotting report cli",
     "taut_lab": "framework experiments benchmarks report cli commands",

@@ -36,7 +36,7 @@ def round_weights(model: nn.Module, kind: StoredWeights) -> dict[str, Tensor]:
         >>> _ = net.weight.data.copy_(torch.tensor([[1.0, 0.5]]))
         >>> stored = round_weights(net, "int8")
         >>> stored["weight"].tolist(), stored["weight:scale"].dtype
-        ([[127, 64]], torch.float32)
+        ([[127, 63]], torch.float32)
     """
     check_choice("save", "weights", kind, get_args(StoredWeights))
     if kind == "float32":

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import taut
+from taut.certificates import certify
 from taut.data import LabelledSet
 from taut.errors import ArgumentError, NoRuleError
 from taut.losses import OffsetCrossEntropy
@@ -318,7 +318,7 @@ def _certify(
     """Clean and certified accuracy and the proven constant, of the plain weights."""
     plain = plain_network(network).eval()
     try:
-        found = taut.certify(plain, test.inputs, "l2", test.labels)
+        found = certify(plain, test.inputs, "l2", test.labels)
     except NoRuleError:
         with torch.no_grad():
             predicted = torch.cat([network(x).argmax(1) for x in test.inputs.split(500)])
