@@ -40,7 +40,7 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072b2", "color-brand-content": "#0072b2"},
     "dark_css_variables": {"color-brand-primary": "#56b4e9", "color-brand-content": "#56b4e9"},
 }
-pygments_style = "tango"
+pygments_style = "a11y-high-contrast-light"  # comes with furo
 pygments_dark_style = "monokai"
 
 autodoc_member_order = "bysource"
@@ -70,3 +70,17 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "min_reported_time": 10**9,  # how long it took here says nothing of there
 }
+
+
+def _focus_what_scrolls(app, pagename, templatename, context, doctree):
+    # What is wider than the page scrolls by the arrow keys only where it can have the focus.
+    body = context.get("body", "")
+    for start in ('<div class="table-wrapper', '<div class="math', "<pre"):
+        tag = start.partition(" ")[0]
+        body = body.replace(start, f'{tag} tabindex="0"{start.removeprefix(tag)}')
+    context["body"] = body
+
+
+def setup(app):
+    """Connects what this file alone needs."""
+    app.connect("html-page-context", _focus_what_scrolls)

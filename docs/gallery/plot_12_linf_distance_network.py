@@ -3,8 +3,7 @@ Distance units certify most in L-inf
 ====================================
 
 Against attackers who may change every pixel a little, a network of L-inf distance units certifies far
-more than one of dense layers with the same constant: each unit is 1-Lipschitz in L-inf by itself, whatever
-its parameters are.
+more than one of dense layers: each unit is 1-Lipschitz in L-inf by itself, whatever its parameters are.
 """
 
 import torch
