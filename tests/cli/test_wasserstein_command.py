@@ -166,7 +166,19 @@ def test_columns_that_are_left_out_are_named_without_explain(tmp_path: Path):
         lines = [f"{i % 7},{name}{i}" for i in range(60)]
         (tmp_path / f"{name}.csv").write_text("size,note\n" + "\n".join(lines) + "\n")
     result = run(tmp_path / "a.csv", tmp_path / "b.csv", "--finite")
-    assert "Columns left out: note." in result.stdout
+    assert "Left out: note (text, 120 different values)." in result.stdout
+
+
+def test_unseen_values_are_told_when_new_rows_are_scored(tmp_path: Path):
+    for name, colours in {"a": "rgb", "b": "rgb", "new": "rgx"}.items():
+        lines = [f"{i % 7},{colours[i % 3]}" for i in range(60)]
+        (tmp_path / f"{name}.csv").write_text("size,colour\n" + "\n".join(lines) + "\n")
+    critic = tmp_path / "critic.safetensors"
+    run(tmp_path / "a.csv", tmp_path / "b.csv", "--save", critic)
+    judge = ("--critic", critic, "--score", tmp_path / "new.csv")
+    (note,) = answer(*judge, quick=False)["notes"]
+    assert "unseen categories or gaps in 'colour'" in note
+    assert "may be too small" in " ".join(run(*judge, quick=False).stdout.split())
 
 
 def test_the_alarm_is_the_lower_bound(pair: tuple[Path, Path]):
@@ -224,7 +236,7 @@ def test_save_and_score(pair: tuple[Path, Path], tmp_path: Path):
     at_b = answer(*judge, far, "--scores-out", tmp_path / "new" / "s.csv", quick=False, code=1)
     assert set(at_a) == {
         *("critic", "new", "mean_score", "mean_scores_known", "lower_from_a", "lower_from_b"),
-        *("scaling", "finite", "method", "seed", "fail_above", "alarm", "scores_out"),
+        *("scaling", "finite", "method", "seed", "fail_above", "alarm", "scores_out", "notes"),
         "versions",
     }
     assert (at_a["alarm"], at_b["alarm"]) == (False, True)

@@ -18,6 +18,7 @@ from taut.errors import ArgumentError, DtypeError, NonFiniteError
 from taut.transport import (
     bound_difference,
     bound_mean,
+    distance_bounds,
     permutation_p_value,
     resampling,
 )
@@ -403,3 +404,21 @@ def test_a_diameter_from_the_data_bounds_the_variance_without_bets():
     assert found == pytest.approx(oracle, rel=1e-9)
     doubled = _bound_deviation(points, 2 * width, 0.01, seeded(), known=False) ** 2 * 300
     assert doubled > found  # so a range that is too wide stays valid
+
+
+def test_bets_of_a_stage_do_not_depend_on_later_critics(monkeypatch):
+    bets: list[torch.Tensor] = []
+    real = distance_bounds.predictable_bets
+    monkeypatch.setattr(
+        distance_bounds, "predictable_bets", lambda *args: bets.append(real(*args)) or bets[-1]
+    )
+    x, y = torch.rand(2, 300, generator=seeded(0), dtype=torch.float64)
+    first = Stage(Scores(x, 0 * x), Scores(y, 0 * y), (0.0, 1.0), 1.0)
+    found = []
+    # The critic of the second stage, trained on rows of the first, may turn out to be constant.
+    for second in (first, first._replace(limits=(0.5, 0.5)), first._replace(lipschitz=0.0)):
+        bets.clear()
+        bound_population_lower([first, second], 0.95, "betting", seeded(1))
+        found.append(bets[0])
+    assert len(found[0]) > 0
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])

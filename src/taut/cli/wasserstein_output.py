@@ -79,12 +79,7 @@ class Comparison:
             rows = " and ".join(f"{count:,}" for count in result.rows)
             told = f"Estimate {result.estimate.value:.4g}, {UNITS[result.scaling.method]}"
             say(f"{told}; {rows} rows of {len(result.scaling.shift)} features.")
-            assumed = [distance_assumption(result), *map(as_sentence, self.notes)]
-            if result.encoding is not None and result.encoding.left_out:
-                assumed.append(
-                    f"Columns left out: {', '.join(one.name for one in result.encoding.left_out)}."
-                )
-            say(" ".join(assumed))
+            say(" ".join([distance_assumption(result), *map(as_sentence, self.notes)]))
             say("Methods, guarantees and the use of each column: --explain.", style="dim")
         for name, path in (("Critic", options["save"]), ("Report", page)):
             if path is not None:
@@ -154,6 +149,7 @@ class NewScores:
             "lower_from_a": _bound(self.bounds[0]),
             "lower_from_b": _bound(self.bounds[1]),
             "scores_out": options["scores_out"],
+            "notes": list(self.bounds[0].hypotheses.statements),
             **_settings(self.critic, options, self.alarm),
         }
 
@@ -173,6 +169,8 @@ class NewScores:
             f"{format_bound(critic.lipschitz.value, 'upper', 7)}. Assumption: the new rows are "
             "i.i.d. samples of one population."
         )
+        notes = map(as_sentence, self.bounds[0].hypotheses.statements)
+        sentence = " ".join([sentence, *notes])
         Console().print(sentence, highlight=False, markup=False)
         if options["scores_out"]:
             say(f"Scores: {options['scores_out']}")

@@ -103,10 +103,9 @@ def as_cells(values: np.ndarray) -> np.ndarray:
         if not any(isinstance(cell, Integral) and abs(int(cell)) > LARGEST_WHOLE for cell in there):
             return np.array([np.nan if cell is None else float(cell) for cell in cells])
     if all_are(datetime.date):
-        moments = [cell if cell is None else _as_utc(cell) for cell in cells]
-        return np.array(moments, "datetime64[us]")
+        return _as_times([cell if cell is None else _as_utc(cell) for cell in cells], "M8")
     if all_are(datetime.timedelta):
-        return np.array(cells, "timedelta64[us]")
+        return _as_times(cells, "m8")
     text = [cell if cell is None or isinstance(cell, str) else str(cell) for cell in cells]
     return np.array([*text, None], object)[:-1]
 
@@ -115,6 +114,13 @@ def _is_null(cell: Any) -> bool:
     if isinstance(cell, float):
         return cell != cell
     return cell is None or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def _as_times(cells: list[Any], dtype: str) -> np.ndarray:
+    """Moments or spans in microseconds; those of pandas in nanoseconds, where they have some."""
+    if not any(getattr(c, "nanosecond", getattr(c, "nanoseconds", 0)) for c in cells):
+        return np.array(cells, f"{dtype}[us]")
+    return np.array([getattr(c, "to_numpy", lambda c=c: c)() for c in cells], f"{dtype}[ns]")
 
 
 def _as_utc(moment: Any) -> Any:

@@ -16,8 +16,12 @@ and bounds in L2 holds of rows.
 
 Rows that come later may have categories, or gaps, that the encoding has never seen. These are mapped to
 a point that is *at most* as far from each known value as the metric says (the zero vector; the middle of
-two categories; the centre of a column). A 1-Lipschitz critic of encoded rows thus stays 1-Lipschitz in
-the metric on rows, and lower bounds stay valid.
+two categories; the centre of a column), and all of them to the same one.
+
+**Lemma.** The map from rows to encoded rows is 1-Lipschitz, and an isometry on rows without unseen values.
+So a 1-Lipschitz critic of encoded rows is 1-Lipschitz in the metric on rows, and
+$W_1$ of encoded rows is at most $W_1$ of the rows: lower bounds stay valid, upper bounds hold only where
+nothing is unseen, which `Encoding.unseen` finds out.
 """
 
 import math
@@ -30,14 +34,14 @@ import numpy as np
 
 from taut.data.cells import is_missing, to_floats
 from taut.data.columns import list_some
-from taut.data.written_forms import FORMS, days, read_form
+from taut.data.written_forms import FORMS, days, divide_spans, read_form
 from taut.errors import DataError
 
 __all__ = ["ColumnEncoding", "ColumnKind", "Encoding", "name_category"]
 
 ColumnKind = Literal["number", "date", "time", "ordered", "category", "left out"]
 _UNITS = {"date": "date, in days", "time": "time, in hours"}
-_HOUR = np.timedelta64(3600 * 10**6, "us")
+_BOOLEANS = {"true": "True", "false": "False"}
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ class ColumnEncoding:
             case "M":
                 return days(cells)
             case "m":
-                return cells.astype("timedelta64[us]") / _HOUR
+                return divide_spans(cells, "h")
             case "O":
                 return self._read(cells)
         return to_floats(f"column {self.name!r}", cells)
@@ -157,6 +161,15 @@ class ColumnEncoding:
         raise DataError(
             subject=f"column {self.name!r}", rule=f"every cell must be {rule}", got=repr(got)
         )
+
+    def has_unseen(self, features: np.ndarray) -> bool:
+        """Whether one of the encoded cells is a category, or a gap, that is not known here."""
+        if self.kind != "category":
+            return not self.missing and bool(np.isnan(features[:, 0]).any())
+        if features.shape[1] > 1:
+            return not features.any(axis=1).all()
+        known = (0.0, self.distance)[: len(self.categories) + self.missing]
+        return not np.isin(features[:, 0], known).all()
 
     def decode(self, features: np.ndarray) -> list[str]:
         """The cells that encoded features `(n, features)` stand for, for people to read."""
@@ -249,8 +262,15 @@ class Encoding:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the encoded features."""
-        return tuple(name for column in self.used for name in column.features)
+        """Names of the encoded features; a name that two would share is numbered."""
+        taken: dict[str, None] = {}
+        for name in (name for column in self.used for name in column.features):
+            unique, count = name, 1
+            while unique in taken:
+                count += 1
+                unique = f"{name} ({count})"
+            taken[unique] = None
+        return tuple(taken)
 
     @property
     def fixed(self) -> np.ndarray:
@@ -268,6 +288,11 @@ class Encoding:
         """Whether there is more than plain numbers: categories, dates, times or missing values."""
         return any(column.kind != "number" or column.missing for column in self.used)
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a number may be missing, and so stands at the centre of its column."""
+        return any(column.missing and column.kind != "category" for column in self.used)
+
     def encode(self, cells: Sequence[np.ndarray]) -> np.ndarray:
         """The encoded rows of the used columns, `(n, features)`; NaN for a missing number."""
         parts = [column.encode(values) for column, values in zip(self.used, cells, strict=True)]
@@ -276,6 +301,11 @@ class Encoding:
             rule, name = "values must be finite", self.features[int(wrong.any(0).argmax())]
             raise DataError(subject=f"column {name!r}", rule=rule, got="infinity")
         return rows
+
+    def unseen(self, rows: np.ndarray) -> tuple[str, ...]:
+        """Names of the columns in which encoded rows have categories, or gaps, not known here."""
+        pairs = zip(self.used, self.groups, strict=True)
+        return tuple(column.name for column, group in pairs if column.has_unseen(rows[:, group]))
 
     def decode(self, rows: np.ndarray) -> list[list[str]]:
         """The cells of encoded rows for people to read, one list for each row."""
@@ -289,6 +319,12 @@ class Encoding:
     def accounts(self) -> dict[str, str]:
         """For every column of the table, how it is used or why it is left out."""
         return {column.name: column.description for column in self.columns}
+
+    @property
+    def losses(self) -> str:
+        """All columns that are left out, with the reasons, in one sentence; empty if there are none."""
+        told = [f"{column.name} ({column.reason})" for column in self.left_out]
+        return f"left out: {', '.join(told)}" if told else ""
 
     def to_json(self) -> dict[str, Any]:
         """The encoding in plain lists, strings and numbers."""
@@ -312,9 +348,12 @@ def name_category(cells: np.ndarray) -> list[str | None]:
     Example:
         >>> name_category(np.array([5.0, np.nan])), name_category(np.array(["?", " a"], object))
         (['5', None], [None, 'a'])
+        >>> name_category(np.array(["true", "FALSE"], object)), name_category(np.array([True]))
+        (['True', 'False'], ['True'])
     """
     if cells.dtype.kind == "O":
-        return [None if is_missing(cell) else cell.strip() for cell in cells.tolist()]
+        names = [None if is_missing(cell) else cell.strip() for cell in cells.tolist()]
+        return [name and _BOOLEANS.get(name.lower(), name) for name in names]
     if cells.dtype.kind == "f":
         return [None if v != v else repr(v).removesuffix(".0") for v in cells.tolist()]
     return [None if text == "NaT" else text for text in cells.astype(str).tolist()]

@@ -37,6 +37,7 @@ def fit_encoding(
     Columns of numbers, dates and times become numbers. A column of text with at most 64 different
     values, each used twice on average, holds categories; one with more is text and left out. So
     are columns without a name or without values, and whole numbers beyond 2**53, which identify rows.
+    A column whose type says that it holds categories, as those of pandas may, is never read as numbers.
 
     Args:
         *sources: the tables; all columns of all of them, matched by name where they have names.
@@ -50,7 +51,8 @@ def fit_encoding(
 
     Raises:
         ArgumentError: no such column, or no such encoding.
-        DataError: a column of numbers has a few cells that are none, or infinite values.
+        DataError: a column of numbers has a few cells that are none, or infinite values; ordered
+            categories have two orders.
     """
     check_positive(_SUBJECT, "category_distance", category_distance)
     check_positive(_SUBJECT, "missing_distance", missing_distance)
@@ -79,6 +81,9 @@ def fit_encoding(
         elif not profile.name:
             profile.name = f"column {profile.position}"
             profile.reason = "it has no name, as an index saved by mistake"
+    for source in sources:
+        for profile in profiles:
+            profile.declare(source)
     for source in sources:
         read = [profile for profile in profiles if not profile.reason]
         if not read:
@@ -126,16 +131,29 @@ class _Profile:
         self.forms = list(FORMS)
         self.counts: Counter[str] | None = Counter()
         self.order: tuple[str, ...] = ()
+        self.declared = False  # as categories, by the type of the column in one of the tables
         self.identifies = False
         self.tables: list[dict[str, int]] = []  # cells of text that are numbers, and others
         self.odd = ""  # the first cell of text that is no number, and where
 
+    def declare(self, source: ColumnSource) -> None:
+        """What the type of the column says about categories, before any table is read."""
+        by_name = self.named and self.name in source.names
+        at = source.names.index(self.name) if by_name else self.position
+        order = source.orders.get(at, ())
+        if self.order and order and order != self.order and not (self.wish or self.reason):
+            raise DataError(
+                subject=source.subject,
+                rule=f"the categories of column {self.name!r} must have one order in all tables",
+                got=f"{' < '.join(self.order)}, and {' < '.join(order)}",
+                remedy=f"Give both columns one type, or encode it as {'<'.join(self.order)!r}.",
+            )
+        self.order = self.order or order
+        self.declared |= at in source.categorical
+
     def open(self, source: ColumnSource) -> None:
         """A new table begins."""
         self.source = source
-        by_name = self.named and self.name in source.names
-        at = source.names.index(self.name) if by_name else self.position
-        self.order = source.orders.get(at, self.order)
         if not source.decimal_comma and "decimal comma" in self.forms:
             self.forms.remove("decimal comma")
             self.forms.insert(2, "decimal comma")
@@ -162,13 +180,19 @@ class _Profile:
             self._refuse_infinite(int(np.isinf(cells).argmax()) + start)
         if kind in "iu" and len(cells):
             self.identifies |= max(abs(int(cells.min())), abs(int(cells.max()))) > LARGEST_WHOLE
-        if kind == "b" or self.wish.startswith("category") or "<" in self.wish:
+        if (
+            kind == "b"
+            or self.declared
+            or self.order
+            or self.wish.startswith("category")
+            or "<" in self.wish
+        ):
             self._count(name_category(cells))
 
     def _add_text(self, cells: np.ndarray, start: int) -> None:
         texts = [cell.strip() for cell in cells.tolist() if not is_missing(cell)]
         self.missing += len(cells) - len(texts)
-        self._count(texts)
+        self._count(name_category(cells))
         if not texts:
             return
         self.kinds.add("text")
@@ -216,8 +240,11 @@ class _Profile:
         if self.reason:
             return ColumnEncoding(self.name, "left out", reason=self.reason)
         kind, _, distance = self.wish.partition(":")
-        order = tuple(part.strip() for part in self.wish.split("<")) if "<" in self.wish else ()
-        order = order or ((self.order if self.kinds <= {"text"} else ()) if not self.wish else ())
+        order = () if self.wish else self.order
+        if "<" in self.wish:
+            parts = [part.strip() for part in self.wish.split("<")]
+            names = name_category(np.array(parts, object))
+            order = tuple(name or part for name, part in zip(names, parts, strict=True))
         if order:
             self._check_order(order)
             return ColumnEncoding(self.name, "ordered", categories=order, **gaps)
@@ -238,6 +265,11 @@ class _Profile:
 
     def _find_kind(self) -> tuple[Any, str, str]:
         """Kind and form by the cells; for "left out", the reason."""
+        distinct = None if self.counts is None else len(self.counts)
+        few = distinct is not None and distinct <= min(_MOST_CATEGORIES, max(2, self.rows / 2))
+        many = f"more than {_MOST_DISTINCT:,}" if distinct is None else f"{distinct:,}"
+        if self.declared:
+            return ("category", "", "") if few else ("left out", "", f"{many} different categories")
         if self.identifies:
             return "left out", "", "an identifier, whole numbers beyond 2**53"
         kinds = set(self.kinds)
@@ -248,8 +280,6 @@ class _Profile:
         if len(kinds) == 1 and kinds != {"text"}:
             (kind,) = kinds
             return kind, form or "number", ""
-        distinct = None if self.counts is None else len(self.counts)
-        few = distinct is not None and distinct <= min(_MOST_CATEGORIES, max(2, self.rows / 2))
         if kinds <= {"text", "category"} and few:
             return "category", "", ""
         shares = [t["numbers"] / max(1, t["numbers"] + t["others"]) for t in self.tables]
@@ -262,7 +292,6 @@ class _Profile:
                 remedy="Fix it, or leave the column out.",
                 option=("drop", [self.name]),
             )
-        many = f"more than {_MOST_DISTINCT:,}" if distinct is None else f"{distinct:,}"
         return "left out", "", f"text, {many} different values"
 
     def _follow(self, kind: str) -> tuple[Any, str, str]:

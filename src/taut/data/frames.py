@@ -8,12 +8,15 @@ import numpy as np
 
 from taut.data.cells import as_cells
 from taut.data.columns import check_names
+from taut.data.encoding import name_category
 from taut.data.source import ColumnSource
 from taut.errors import DataError
 
 __all__ = ["CellSource", "FrameSource", "is_frame"]
 
 _BATCH_ROWS = 16384
+# Types of pandas, of polars (two), and of pyarrow, as they print.
+_CATEGORICAL = ("category", "Categorical", "Enum", "dictionary")
 
 
 def is_frame(data: Any) -> bool:
@@ -43,11 +46,14 @@ class FrameSource(ColumnSource):
         check_names(name, names)
         columns = [frame[title] for title in titles]
         self._columns = [as_cells(np.asarray(column.to_numpy())) for column in columns]
-        dtypes: list[Any] = [getattr(column, "dtype", None) for column in columns]
+        dtypes: list[Any] = [getattr(c, "dtype", getattr(c, "type", None)) for c in columns]
+        self.categorical = frozenset(
+            i for i, dtype in enumerate(dtypes) if str(dtype).startswith(_CATEGORICAL)
+        )
         self.orders = {
-            i: tuple(map(str, dtype.categories))
-            for i, dtype in enumerate(dtypes)
-            if getattr(dtype, "ordered", False) is True
+            i: tuple(map(str, name_category(as_cells(np.asarray(dtypes[i].categories)))))
+            for i in self.categorical
+            if getattr(dtypes[i], "ordered", False) is True and hasattr(dtypes[i], "categories")
         }
         self.rows = len(self._columns[0])
         self._set_columns(names, len(titles))
@@ -65,7 +71,15 @@ class CellSource(ColumnSource):
 
     def __init__(self, source: ColumnSource):
         super().__init__(source.name)
-        for name in ("subject", "has_columns_argument", "parse", "decimal_comma", "orders"):
+        copied = (
+            "subject",
+            "has_columns_argument",
+            "parse",
+            "decimal_comma",
+            "orders",
+            "categorical",
+        )
+        for name in copied:
             setattr(self, name, getattr(source, name))
         self._set_columns(source.names, source.width)
         blocks = zip(*source.select(None).cells(_BATCH_ROWS), strict=True)

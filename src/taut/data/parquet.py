@@ -31,6 +31,16 @@ class ParquetSource(ColumnSource):
             index = (schema.pandas_metadata or {}).get("index_columns", [])
             self._names = [name for name in schema.names if name not in index]
             self.orders = self._find_orders(file, schema)
+            stored = (schema.pandas_metadata or {}).get("columns", [])
+            # Types do not tell of categories that are numbers, but pandas does.
+            unordered = [
+                column["name"]
+                for column in stored
+                if column["pandas_type"] == "categorical" and not column["metadata"]["ordered"]
+            ]
+            self.categorical = frozenset(
+                i for i, name in enumerate(self._names) if name in unordered
+            )
         if not self._names or not self.rows:
             raise DataError(
                 subject=self.subject,

@@ -102,12 +102,14 @@ class ColumnSource(Source):
     Attributes:
         decimal_comma: whether a comma in a number separates its decimals, not its thousands.
         orders: for columns of ordered categories, by position: the categories in their order.
+        categorical: positions of the columns that hold categories by their type.
     """
 
     decimal_comma = False
     parse = False  # whether numbers are read in cells of text
     has_columns_argument = True  # whether the caller can choose columns by `columns=`
     orders: dict[int, tuple[str, ...]]
+    categorical: frozenset[int] = frozenset()
 
     @abstractmethod
     def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:

@@ -157,12 +157,19 @@ def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
     high = format_bound(result.upper.value, "upper", 3)
     p = None if result.p_value is None else f"p = {result.p_value:.3g}"
     if not result.upper_is_useful:
-        sure = f"at {100 * result.lower.confidence:.4g} % confidence"
+        if not result.finite:
+            sure = f"at {100 * result.lower.confidence:.4g} % confidence"
         known = f"{pair} are at least {low} apart, {sure}"
         if float(low) == 0:
             differ = result.p_value is not None and result.p_value <= 1 - result.confidence
             known = f"{pair} {'differ' if differ else 'are not shown to differ'}"
-        return f"{known} (permutation test: {p}); no useful upper bound in {result.dim} dimensions"
+        tested = "" if p is None else f" (permutation test: {p})"
+        why = f"no useful upper bound in {result.dim} dimensions"
+        if result.unseen:
+            why = (
+                f"no upper bound, because of unseen values in {', '.join(map(repr, result.unseen))}"
+            )
+        return f"{known}{tested}; {why}"
     if result.assumption:
         sure = f"{sure} {result.assumption}"
     if float(low) > 0:
@@ -276,6 +283,12 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
         told["Assumptions"] = (
             "The rows of each dataset are i.i.d. samples of one population. With duplicate rows, or "
             "rows that depend on each other as in a time series, the bounds are too narrow."
+        )
+    if result.unseen:
+        told.pop("Assumption of the upper bound", None)
+        told["Upper bound"] = (
+            f"None: {', '.join(map(repr, result.unseen))} has categories or gaps that the encoding has "
+            "not seen. These are mapped to points that are nearer than they are, so only lower bounds hold."
         )
     told["The estimate"] = (
         f"{result.estimate.value:.4g} ({result.estimate.method}) may be above or below the true "

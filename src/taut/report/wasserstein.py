@@ -80,13 +80,16 @@ def draw_interval(result: WassersteinResult) -> Picture:
     """The bounds as a bar, the estimate as a mark on it, zero at the left."""
     low, high, middle = result.lower.value, result.upper.value, result.estimate.value
     least, most = format_bound(low, "lower"), format_bound(high, "upper")
+    if result.unseen:  # the bar has no right end
+        high = max(2 * middle, 1.0)
 
     def paint(axes: Any) -> None:
         reach = max(high, middle, 1e-300) * 1.06
         axes.barh(0, reach, color="#f3f4f5", height=0.34)
         axes.barh(0, max(high - low, reach / 300), left=low, color=COLOURS["sky"], height=0.34)
         # A bar without width would be lost; its ends are drawn as well.
-        axes.vlines([low, high], -0.24, 0.24, color=COLOURS["blue"])
+        ends = [low] if result.unseen else [low, high]
+        axes.vlines(ends, -0.24, 0.24, color=COLOURS["blue"])
         axes.plot(middle, 0, "D", color="black", markersize=6)
         if high - low < 0.3 * reach:
             place, side = (high, "right") if low > reach / 2 else (low, "left")
@@ -94,7 +97,8 @@ def draw_interval(result: WassersteinResult) -> Picture:
         else:
             side = "left" if low < 0.12 * reach else "center"
             axes.text(low, 0.36, f"at least {least}", ha=side, va="bottom")
-            axes.text(high, 0.36, f"at most {most}", ha="right", va="bottom")
+            end = "no upper bound" if result.unseen else f"at most {most}"
+            axes.text(high, 0.36, end, ha="right", va="bottom")
         side = "center" if middle < 0.85 * reach else "right"
         side = "left" if middle <= 0.15 * reach else side
         axes.text(middle, -0.36, f"estimate {middle:.4g}", ha=side, va="top")
@@ -103,7 +107,8 @@ def draw_interval(result: WassersteinResult) -> Picture:
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("Wasserstein-1 distance")
 
-    alt = f"Between {least} and {most}; estimate {middle:.4g}."
+    range_text = f"At least {least}" if result.unseen else f"Between {least} and {most}"
+    alt = f"{range_text}; estimate {middle:.4g}."
     return draw(paint, alt=alt, size=(4.6, 1.55))
 
 

@@ -1,7 +1,8 @@
 """One comparison of two samples, from rows to bounds."""
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from torch import Generator, Tensor, nn
 from taut.audit import bound_lipschitz
 from taut.bounds import Bound, Estimate, Interval
 from taut.certificates import BoundedEvaluation
-from taut.data import Table
+from taut.data import Table, describe_columns
 from taut.errors import ArgumentError
 from taut.linalg import round_down, round_up
 from taut.nn import ConeCritic
@@ -19,7 +20,13 @@ from taut.norms import L2
 from taut.transport.arguments import confidence_of_each
 from taut.transport.coupling import coupling_upper_bound
 from taut.transport.critics import Samples, score_points
-from taut.transport.dataset import Dataset, iterate_batches, load_rows, note_constant
+from taut.transport.dataset import (
+    Dataset,
+    find_unseen,
+    iterate_batches,
+    load_rows,
+    note_constant,
+)
 from taut.transport.distance_bounds import (
     Scores,
     Stage,
@@ -55,6 +62,7 @@ _MIN_ROWS = 20
 # Exact transport of finite sets up to this many pairs: about 300 MB, a minute or two.
 _MOST_PAIRS = 40_000_000
 _POTENTIAL = "transport potential"
+_NO_UPPER = "none: unseen values are mapped nearer than they are"
 _MOST_LINE_TRAINING = 100_000
 # Rows of each sample behind an upper bound: a coupling of these takes a few seconds.
 _MOST_COUPLED = 2**15
@@ -106,6 +114,9 @@ class Comparison:
         self.generator = Generator().manual_seed(self.seed)
         self.columns = self.x.columns or self.y.columns
         self.encoding = self.x.encoding
+        self.unseen: tuple[str, ...] = ()
+        if self.encoding is not None and (losses := self.encoding.losses):
+            self.notes.append(losses)
 
     def populations(
         self, confidence: float, method: Method, diameter: float | None, num_permutations: int
@@ -134,26 +145,29 @@ class Comparison:
             )
         ends = bootstrap_interval(sx.values, sy.values, confidence, generator=self.generator)
         largest = max(estimate, ends[1] / constant)
-        useful = fitted.unrelated == 0 or upper.value <= max(
-            _USEFUL_RATIO * largest, _USEFUL_SHARE * fitted.unrelated
+        useful = not self.unseen and (
+            fitted.unrelated == 0
+            or upper.value <= max(_USEFUL_RATIO * largest, _USEFUL_SHARE * fitted.unrelated)
         )
-        if not useful:
+        if not (useful or self.unseen):
             self.notes.append(
                 f"no useful upper bound: two samples of so many rows in {self.x.dim} dimensions are far "
                 "apart even if they come from one population, so what can be proven "
                 f"({upper.value:.3g}) says little"
             )
         support = "the data" if diameter is None else f"{diameter:g}, as stated"
-        self.notes.insert(
-            0, f"the upper bound assumes that each support is no wider than {support}"
-        )
+        if not self.unseen:
+            self.notes.insert(
+                0, f"the upper bound assumes that each support is no wider than {support}"
+            )
+        told = f"{name}, held-out" + "; a lower estimate" * bool(self.unseen)
         return self._result(
             selected,
             fitted.scale,
             (sx, sy),
             lipschitz=lipschitz,
             limits=stages[-1].limits,
-            estimate=Estimate(max(0.0, estimate), L2, f"{name}, held-out"),
+            estimate=Estimate(max(0.0, estimate), L2, told),
             lower=lower,
             upper=upper,
             upper_is_useful=useful,
@@ -183,6 +197,7 @@ class Comparison:
             for i, side in enumerate(sides)
         ]
         self._set_rows(*(split.rows for split in splits))
+        self._set_unseen(*(split.unseen for split in splits))
         low, high = (torch.stack([getattr(s, end) for s in splits]) for end in ("low", "high"))
         self.notes += note_constant(self.columns, low.amin(0), high.amax(0))
         for name, split in zip("xy", splits, strict=True):
@@ -222,18 +237,17 @@ class Comparison:
             for side, split in zip(sides, splits, strict=True)
         )
         last, trained = self._stage(selected.critic, train, (sx, sy), confidence)
-        # Nor may the coupling depend on the rows that fixed the scaling. All are in random order,
-        # drawn without looking at them.
-        skips = (0, 0) if self.scaling == "none" else before
+        # Nor may the distances of coupled rows depend on them, as by the scale, or by the shift at
+        # which missing numbers stand. All are in random order, drawn without looking at them.
+        gaps = self.encoding is not None and self.encoding.has_gaps
+        skips = (0, 0) if self.scaling == "none" and not gaps else before
         most = min(_MOST_COUPLED, max(_FEW_COUPLED, _COUPLED_CELLS // self.x.dim))
         coupled_x, coupled_y = (
             scale(torch.cat([pool, split.reserve])[skip:][:most])
             for pool, split, skip in zip(pools, splits, skips, strict=True)
         )
         self._report("transport", 0, 1)
-        upper = bound_population_upper(
-            coupled_x, coupled_y, confidence, generator=self.generator, diameter=diameter
-        )
+        upper = self._bound_upper(coupled_x, coupled_y, confidence, diameter)
         self._report("transport", 1, 1)
         return _Fitted(
             selected, scale, [*stages, last], trained, upper, _mean_distance(coupled_x, coupled_y)
@@ -242,9 +256,10 @@ class Comparison:
     def _fit_line(self, confidence: float, diameter: float | None) -> _Fitted:
         """The same on a line, where half of the rows give a critic without training.
 
-        All bounds hold for every scale at once, also one that was chosen by looking at some of the
-        rows: on a line it multiplies scores, limits and distances alike. The upper bound is about all
-        rows in their own unit, and divided by the scale afterwards.
+        The scaling is fixed before the rows of the first stage are seen. The upper bound is about rows
+        in their own unit, and divided by the scale afterwards: so it holds for every scale at once, and
+        uses all rows. But a stated diameter is in scaled units, a width that depends on the rows that
+        fixed the scale, and these are left out then.
         """
         self._report("transport", 0, 1)
         x, y = (
@@ -254,30 +269,45 @@ class Comparison:
         self._set_rows(len(x), len(y))
         points = torch.cat([x, y])
         self.notes += note_constant(self.columns, *column_ranges(points))
+        self._set_unseen(find_unseen(self.encoding, points))
         train, held = zip(*(self._halve(side) for side in (x, y)), strict=True)
-        scale = self._fit_scaling(torch.cat(train))
+        staged = _STAGED[0] <= min(self.rows) <= _STAGED[1]
+        (early_x, fresh_x), (early_y, fresh_y) = (
+            side.tensor_split([len(side) // 2 if staged else len(side)]) for side in train
+        )
+        scale = self._fit_scaling(torch.cat([early_x, early_y]))
         check_squares(scale(points))
-        train, held = (scale(train[0]), scale(train[1])), (scale(held[0]), scale(held[1]))
+        if diameter is not None and self.scaling != "none":
+            x, y = torch.cat([fresh_x, held[0]]), torch.cat([fresh_y, held[1]])
         stages = []
-        if _STAGED[0] <= min(self.rows) <= _STAGED[1]:
-            (early_x, fresh_x), (early_y, fresh_y) = (
-                side.tensor_split([len(side) // 2]) for side in train
-            )
-            parts = (early_x, early_y), (fresh_x, fresh_y)
+        if staged:
+            parts = (scale(early_x), scale(early_y)), (scale(fresh_x), scale(fresh_y))
             stages.append(self._line_stage(*parts, confidence)[1])
+        train, held = (scale(train[0]), scale(train[1])), (scale(held[0]), scale(held[1]))
         critic, last, trained = self._line_stage(train, held, confidence)
         unit = scale.scale.item()
-        raw = bound_population_upper(
-            x,
-            y,
-            confidence,
-            generator=self.generator,
-            diameter=None if diameter is None else round_up(diameter * unit),
-        )
+        width = None if diameter is None else round_up(diameter * unit)
+        raw = self._bound_upper(x, y, confidence, width)
         self._report("transport", 1, 1)
         selected = SelectedCritic(_POTENTIAL, critic)
         upper, apart = _divide(raw, unit), _mean_distance(x, y) / unit
         return _Fitted(selected, scale, [*stages, last], trained, upper, apart)
+
+    def _bound_upper(self, x: Tensor, y: Tensor, confidence: float, width: float | None) -> Bound:
+        if self.unseen:
+            return Bound(math.inf, L2, "upper", _NO_UPPER, confidence)
+        return bound_population_upper(x, y, confidence, generator=self.generator, diameter=width)
+
+    def _set_unseen(self, *names: Sequence[str]) -> None:
+        """Notes columns with values that the encoding, fitted beforehand, has not seen."""
+        self.unseen = tuple(dict.fromkeys(itertools.chain(*names)))
+        if self.unseen:
+            which = describe_columns(self.unseen, range(len(self.unseen)))
+            self.notes.append(
+                f"no upper bound: the encoding has not seen all categories or gaps of {which}; these "
+                "count as nearer than they are, so the distance may be larger than the estimate. Leave "
+                "out `encoding`, or fit it to both tables"
+            )
 
     def _line_stage(
         self, train: Samples, held: Samples, confidence: float
@@ -327,11 +357,13 @@ class Comparison:
         x, y = load_rows(self.x, _SUBJECT), load_rows(self.y, _SUBJECT)
         points = torch.cat([x, y])
         self.notes += note_constant(self.columns, *column_ranges(points))
+        self._set_unseen(find_unseen(self.encoding, points))
         scale = self._fit_scaling(points)
         self._report("transport", 0, 1)
         interval = None
         if self.x.dim == 1:
             # In the rows' own unit, so that no rounding of the scaling is left out.
+            x, y = (torch.where(side.isnan(), scale.shift, side) for side in (x, y))
             found, unit = line_distance(x[:, 0], y[:, 0]), scale.scale.item()
             interval = Interval(_divide(found.lower, unit), _divide(found.upper, unit))
         x, y = scale(points).split([len(x), len(y)])
@@ -356,15 +388,20 @@ class Comparison:
             interval = Interval(lower, coupling_upper_bound(x, y, generator=self.generator))
         self._report("transport", 1, 1)
         lower, upper = interval.lower, interval.upper
+        estimate = Estimate((lower.value + upper.value) / 2, L2, "middle of the interval")
+        if self.unseen:
+            upper = Bound(math.inf, L2, "upper", _NO_UPPER)
+            estimate = Estimate(lower.value, L2, "the lower bound; a lower estimate")
         return self._result(
             selected,
             scale,
             (sx, sy),
             lipschitz=lipschitz,
             limits=(values.min().item(), values.max().item()),
-            estimate=Estimate((lower.value + upper.value) / 2, L2, "middle of the interval"),
+            estimate=estimate,
             lower=lower,
             upper=upper,
+            upper_is_useful=not self.unseen,
             p_value=None,
             rows=(len(x), len(y)),
             finite=True,
@@ -397,6 +434,7 @@ class Comparison:
             "errors": tuple(side.errors for side in scores),
             "means": tuple(map(bound_mean_score, scores)),
             "notes": tuple(self.notes),
+            "unseen": self.unseen,
         }
         return WassersteinResult(**parts | found)
 

@@ -30,6 +30,7 @@ __all__ = [
     "BatchStream",
     "Dataset",
     "columns_of",
+    "find_unseen",
     "iterate_batches",
     "load_rows",
     "match_columns",
@@ -227,6 +228,11 @@ def load_rows(data: Dataset, subject: str) -> Tensor:
                 option=("finite", False),
             )
     return torch.cat(parts)
+
+
+def find_unseen(encoding: Encoding | None, rows: Tensor) -> tuple[str, ...]:
+    """Names of the columns in which rows have values that their encoding, if any, has not seen."""
+    return () if encoding is None else encoding.unseen(rows.numpy())
 
 
 def note_constant(names: Sequence[str], low: Tensor, high: Tensor) -> list[str]:

@@ -137,7 +137,10 @@ def bound_population_lower(
     ]
     value = 0.0
     if useful and method == "betting":
-        value = _bet_on(useful, check_confidence("bound_population_lower", confidence), generator)
+        delta = check_confidence("bound_population_lower", confidence)
+        # Bets may depend on how many rows there are to come, but not on whether they will be useful.
+        rounds = sum(min(len(stage.x.values), len(stage.y.values)) for stage in stages)
+        value = _bet_on(useful, rounds, delta, generator)
     elif useful and useful[-1] is stages[-1]:
         low, high = useful[-1].limits
         sides = useful[-1].clamped()
@@ -146,10 +149,9 @@ def bound_population_lower(
     return Bound(value, L2, "lower", f"{name}, {method}", confidence)
 
 
-def _bet_on(stages: Sequence[Stage], delta: float, generator: Generator) -> float:
+def _bet_on(stages: Sequence[Stage], rounds: int, delta: float, generator: Generator) -> float:
     """The bound of the theorem on stages."""
     sides = [[shuffle(side, generator) for side in stage.clamped()] for stage in stages]
-    rounds = sum(min(map(len, pair)) for pair in sides)
     parts = []
     for stage, (x, y) in zip(stages, sides, strict=True):
         difference, rounding = group_differences(x, y, *stage.limits)

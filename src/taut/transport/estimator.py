@@ -75,7 +75,12 @@ def wasserstein(
             else "none". Constant columns are kept, and noted.
         encoding: encoding of the columns of two frames, or of streams of text or parquet files: a
             `taut.data.Encoding`, or options of `taut.data.fit_encoding` such as
-            `{"drop": ["id"], "categorical": ["month"]}`. By default it is found in the data.
+            `{"drop": ["id"], "categorical": ["month"]}`. By default it is found in all rows of both
+            tables, also those that are judged. What is found there is a metric, that is, the kind of
+            each column and which are left out (`notes` lists them); the distance of two rows does not
+            depend on what else occurs. The bounds are about this metric, as if it had been fixed
+            beforehand. An encoding that was fitted beforehand has no such proviso, but where rows have
+            categories or gaps that it has not seen there is no upper bound.
         method: confidence bound of the means: "betting", "bernstein" or "hoeffding".
         critics: kinds of critics to try.
         num_steps: training steps of the longest fit; see `patience`.

@@ -24,11 +24,12 @@ class WassersteinResult(SavedCritic):
 
     Attributes:
         estimate: value of the best critic on held-out rows, 0 where it is negative, or the middle
-            of the proven interval for finite sets. On no proven side of the truth.
+            of the proven interval for finite sets. On no proven side of the truth; where values
+            are `unseen`, a lower estimate.
         lower: lower bound of the distance, with its confidence.
-        upper: upper bound of the distance, with its confidence.
+        upper: upper bound of the distance, with its confidence; infinite where values are `unseen`.
         upper_is_useful: whether the upper bound says something: it is at most three times the estimate,
-            or at most half of the mean distance of unrelated rows. Always for finite sets.
+            or at most half of the mean distance of unrelated rows; for finite sets, it is finite.
         bootstrap: ends of the bootstrap interval of the estimate: an estimate itself, of what this
             critic finds, no bound of the distance; None for finite sets.
         p_value: p-value of the hypothesis that both samples have one distribution, by an exact
@@ -38,6 +39,8 @@ class WassersteinResult(SavedCritic):
         diameter: diameter of the supports that was stated; None where it was assumed.
         notes: what was assumed of the data or done to them; for populations, first of all what
             the upper bound assumes of their supports.
+        unseen: columns with categories or gaps that a given encoding has not seen. They are mapped nearer
+            than they are, so there is no upper bound (see `taut.data.encoding`).
     """
 
     estimate: Estimate
@@ -50,6 +53,7 @@ class WassersteinResult(SavedCritic):
     rows: tuple[int, int]
     diameter: float | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @property
     def interval(self) -> Interval:
@@ -88,12 +92,20 @@ class WassersteinResult(SavedCritic):
         return "" if self.finite else f"if no support is wider than {width}"
 
     def __str__(self) -> str:
+        losses = "" if self.encoding is None else self.encoding.losses
+        return f"{self._said()}; {losses}" if losses else self._said()
+
+    def _said(self) -> str:
         low = format_bound(self.lower.value, "lower")
         high = format_bound(self.upper.value, "upper")
-        if self.finite:
-            return f"{self.estimate.value:.4g}, in [{low}, {high}] proven"
-        known = f"at {100 * self.confidence:g} % {self.assumption}"
-        between = f"in [{low}, {high}] {known}"
+        sure = "proven" if self.finite else f"at {100 * self.lower.confidence:g} %"
+        tested = "" if self.p_value is None else f", p = {self.p_value:.3g}"
+        if self.unseen:
+            names = ", ".join(map(repr, self.unseen))
+            said = f"lower estimate {self.estimate.value:.4g}, at least {low} {sure}"
+            return f"{said}, no upper bound: unseen values in {names}{tested}"
+        between = f"in [{low}, {high}] "
+        between += "proven" if self.finite else f"at {100 * self.confidence:g} % {self.assumption}"
         if not self.upper_is_useful:
-            between = f"at least {low} at {100 * self.lower.confidence:g} %, no useful upper bound"
-        return f"{self.estimate.value:.4g}, {between}, p = {self.p_value:.3g}"
+            between = f"at least {low} {sure}, no useful upper bound"
+        return f"{self.estimate.value:.4g}, {between}{tested}"

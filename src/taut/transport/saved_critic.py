@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from taut.bounds import Bound
+from taut.bounds import Bound, Hypotheses
 from taut.certificates import BoundedEvaluation
 from taut.data import Encoding
 from taut.errors import DamagedFileError, check_choice
@@ -17,7 +17,13 @@ from taut.export import open_file, save
 from taut.norms import L2
 from taut.transport.arguments import check_seed, confidence_of_each
 from taut.transport.critics import score_points
-from taut.transport.dataset import Dataset, iterate_batches, match_columns, open_dataset
+from taut.transport.dataset import (
+    Dataset,
+    find_unseen,
+    iterate_batches,
+    match_columns,
+    open_dataset,
+)
 from taut.transport.distance_bounds import Scores, Stage, bound_population_lower
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling
 from taut.transport.mean_bounds import METHODS, Method
@@ -77,12 +83,11 @@ class SavedCritic:
         Returns:
             `(n,)`, float64.
         """
-        return torch.cat([score_points(self.critic, at) for at in self._scaled_batches(data)])
+        batches = self._batches(data)
+        return torch.cat([score_points(self.critic, self.scaling(rows)) for rows in batches])
 
-    def _scaled_batches(self, data: Any) -> Iterator[Tensor]:
-        opened = open_dataset(data, "data", 1, self.encoding)
-        for batch in iterate_batches(self.match(opened)):
-            yield self.scaling(batch)
+    def _batches(self, data: Any) -> Iterator[Tensor]:
+        return iterate_batches(self.match(open_dataset(data, "data", 1, self.encoding)))
 
     def match(self, data: Dataset) -> Dataset:
         """The same sample with the columns of the critic in its order.
@@ -102,6 +107,9 @@ class SavedCritic:
         of the error probability each. The old side is represented by its held-out scores; a finite
         set by its mean score, which is known.
 
+        Categories and gaps that the encoding has not seen are mapped nearer than they are (see
+        `taut.data.encoding`). The bounds hold, but may be too small, and their `hypotheses` say so.
+
         Args:
             data: i.i.d. rows, any data set that `score` takes.
             confidence: confidence level of each of the two bounds.
@@ -118,11 +126,24 @@ class SavedCritic:
         check_choice(_SUBJECT, "method", method, METHODS)
         check_seed(_SUBJECT, seed)
         evaluate = BoundedEvaluation(self.critic, self.dim)
-        parts = [evaluate(batch) for batch in self._scaled_batches(data)]
+        parts, unseen = [], {}
+        for rows in self._batches(data):
+            unseen |= dict.fromkeys(find_unseen(self.encoding, rows))
+            parts.append(evaluate(self.scaling(rows)))
         new = Scores(*(torch.cat(part) for part in zip(*parts, strict=True)))
         values = [self._bound(new, i, each, method, int(seed)) for i in (0, 1)]
         text = f"{self.kind} critic, {method}, either direction"
-        from_x, from_y = (Bound(value, L2, "lower", text, confidence) for value in values)
+        notes = Hypotheses(
+            (
+                f"the bounds may be too small: unseen categories or gaps in {', '.join(map(repr, unseen))} "
+                "count as nearer than they are",
+            )
+            if unseen
+            else ()
+        )
+        from_x, from_y = (
+            Bound(value, L2, "lower", text, confidence, hypotheses=notes) for value in values
+        )
         return new.values, from_x, from_y
 
     def _bound(self, new: Scores, side: int, each: float, method: Method, seed: int) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 from taut import parallel
 from taut.data import Table
 from taut.errors import DataError
-from taut.transport.dataset import Dataset, iterate_batches
+from taut.transport.dataset import Dataset, find_unseen, iterate_batches
 from taut.transport.distance_bounds import Scores
 from taut.transport.feature_scaling import column_ranges
 
@@ -46,6 +46,7 @@ class Split:
         low: smallest value of each column.
         high: largest value of each column.
         checksum: of all rows, to detect a second pass that gives others.
+        unseen: names of the columns with values that the encoding has not seen.
     """
 
     train: Tensor
@@ -56,6 +57,7 @@ class Split:
     low: Tensor
     high: Tensor
     checksum: int
+    unseen: tuple[str, ...]
 
 
 def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = None) -> Split:
@@ -75,6 +77,7 @@ def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = No
     rows, checksum = 0, 0
     low = torch.full((data.dim,), float("inf"), dtype=torch.float64)
     high = -low
+    unseen: dict[str, None] = {}
     for batch in iterate_batches(data):
         if len(batch) == 0:
             continue
@@ -82,6 +85,7 @@ def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = No
         lowest, highest = column_ranges(batch.double())
         low, high = torch.minimum(low, lowest), torch.maximum(high, highest)
         checksum = _checksum(data, batch, checksum)
+        unseen |= dict.fromkeys(find_unseen(data.encoding, batch))
         rows += len(batch)
         if on_rows is not None:
             on_rows(rows)
@@ -91,7 +95,7 @@ def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = No
     used = np.zeros(rows, bool)
     used[positions[:second].numpy()] = True
     train, validation, reserve = points.double().tensor_split([first, second])
-    return Split(train, validation, reserve, rows, used, low, high, checksum)
+    return Split(train, validation, reserve, rows, used, low, high, checksum, tuple(unseen))
 
 
 def score_held_out(
