@@ -392,7 +392,8 @@ class ConvCase:
 
 CONVOLUTIONS = [
     *(
-        ConvCase(getattr(taut.nn, f"SpectralConv{turn}{dims}d"), dims, transposed=bool(turn))
+        ConvCase(getattr(taut.nn, f"{kind}Conv{turn}{dims}d"), dims, transposed=bool(turn))
+        for kind in ("Spectral", "AOL")
         for dims in (1, 2, 3)
         for turn in ("", "Transpose")
     ),
@@ -416,6 +417,7 @@ CONVOLUTIONS = [
 PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     taut.nn.Centering: (lambda: taut.nn.Centering(4), (3, 4)),
     taut.nn.ChannelShift2d: (taut.nn.ChannelShift2d, (2, 6, 3, 3)),
+    taut.nn.Clip: (lambda: taut.nn.Clip(-0.5, 1.5), (3, 4)),
     taut.nn.ConeCritic: (lambda: taut.nn.ConeCritic(5, 4), (3, 4)),
     taut.nn.InvertibleDownsampling2d: (lambda: taut.nn.InvertibleDownsampling2d(2), (2, 2, 4, 4)),
     taut.nn.InvertibleUpsampling2d: (lambda: taut.nn.InvertibleUpsampling2d(2), (2, 4, 2, 2)),
@@ -428,6 +430,7 @@ PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = 
     taut.nn.SymmetricPad3d: (lambda: taut.nn.SymmetricPad3d(1), (2, 1, 2, 2, 3)),
     taut.nn.ScaledAvgPool2d: (lambda: taut.nn.ScaledAvgPool2d(2), (2, 2, 4, 4)),
     taut.nn.LinfDistance: (lambda: taut.nn.LinfDistance(4, 5), (3, 4)),
+    taut.nn.LinfDistance2d: (lambda: taut.nn.LinfDistance2d(2, 3, 2, padding=1), (2, 2, 3, 3)),
     taut.nn.SortDistance: (lambda: taut.nn.SortDistance(4, 5, q=1.0), (3, 4)),
     taut.nn.AdaptiveL2Pool2d: (lambda: taut.nn.AdaptiveL2Pool2d((2, 3)), (2, 2, 3, 4)),
     taut.nn.ScaledAdaptiveAvgPool2d: (
@@ -439,6 +442,7 @@ PARTS: dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, ...]]] = 
     taut.nn.SLLResidual: (lambda: taut.nn.SLLResidual(4, 6), (3, 4)),
     taut.nn.PotentialStep2d: (lambda: taut.nn.PotentialStep2d(2, 3), (2, 2, 3, 3)),
     taut.nn.SLLResidual2d: (lambda: taut.nn.SLLResidual2d(2, 3), (2, 2, 3, 3)),
+    taut.nn.CPLResidual2d: (lambda: taut.nn.CPLResidual2d(2, 3), (2, 2, 3, 3)),
     taut.nn.SandwichLinear: (lambda: taut.nn.SandwichLinear(4, 3), (3, 4)),
     taut.nn.SandwichStep: (lambda: taut.nn.SandwichStep(4, 3), (3, 4)),
     taut.nn.CPLResidual: (lambda: taut.nn.CPLResidual(4, 3), (3, 4)),

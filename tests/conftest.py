@@ -21,7 +21,7 @@ settings.load_profile("default")
 
 
 # Cases of one test that `make test-fast` runs.
-_FAST_CASES = 4
+_FAST_CASES = 2
 
 
 @pytest.hookimpl(tryfirst=True)

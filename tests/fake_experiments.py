@@ -126,7 +126,7 @@ class InProcessWorkers:
         seed = getattr(args[1], "config", {}).get("seed")
         if self.deaths.get(seed, 0):
             self.deaths[seed] -= 1
-            future.set_exception(LostWorkerError("gone."))
+            future.set_exception(LostWorkerError(rule="gone"))
         else:
             # As on its way to another process and back.
             function, args = pickle.loads(pickle.dumps((function, args)))

@@ -1,5 +1,6 @@
 import inspect
 import math
+import pickle
 
 import pytest
 
@@ -28,6 +29,17 @@ def test_one_root_catches_every_error(error):
 )
 def test_errors_are_what_python_would_raise(error, builtin):
     assert issubclass(error, builtin)
+
+
+@pytest.mark.parametrize("error", [c for c in CLASSES if not issubclass(c, Warning)])
+def test_errors_come_whole_out_of_another_process(error):
+    fields = {"subject": "f", "argument": "x", "rule": "must be even", "got": 3}
+    sent = error(**fields, remedy="Use 2.", option=("y", True))
+    sent.add_note("in row 4")
+    came = pickle.loads(pickle.dumps(sent))
+    assert type(came) is error
+    assert str(came) == str(sent) == "f: `x` must be even; got x=3. Use 2, or use y=True."
+    assert vars(came) == vars(sent) and came.option == ("y", True)
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, math.nan, math.inf, -math.inf])

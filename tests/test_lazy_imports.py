@@ -72,6 +72,7 @@ def test_every_requirement_beyond_the_core_is_in_the_table():
     assert named - {"taut"} == set(IMPORT_NAMES)
 
 
+@pytest.mark.slow
 def test_the_core_needs_no_extra():
     touch_every_name = "import taut\nfor name in taut.__all__: getattr(taut, name)"
     # torch itself imports sympy and mpmath for its compiler.
@@ -85,7 +86,7 @@ def test_estimators_without_scikit_learn_name_the_extra():
         "import sys, taut\nsys.modules['sklearn'] = None\n"
         "try:\n    taut.sklearn.WassersteinDrift\n"
         "except taut.errors.MissingExtraError as error:\n"
-        "    assert \"install with pip install 'taut[sklearn]'\" in str(error)\n"
+        "    assert \"Install it with pip install 'taut[sklearn]'\" in str(error)\n"
         "else:\n    raise SystemExit('no error')"
     )
     assert "taut" in newly_imported("", attempt)
@@ -114,6 +115,7 @@ def test_help_lists_the_plugins_without_importing_their_commands():
     assert "taut_lab" in newly_imported("", code)
 
 
+@pytest.mark.slow
 def test_the_library_works_without_the_lab():
     code = (
         "import sys\nsys.modules['taut_lab'] = None\nimport taut\n"

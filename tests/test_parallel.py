@@ -82,6 +82,7 @@ def runs(tmp_path_factory):
     return torch.load(folder / "alone" / "0.pt"), [torch.load(folder / f"{i}.pt") for i in (0, 1)]
 
 
+@pytest.mark.slow
 def test_each_process_knows_its_place(runs):
     alone, both = runs
     assert alone["place"] == (0, 1, True)

@@ -1,4 +1,4 @@
-"""The directive `.. results:: ../records`: verdicts, tables and figures of committed records."""
+"""Committed records as tables and figures: `.. results:: ../records`, `.. zoo:: ../benchmarks/zoo`."""
 
 import html
 from collections.abc import Sequence
@@ -9,6 +9,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from taut.plotting import Figure
+from taut_lab.benchmarks.zoo import read_zoo
+from taut_lab.cli.zoo_output import COLUMNS, budget, cells, draw_zoo
 from taut_lab.experiments import registry
 from taut_lab.framework.presentation import ResultTable, TableEntry
 from taut_lab.framework.records import Records
@@ -43,6 +45,26 @@ class Results(SphinxDirective):
             collect_report(registry.find_experiment(name), records) for name in registry.EXPERIMENTS
         ]
         return [_verdicts(shown), *(_section(one, one.preset) for one in shown if one.preset)]
+
+
+class Zoo(SphinxDirective):
+    """The table and the chart of `taut bench zoo`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """The budget, the table and the figure."""
+        folder = (Path(self.env.doc2path(self.env.docname)).parent / self.arguments[0]).resolve()
+        for path in (folder, *folder.glob("*.json")):
+            self.env.note_dependency(str(path))
+        if not (records := read_zoo(folder)):
+            raise self.error(f"zoo: {folder} holds no records")
+        rows = [[nodes.paragraph(text=cell) for cell in cells(record)] for record in records]
+        return [
+            nodes.paragraph(text=budget(records)),
+            _grid(COLUMNS, rows),
+            nodes.container("", _figure(draw_zoo(records)), classes=["figures"]),
+        ]
 
 
 def _verdicts(shown: list[ExperimentReport]) -> nodes.section:
@@ -124,6 +146,7 @@ def _figure(figure: Figure) -> nodes.figure:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers the directive."""
+    """Registers the directives."""
     app.add_directive("results", Results)
+    app.add_directive("zoo", Zoo)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

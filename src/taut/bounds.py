@@ -108,10 +108,18 @@ class Bound:
         check_choice("Bound", "side", self.side, ("upper", "lower"))
         if not 0 < self.confidence <= 1:
             raise ArgumentError(
-                f"Bound: `confidence` must lie in (0, 1]; got confidence={self.confidence}."
+                subject="Bound",
+                argument="confidence",
+                rule="must lie in (0, 1]",
+                got=f"confidence={self.confidence}",
             )
         if math.isnan(self.value):
-            raise ArgumentError("Bound: `value` must be a number; got NaN, which bounds nothing.")
+            raise ArgumentError(
+                subject="Bound",
+                argument="value",
+                rule="must be a number",
+                got="NaN, which bounds nothing",
+            )
 
     def holds_for(self, model: Any) -> bool:
         """Whether `model` computes, in evaluation, exactly what this bound was proven of.
@@ -177,8 +185,9 @@ class Interval:
     def __post_init__(self) -> None:
         if (self.lower.side, self.upper.side) != ("lower", "upper"):
             raise ArgumentError(
-                "Interval: `lower` and `upper` must be bounds of those sides; "
-                f"got {self.lower.side!r} and {self.upper.side!r}."
+                subject="Interval",
+                rule="`lower` and `upper` must be bounds of those sides",
+                got=f"{self.lower.side!r} and {self.upper.side!r}",
             )
 
     @property

@@ -30,21 +30,21 @@ DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I8": "<i1"}
 TABLE = """
 Identity Abs ReLU ReLU6 Tanh LogSigmoid Softsign Tanhshrink Sigmoid=0.25 SELU=1.7581 SiLU=1.09984
 Mish=1.0885 Hardsigmoid=0.166667 Hardswish=1.500001:; ELU CELU=1.000001: alpha; Softplus: beta threshold;
-GELU=1.1289041451851549: approximate; Softshrink: lambd; Hardtanh: min_val max_val; SoftHuber: delta;
-LeakyReLU: negative_slope; RReLU: lower upper; PReLU LPReLU: num_parameters; ChannelShuffle: groups;
-Dropout AlphaDropout FeatureAlphaDropout: p; Scale InvertibleDownsampling InvertibleUpsampling: factor;
-PixelShuffle: upscale_factor; PixelUnshuffle: downscale_factor; ChannelShift: shift; Softmax=0.5 LogSoftmax
-MaxMin FullSort HalfAbs LayerCentering: dim; GroupSort Maxout: group_size dim; Flatten: start_dim end_dim;
-Unflatten: dim unflattened_size; Householder: num_channels learnable dim; Centering: num_features momentum
-bias; LipschitzBatchNorm: num_features momentum bias eps; BatchNorm: num_features eps momentum affine;
-ZeroPad ReflectionPad ReplicationPad CircularPad SymmetricPad: padding; AdaptiveAvgPool
-AdaptiveMaxPool: output_size;
-ScaledAvgPool: kernel_size; L2Pool: kernel_size stride ceil_mode; MaxPool: kernel_size stride ceil_mode
-padding dilation; AvgPool: kernel_size stride ceil_mode padding count_include_pad; ConeCritic: num_centres
-dim temperature; LinfDistance: in_features out_features; SortDistance: in_features out_features q;
-Linear SandwichStep: in_features out_features bias; PotentialStep: features hidden_features bias;
-PotentialStep2d: channels hidden_channels kernel_size bias; Conv ConvTranspose: in_channels out_channels
-kernel_size stride padding dilation groups bias padding_mode"""
+GELU=1.1289041451851549: approximate; Softshrink: lambd; Hardtanh: min_val max_val; SoftHuber: delta; Clip:
+low high; LeakyReLU: negative_slope; RReLU: lower upper; PReLU LPReLU: num_parameters; ChannelShuffle:
+groups; Dropout AlphaDropout FeatureAlphaDropout: p; Scale InvertibleDownsampling InvertibleUpsampling:
+factor; PixelShuffle: upscale_factor; PixelUnshuffle: downscale_factor; ChannelShift: shift; Softmax=0.5
+LogSoftmax MaxMin FullSort HalfAbs LayerCentering: dim; GroupSort Maxout: group_size dim; Flatten:
+start_dim end_dim; Unflatten: dim unflattened_size; Householder: num_channels learnable dim; Centering:
+num_features momentum bias; LipschitzBatchNorm: num_features momentum bias eps; BatchNorm: num_features eps
+momentum affine; ZeroPad ReflectionPad ReplicationPad CircularPad SymmetricPad: padding; AdaptiveAvgPool
+AdaptiveMaxPool: output_size; ScaledAvgPool: kernel_size; L2Pool: kernel_size stride ceil_mode; MaxPool:
+kernel_size stride ceil_mode padding dilation; AvgPool: kernel_size stride ceil_mode padding
+count_include_pad; ConeCritic: num_centres dim temperature; LinfDistance: in_features out_features;
+SortDistance: in_features out_features q; Linear SandwichStep: in_features out_features bias;
+PotentialStep: features hidden_features bias; PotentialStep2d: channels hidden_channels kernel_size bias;
+LinfDistance2d: in_channels out_channels kernel_size stride padding; Conv ConvTranspose: in_channels
+out_channels kernel_size stride padding dilation groups bias padding_mode"""
 ROWS = [row.split(":") for row in TABLE.split(";")]
 KNOWN = {re.sub("=.*", "", each): row[1].split() for row in ROWS for each in row[0].split()}
 SLOPES = {name: float(slope) for name, slope in re.findall(r"(\w+)=([\d.]+)", TABLE)}
@@ -388,6 +388,21 @@ def gains_of(layer: Layer) -> Any:
             steep = abs(float(layer.tensors["sign"])) if cone else 1.0
             gains = [times(steep, each) for each in (out, root(out), root(size) if cone else 1)]
             after = shape and (*shape[:-1], out)
+        case "Clip":
+            width = Fraction(a["high"]) - Fraction(a["low"])
+            require(width > 0, f"{at} has no range to clip to")
+            gains = [up(1 / width)] * 3
+        case "LinfDistance2d":  # every output is one value of its patch
+            inside, out, k, step, ends = (a[name] for name in KNOWN[layer.kind])
+            fits = weight.shape == (out, inside * k * k) and min(inside, out, k, step, ends + 1) > 0
+            fits &= len(shape or ()) == 3 and shape[0] == inside  # type: ignore[index]
+            after = (
+                (out, *((n + 2 * ends - k) // step + 1 for n in (shape or ())[1:]))
+                if fits
+                else (0,)
+            )
+            require(min(after) > 0, f"{at} does not fit {shape}")
+            gains = [float(math.prod(after)), root(math.prod(after)), 1.0]
         case "Flatten" if shape:
             end = a["end_dim"] % (len(shape) + 1)
             after = (*shape[:axis], math.prod(shape[axis:end]), *shape[end:])

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Self
+from typing import Any, Self
 
 __all__ = [
     "ArgumentError",
@@ -33,17 +34,16 @@ _FIELDS = ("subject", "argument", "rule", "got", "remedy", "option")
 class TautError(Exception):
     """The root of every error that taut raises on purpose.
 
-    Built from its fields, or from one sentence, which leaves the fields empty.
+    The message is made of the fields.
 
     Args:
-        sentence: the whole message, instead of the fields.
         subject: function, class or file that raises the error.
         argument: name of the argument that breaks the rule, if there is one.
         rule: the rule: "must be positive" for an argument, else a whole clause.
         got: what was given instead: text, or the value of the argument.
         remedy: what to do, as a sentence.
-        option: another remedy: an argument in Python's spelling, such as `columns=[...]`. Commands
-            replace it by their own option, or leave it out.
+        option: another remedy: the name of an argument, and the value to give it. Commands say
+            which of their options to use instead.
 
     Example:
         >>> error = ArgumentError(
@@ -51,25 +51,24 @@ class TautError(Exception):
         ... )
         >>> print(error)
         GroupSort: `group_size` must divide 64; got group_size=3.
-        >>> print(error.replace(remedy="Use 2 or 4.", option="dim=1"))
+        >>> print(error.replace(remedy="Use 2 or 4.", option=("dim", 1)))
         GroupSort: `group_size` must divide 64; got group_size=3. Use 2 or 4, or use dim=1.
     """
 
     def __init__(
         self,
-        sentence: str | None = None,
         *,
         subject: str = "",
         argument: str = "",
         rule: str = "",
         got: object = None,
         remedy: str = "",
-        option: str = "",
+        option: tuple[str, object] | str | None = None,
     ) -> None:
         self.subject, self.argument, self.rule = subject, argument, rule
         self.remedy, self.option = remedy, option
         self.got = "" if got is None else got if isinstance(got, str) else f"{argument}={got!r}"
-        super().__init__(self._sentence() if sentence is None else sentence)
+        super().__init__(self._sentence())
 
     def _sentence(self) -> str:
         start = f"{self.subject}: " if self.subject else ""
@@ -77,14 +76,21 @@ class TautError(Exception):
         came = f"; got {self.got}" if self.got else ""
         advice = f" {self.remedy}" if self.remedy else ""
         if self.option:
-            advice = f"{advice[:-1]}, or use {self.option}." if advice else f" Use {self.option}."
+            use = self.option
+            if not isinstance(use, str):
+                use = f"use {use[0]}={use[1]!r}"
+            advice = f"{advice[:-1]}, or {use}." if advice else f" {use[:1].upper()}{use[1:]}."
         return f"{start}{named}{self.rule}{came}.{advice}"
 
-    def replace(self, **changes: str) -> Self:
-        """The same error with other fields; an error of one sentence stays as it is."""
-        if not self.rule:
-            return self
-        return type(self)(**{name: getattr(self, name) for name in _FIELDS} | changes)
+    def replace(self, **changes: Any) -> Self:
+        """The same error with other fields."""
+        return type(self)(**self._fields() | changes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), **self._fields()), (), self.__dict__
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _FIELDS}
 
 
 class ArgumentError(TautError, ValueError):
@@ -136,7 +142,7 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         >>> require("nowhere", "report", "drawing")
         Traceback (most recent call last):
         ...
-        taut.errors.MissingExtraError: drawing needs nowhere; install with pip install 'taut[report]'
+        taut.errors.MissingExtraError: drawing needs nowhere. Install it with pip install 'taut[report]'.
     """
     try:
         return import_module(module)
@@ -144,7 +150,8 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         top = module.partition(".")[0]
         package = {"PIL": "pillow", "ot": "POT", "sklearn": "scikit-learn"}.get(top, top)
         raise MissingExtraError(
-            f"{purpose} needs {package}; install with pip install 'taut[{extra}]'"
+            rule=f"{purpose} needs {package}",
+            remedy=f"Install it with pip install 'taut[{extra}]'.",
         ) from error
 
 

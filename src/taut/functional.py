@@ -257,7 +257,12 @@ def pad(x: Tensor, pad: Sequence[int], mode: str) -> Tensor:
 def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
     check_count(subject, "group_size", group_size)
     if x.ndim == 0:
-        raise ArgumentError(f"{subject}: `x` must have channels; got a tensor without dimensions.")
+        raise ArgumentError(
+            subject=subject,
+            argument="x",
+            rule="must have channels",
+            got="a tensor without dimensions",
+        )
     channels = x.shape[dim]
     if channels % group_size:
         divisors = [k for k in range(2, min(channels, 64) + 1) if channels % k == 0][:4]
@@ -265,8 +270,11 @@ def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
         if subject in ("MaxMin", "Householder", "PairLength"):
             remedy = "Use an even number of channels."
         raise ArgumentError(
-            f"{subject}: `group_size` must divide the channel count; "
-            f"got group_size={group_size}, channels={channels}. {remedy}"
+            subject=subject,
+            argument="group_size",
+            rule="must divide the channel count",
+            got=f"group_size={group_size}, channels={channels}",
+            remedy=remedy,
         )
 
 

@@ -26,9 +26,9 @@ ActivationName = Literal[
     "groupsort9", "groupsort10", "groupsort12", "groupsort16", "groupsort32",
 ]  # fmt: skip
 ConstraintName = Literal["orthonormal", "bjorck", "spectral", "parseval", "linf", "l1", "none"]
-ArchitectureName = Literal["dense", "conv", "lenet", "wrn", "distance"]
+ArchitectureName = Literal["dense", "conv", "lenet", "wrn", "distance", "ibp"]
 LossName = Literal["cross_entropy", "hinge", "hkr", "ramp"]
 OptimizerName = Literal["adam", "sgd", "aggmo"]
 ScheduleName = Literal["cosine", "step", "constant"]
-AugmentationName = Literal["none", "crop", "crop-flip"]
+AugmentationName = Literal["none", "crop", "crop-flip", "shift"]
 DtypeName = Literal["float32", "float64", "bfloat16"]

@@ -15,6 +15,8 @@ import taut
 from taut.attacks import autoattack, check_certificates, evaluate, minimal_perturbation, pgd
 from taut.errors import ArgumentError, MissingExtraError, ViolatedCertificateError
 
+pytestmark = pytest.mark.slow
+
 OPEN: dict[str, Any] = {"low": None, "high": None}
 
 

@@ -26,7 +26,7 @@ from taut.norms import L1, L2, LINF, Norm
 NORMS: dict[Norm, float] = {L1: 1, L2: 2, LINF: np.inf}
 
 # Torch warns of kernels of an even size, which are among the programs.
-pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using padding='same'")]
 
 
 def jacobians(model: nn.Module, shape: tuple[int, ...], seed: int) -> list[np.ndarray]:
@@ -241,7 +241,6 @@ def test_certificates_of_a_batch_of_one_that_is_squeezed():
     assert taut.certify(model, x, arithmetic="float32").radius.shape == (1,)
 
 
-@pytest.mark.slow
 def test_most_random_programs_are_followed():
     """Refusals are the exception, so that the test above tests something."""
     computed = [seed for seed in range(200) if make(seed)[2]]

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 import taut
 from taut.certificates import direct_executor
 
+pytestmark = pytest.mark.slow
+
 
 class BasicBlock(nn.Module):
     """Two convolutions and a way around them, with work in place as torchvision has it."""
@@ -118,7 +120,6 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.slow
 def test_networks_as_people_write_them(name):
     make, shape = NETWORKS[name]
     model = lively(make())

@@ -8,6 +8,8 @@ from torch.nn import functional as F
 import taut
 from taut.linalg import project_l1_ball
 
+pytestmark = pytest.mark.slow
+
 CONSTRAINTS = ("orthonormal", "spectral", "linf", "l1", "none")
 ACTIVATIONS = ("maxmin", "groupsort4", "fullsort", "maxout", "abs", "relu")
 

@@ -25,6 +25,8 @@ from taut.certificates import bound_outputs, direct_executor
 from taut.certificates.execution import Execution, in_double
 from taut.norms import L2, LINF, Norm
 
+pytestmark = pytest.mark.slow
+
 MODES = ("zeros", "circular", "reflect", "replicate")
 
 
@@ -136,7 +138,6 @@ def campaign(count: int, seed: int, seconds: float = math.inf) -> dict[str, Any]
     return {"certificates": tried, "networks": networks, "broken": broken, "raised": raised}
 
 
-@pytest.mark.slow
 def test_no_float32_certificate_of_a_convolutional_network_breaks():
     found = campaign(100, 0)
     assert not found["broken"] and not found["raised"], found

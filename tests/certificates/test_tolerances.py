@@ -34,7 +34,7 @@ def test_a_linear_classifier_has_the_radius_of_the_formula():
     x = torch.tensor([[1.0, 0.03, 4.0], [-2.0, 0.5, 1.0]], dtype=torch.float64)
     lead = ((weight[0] - weight[1]) * x).sum(1).abs()
     for norm, dual in (("linf", 1), ("l2", 2), ("l1", np.inf)):
-        cost = np.linalg.norm(((weight[0] - weight[1]) * tolerance).numpy(), dual)
+        cost = float(np.linalg.norm(((weight[0] - weight[1]) * tolerance).numpy(), dual))
         found = taut.certify(net, x, norm, tolerance=tolerance).radius
         exact = lead / cost
         assert (found <= exact).all()
@@ -85,7 +85,7 @@ def test_nothing_within_the_tolerances_changes_the_prediction(norm, arithmetic):
 def test_the_units_of_the_network_cancel():
     """In units that the network was made for, the radius is that of the network without them."""
     net, x = _network(), _rows(20)
-    plain = taut.certify(nn.Sequential(*net[1:]), x / UNITS, "linf").radius
+    plain = taut.certify(nn.Sequential(*list(net)[1:]), x / UNITS, "linf").radius
     scaled = taut.certify(net, x, "linf", tolerance=UNITS).radius
     assert torch.allclose(plain, scaled, rtol=1e-9)
     assert scaled.median() > 100 * taut.certify(net, x, "linf").radius.median()

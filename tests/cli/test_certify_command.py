@@ -135,6 +135,7 @@ def test_data_of_another_kind_is_named(digits_run, tmp_path):
     assert "trained on, an image of 1 x 8 x 8; got a row of 5 numbers. Give data of" in words
 
 
+@pytest.mark.slow
 def test_radii_hold_for_columns_far_from_zero(tmp_path):
     generator = np.random.default_rng(0)
     labels = np.arange(120) % 2

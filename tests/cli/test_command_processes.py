@@ -17,7 +17,7 @@ def test_the_first_process_tells_and_the_others_wait(monkeypatch, first):
         place.processes() as told,
     ):
         assert told is first
-        raise DataError("data: a.csv: no")
+        raise DataError(subject="data: a.csv", rule="no")
     assert (waited == []) is first
     assert first or getattr(caught.value, "code", None) == 2
 

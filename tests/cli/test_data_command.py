@@ -91,7 +91,7 @@ def test_fetching_what_is_there_checks_it(folder, tiny):
 def test_fetching_from_nowhere(folder, tiny):
     result = run("fetch tiny")
     assert result.exit_code == 2
-    assert "taut: fetch: no mirror gives train-images-idx3-ubyte.gz: " in result.stderr
+    assert "taut data fetch: no mirror gives train-images-idx3-ubyte.gz: " in result.stderr
     assert not list((folder / "store").rglob("*.gz"))
     assert run("fetch digits").stdout == "digits is part of taut; there is nothing to download.\n"
     result = run("fetch tinny")
@@ -129,7 +129,7 @@ def test_showing_a_table_with_and_without_labels(folder):
     record = json.loads(run("show n.csv --json").output)
     assert record["classes"] is None and record["rows"] == 2
     result = run("show n.csv --label three")
-    assert result.exit_code == 2 and "`label` must be among 'one', 'two'" in result.stderr
+    assert result.exit_code == 2 and "`--label` must be among 'one', 'two'" in result.stderr
 
 
 def test_showing_the_images_of_one_class(folder, tiny):

@@ -1,18 +1,23 @@
 import importlib.metadata
+import json
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from support import invoke
-from taut.cli.main import SUBCOMMANDS, LazyGroup, Subcommand, main, plugins
+from taut.cli.main import OTHERS, SECTIONS, SUBCOMMANDS, LazyGroup, Subcommand, main, plugins
 from taut.errors import ArgumentError
 
 
 @click.command()
 @click.option("--size", type=int, required=True)
 def fail(size):
-    raise ArgumentError(f"fail: `size` must be even; got size={size}. Use {size + 1}.")
+    remedy, option = f"Use {size + 1}.", ("size", size - 1)
+    raise ArgumentError(
+        subject="fail", argument="size", rule="must be even", got=size, remedy=remedy, option=option
+    )
 
 
 @click.command()
@@ -45,7 +50,11 @@ def test_help_teaches():
 
 def test_version_is_that_of_the_distribution():
     result = invoke("--version")
-    assert result.output == f"taut, version {importlib.metadata.version('taut')}\n"
+    assert (
+        invoke("-V").output
+        == result.output
+        == f"taut, version {importlib.metadata.version('taut')}\n"
+    )
 
 
 def test_the_console_script_is_main():
@@ -63,13 +72,78 @@ def test_every_subcommand_has_help(name):
 def test_an_unknown_subcommand_is_a_usage_error():
     result = invoke("slack")
     assert result.exit_code == 2
-    assert "No such command 'slack'" in result.stderr
+    assert result.stderr == "taut: no such command 'slack'. See taut --help.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("certfy", "taut: no such command 'certfy'. Did you mean certify or verify?"),
+        ("data ftch", "taut data: no such command 'ftch'. Did you mean fetch?"),
+        ("audit x --norms l2", "taut audit: no such option '--norms'. Did you mean --norm?"),
+        ("audit", "taut audit: `PATH` is missing. See taut audit --help."),
+        (
+            "export . --out x",
+            "taut export: `--to` is missing. Use one of onnx, pt2, relu-onnx, safetensors.",
+        ),
+        (
+            "audit . --norm l9",
+            "taut audit: `--norm` is invalid: 'l9' is not one of 'l1', 'l2', 'linf'. "
+            "See taut audit --help.",
+        ),
+        (
+            "data fetch mnst",
+            "taut data fetch: `NAME` must be one of 'mnist', 'fashion-mnist', 'cifar10'; got 'mnst'.",
+        ),
+        (
+            "train --data mnst",
+            "taut train: `--data` must be digits, mnist, fashion-mnist, cifar10, or a file or folder "
+            "that exists; got 'mnst'. Did you mean 'mnist'?",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_one_style(words, told):
+    result = invoke(*words.split())
+    assert result.exit_code == 2
+    assert result.stderr.strip().splitlines()[-1] == told
+
+
+@pytest.mark.parametrize("words", ["certfy --json", "audit --json", "audit . --json"])
+def test_with_json_mistakes_are_json(words):
+    result = invoke(*words.split())
+    assert result.exit_code == 2 and result.stderr == ""
+    error = json.loads(result.stdout)["error"]
+    assert error["command"] in ("taut", "taut audit") and error["message"]
+
+
+def test_commands_are_grouped_in_the_help():
+    lines = invoke("--help").output.splitlines()
+    for heading, names in SECTIONS.items():
+        below = lines[lines.index(f"{heading}:") + 1 :]
+        shown = [line.split()[0] for line in below[: below.index("")]]
+        assert shown and set(shown) <= set(names)
+    assert f"{OTHERS}:" not in lines
+
+
+def test_names_are_completed(monkeypatch):
+    def complete(words):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        shell = BashComplete(main, {}, "taut", "_TAUT_COMPLETE")
+        return [item.value for item in shell.get_completions(*shell.get_completion_args())]
+
+    assert complete("taut ver") == ["verify"]
+    assert complete("taut --ver") == ["--version"]
+    assert complete("taut audit --no") == ["--norm"]
+    assert complete("taut audit --norm li") == ["linf"]
+    assert complete("taut reproduce show three") == ["three-cones"]
 
 
 def test_help_imports_no_subcommand(group):
     result = CliRunner().invoke(group, ["--help"])
     assert result.exit_code == 0
     assert "Cannot be imported." in result.output and "Comes from a plugin." in result.output
+    assert f"{OTHERS}:" in result.output
 
 
 def test_plugins_run_like_subcommands(group):
@@ -85,7 +159,7 @@ def test_an_error_of_taut_is_one_red_line(group):
     result = CliRunner().invoke(group, ["fail", "--size", "3"], color=True)
     assert result.exit_code == 2
     assert result.stdout == ""
-    sentence = "taut: fail: `size` must be even; got size=3. Use 4."
+    sentence = "taut fail: `--size` must be even; got 3. Use 4, or use --size 2."
     assert result.stderr == click.style(sentence, fg="red") + "\n"
 
 

@@ -87,6 +87,7 @@ def test_the_default_folder_names_data_and_norm(tmp_path, monkeypatch):
     assert json.loads(result.stdout)["run"] == "runs/digits-linf"
 
 
+@pytest.mark.slow
 def test_a_table_has_radii_in_deviations(tmp_path):
     x = torch.randn(120, 2, generator=seeded()) * torch.tensor([1.0, 100.0])
     lines = [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]
@@ -123,9 +124,13 @@ def test_mistakes_are_one_line(args, words, tmp_path):
 def test_help_teaches():
     result = run("--help")
     assert "taut train --data mnist --norm linf --radius 0.1 --out runs/a" in result.output
-    headings = ("Data:", "Target:", "Network:", "Training:", "Run:")
+    subjects = ("data", "loss", "network", "optimisation", "run")
+    headings = ["Common options:", *(f"Advanced {subject} options:" for subject in subjects)]
     places = [result.output.index(f"\n{heading}\n") for heading in headings]
     assert places == sorted(places) and "\nOptions:" not in result.output
+    for option, section in (("--radius", 1), ("--json", 1), ("--alpha", 3), ("--threads", 6)):
+        place = result.output.index(f"\n  {option} ")
+        assert sum(heading < place for heading in places) == section, option
 
 
 def test_every_field_of_a_configuration_is_an_option():
@@ -143,13 +148,24 @@ def helped(name: str) -> str:
 def test_help_states_the_defaults():
     data = load_labelled("digits")
     plain = TrainConfig()
-    for name in ("data", "arch", "activation", "alpha", "decay", "adversarial_steps"):
+    for name in ("data", "activation", "alpha", "decay", "adversarial_steps"):
         assert helped(name).endswith(f"  [default: {getattr(plain, name)}]")
     assert "by default l2, or linf with tolerances" in helped("norm") and plain.norm == "l2"
     assert TrainConfig(tolerance="a=1").norm == "linf"
-    found = {norm: resolve(TrainConfig(norm=norm), data) for norm in ("l2", "linf", "l1")}
+    norms = ("l2", "linf", "l1")
+    found = {norm: resolve(TrainConfig(norm=norm, arch="dense"), data) for norm in norms}
+    for_linf = [resolve(TrainConfig(norm="linf", arch=arch), data) for arch in ("distance", "ibp")]
+    assert resolve(TrainConfig(norm="linf"), data) == for_linf[0]
+    assert resolve(TrainConfig(norm="linf", constraint="linf"), data) == found["linf"]
+    assert (
+        "By default distance in linf without a constraint or tolerances, dense otherwise"
+        in helped("arch")
+    )
+    assert [each.lr for each in for_linf] == [0.02, 0.002]
+    assert for_linf[1].clip == pytest.approx(0.11) and "by default 1.1 * radius" in helped("clip")
     assert [each.optimizer for each in found.values()] == ["adam", "aggmo", "aggmo"]
-    assert "by default adam in l2 and for distance, aggmo in linf and l1" in helped("optimizer")
+    assert {each.optimizer for each in for_linf} == {"adam"}
+    assert "by default adam in l2, for distance and for ibp, aggmo otherwise" in helped("optimizer")
     derived = ", ".join(f"{c.constraint} in {n}" for n, c in found.items())
     assert f"by default {derived}" in helped("constraint")
     derived = ", ".join(f"{c.radius:g} in {n}" for n, c in found.items())
@@ -157,13 +173,14 @@ def test_help_states_the_defaults():
     assert [found[norm].lipschitz for norm in found] == [1, 1000, 1]
     assert "by default 1, or 1000 in linf" in helped("lipschitz")
     assert [found[norm].lr for norm in found] == [0.003, 0.1, 0.1]
-    hinge = resolve(TrainConfig(norm="linf", loss="hinge", lipschitz=50.0), data)
+    hinge = resolve(TrainConfig(norm="linf", arch="dense", loss="hinge", lipschitz=50.0), data)
     assert hinge.lr == pytest.approx(1 / 50)
     hkr = resolve(TrainConfig(norm="l1", loss="hkr", lipschitz=50.0), data)
     assert hkr.lr == pytest.approx(1 / 50)
     rates = "0.1 with cross_entropy and 1 / lipschitz with hinge or hkr"
     assert (
-        f"by default 0.003 for adam, 0.02 for distance; for aggmo in linf and l1, {rates}"
+        "by default 0.003 for adam, 0.02 for distance, 0.002 for ibp; for aggmo in linf and l1, "
+        + rates
         in helped("lr")
     )
     for each in found.values():
@@ -242,7 +259,7 @@ def test_a_run_that_is_cut_short_is_told(folder, tmp_path, file):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--schedule", "step"), "`milestones` must list the epochs"),
+        (("--schedule", "step"), "`--milestones` must list the epochs"),
         (("--milestones", "3"), "--milestones has an effect only with --schedule step"),
         (("--decay", "0.5"), "--decay has an effect only with --schedule step"),
         (("--channels", "8"), "--channels has an effect only with --arch conv"),

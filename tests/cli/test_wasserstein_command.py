@@ -107,6 +107,7 @@ def test_json_tells_everything_and_nothing_else_is_on_standard_output(pair: tupl
             "lower",
             "upper",
             "gap",
+            "column_comparisons",
             "confidence",
         ),
         *("finite", "p_value", "critic", "scaling", "method", "num_steps", "seed", "notes"),
@@ -131,7 +132,7 @@ def test_the_seed_decides(pair: tuple[Path, Path]):
 
 
 def test_the_table_has_the_figures_and_the_sentences(pair: tuple[Path, Path]):
-    result = run(*pair, "--finite")
+    result = run(*pair, "--finite", "--explain")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("a.csv and b.csv are between ")
     words = " ".join(result.stdout.split())
@@ -139,7 +140,33 @@ def test_the_table_has_the_figures_and_the_sentences(pair: tuple[Path, Path]):
         assert text in words
     for text in ("Lower bound. At least 4.9", "Upper bound. At most 4.9", "Not claimed."):
         assert text in words
-    assert "exact transport" in result.stderr
+
+
+@pytest.mark.parametrize("finite", [True, False])
+def test_without_explain_there_is_the_answer_and_its_assumptions(
+    pair: tuple[Path, Path], finite: bool
+):
+    result = run(*pair, *["--finite"] * finite)
+    headline, estimate, assumed, more, _ = result.stdout.splitlines()
+    assert headline.startswith("a.csv and b.csv are ") and "--explain" in more
+    assert estimate.endswith("in the data's own units; 60 and 60 rows of 3 features.")
+    if finite:
+        assert assumed == (
+            "The bounds hold for these rows, and claim nothing about populations behind them."
+        )
+    else:
+        assert assumed == (
+            "Assumption: the rows of each dataset are i.i.d. samples of one population. The upper "
+            "bound assumes that each support is no wider than the data."
+        )
+
+
+def test_columns_that_are_left_out_are_named_without_explain(tmp_path: Path):
+    for name in "ab":
+        lines = [f"{i % 7},{name}{i}" for i in range(60)]
+        (tmp_path / f"{name}.csv").write_text("size,note\n" + "\n".join(lines) + "\n")
+    result = run(tmp_path / "a.csv", tmp_path / "b.csv", "--finite")
+    assert "Columns left out: note." in result.stdout
 
 
 def test_the_alarm_is_the_lower_bound(pair: tuple[Path, Path]):
@@ -189,6 +216,7 @@ def test_save_and_score(pair: tuple[Path, Path], tmp_path: Path):
     critic = tmp_path / "deep" / "critic.safetensors"
     saved = answer(*pair, "--save", critic, "--num-steps", "30", quick=False)
     assert saved["saved"] == str(critic)
+    assert f"Created folder {critic.parent}" not in run(*pair, "--save", critic).stderr
     near = write_csv(tmp_path / "near.csv", points(0.0, 200, seed=7), "height,width,age")
     far = write_csv(tmp_path / "far.csv", points(5.0, 200, seed=8)[:, ::-1], "age,width,height")
     judge = ["--critic", critic, "--fail-above", "1", "--score"]
@@ -243,13 +271,24 @@ def test_a_bad_file_is_one_line_and_status_2(
     content, clue = BAD_FILES[case]
     bad = tmp_path / "bad.csv"
     bad.write_text(content)
-    result = run(*((bad, pair[1]) if first else (pair[0], bad)), "--json")
+    result = run(*((bad, pair[1]) if first else (pair[0], bad)))
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
-    told = [line for line in result.stderr.splitlines() if line.startswith("taut: ")]
+    told = [line for line in result.stderr.splitlines() if line.startswith("taut wasserstein: ")]
     assert len(told) == 1
     assert clue in told[0]
     assert "Traceback" not in result.stderr
+
+
+def test_with_json_an_error_is_an_object_on_standard_output(
+    pair: tuple[Path, Path], tmp_path: Path
+):
+    few = write_csv(tmp_path / "few.csv", points(0.0, 5), "height,width,age")
+    error = answer(pair[0], few, code=2)["error"]
+    assert (error["command"], error["kind"]) == ("taut wasserstein", "ArgumentError")
+    assert error["got"] == "60 and 5" and "or use --finite" in error["message"]
+    typed = answer(*pair, "--confidence", "2", code=2)["error"]
+    assert typed["argument"] == "--confidence" and "0<x<1" in typed["rule"]
 
 
 def test_a_missing_file_is_named(pair: tuple[Path, Path]):
@@ -300,7 +339,7 @@ def test_constant_columns_are_measured(tmp_path: Path):
         (["{a}", "{b}", "--columns", "a,,b"], "is not a list of columns"),
         (["{a}", "{b}", "--columns", "shoe"], "shoe"),
         (["{a}", "{b}", "--save", "{b}"], "must not be written over inputs"),
-        (["{a}", "{b}", "--report", "{a}/x.html"], "cannot be made"),
+        (["{a}", "{b}", "--report", "{a}/x.html"], "must exist or be created"),
         (["{a}", "{b}", "--report", "{folder}"], "is a directory"),
         (["{a}", "{b}", "--report", "{folder}/o", "--save", "{folder}/o"], "different files"),
         (["--critic", "{a}", "--score", "{b}"], "a.csv"),
@@ -380,7 +419,9 @@ def test_errors_name_the_options_of_the_command(pair: tuple[Path, Path], tmp_pat
     few = write_csv(tmp_path / "few.csv", points(0.0, 5), "height,width,age")
     assert "or use --finite" in run(pair[0], few).stderr
     other = write_csv(tmp_path / "other.csv", points(0.0), "height,width,weight")
-    assert "or use --columns a,b" in run(pair[0], other).stderr
+    assert "or use --columns height,width." in run(pair[0], other).stderr
+    missing = run(pair[0], tmp_path / "nowhere.csv").stderr
+    assert "taut wasserstein: `B` must be an existing file or folder; got" in missing
 
 
 def test_no_failure_looks_like_the_alarm(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch):

@@ -85,7 +85,7 @@ def test_images_that_do_not_fit(fill, second, sentence):
 def test_images_that_cannot_be_read(fill):
     large = png(draw.integers(0, 256, (50, 50), dtype=np.uint8))
     for bad in (b"", b"junk", large[:20], large[:-30], large[: len(large) // 2]):
-        with pytest.raises(DamagedFileError, match="b.png must be an image that can be read; got:"):
+        with pytest.raises(DamagedFileError, match="b.png must be an image that can be read; got"):
             read_table(fill(a_png=large, b_png=bad))
 
 
@@ -109,5 +109,5 @@ def test_without_pillow(fill, monkeypatch):
     with pytest.raises(MissingExtraError) as caught:
         read_table(folder)
     assert str(caught.value) == (
-        "data: a folder of images needs pillow; install with pip install 'taut[data]'"
+        "data: a folder of images needs pillow. Install it with pip install 'taut[data]'."
     )

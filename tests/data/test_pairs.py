@@ -43,7 +43,7 @@ def test_names_on_one_side():
             table("a", "xyz"),
             table("b", "xyw"),
             "check_pair: a and b must have the same columns; got no 'z' in b, also 'w' in b. Give "
-            "files with the same columns, or use columns=[...].",
+            "files with the same columns, or use columns=['x', 'y'].",
         ),
         (table("a", "xy"), table("b", "xyw"), "same columns; got also 'w' in b."),
         (table("a", "xyw"), table("b", "xy"), "same columns; got no 'w' in b."),

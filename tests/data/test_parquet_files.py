@@ -138,7 +138,7 @@ def test_without_pyarrow(read, tmp_path, monkeypatch):
     with pytest.raises(MissingExtraError) as caught:
         read_table(tmp_path / "t.parquet")
     assert str(caught.value) == (
-        "data: a parquet file needs pyarrow; install with pip install 'taut[data]'"
+        "data: a parquet file needs pyarrow. Install it with pip install 'taut[data]'."
     )
 
 

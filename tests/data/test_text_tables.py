@@ -98,7 +98,7 @@ def test_the_limit_stops_the_reading(read):
         (
             "a,b,c\n1,x,y\n2,z,w\n",
             "got text in columns 'b', 'c', such as 'x' in line 2. Drop them or encode them as "
-            "numbers, or use columns=[...].",
+            "numbers, or use columns=['a'].",
         ),
         ("a,b\n1,2\n\n3,oops\n", "got text in column 'b', such as 'oops' in line 4. Drop it"),
         ("1,2\n3,oops\n", "got text in column 1 (counted from 0), such as 'oops' in line 2."),
@@ -134,8 +134,8 @@ def test_what_is_no_sample_of_numbers_is_refused(read, text, sentence):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('a,b\n"1,2\n3,4\n', "line 3 must be delimited text; got: unexpected end of data."),
-        ("a" * 200_000 + "\n1\n2\n", "line 1 must be delimited text; got: field larger than"),
+        ('a,b\n"1,2\n3,4\n', "line 3 must be delimited text; got unexpected end of data."),
+        ("a" * 200_000 + "\n1\n2\n", "line 1 must be delimited text; got field larger than"),
         (
             gzip.compress(bytes(range(48, 58)) * 400, mtime=0)[:-9],
             "the compressed file is cut short or al",

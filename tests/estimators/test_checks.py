@@ -10,6 +10,7 @@ from taut.sklearn import (
     RobustConformalClassifier,
     RobustConformalRegressor,
     WassersteinDrift,
+    WassersteinMonitor,
 )
 
 ESTIMATORS = [
@@ -18,6 +19,7 @@ ESTIMATORS = [
     RobustConformalClassifier(LipschitzClassifier((16,), epochs=8, batch_size=64, lr=0.05)),
     RobustConformalRegressor(LipschitzRegressor((16,), epochs=8, batch_size=64, lr=0.05)),
     WassersteinDrift(num_steps=2, num_permutations=19),
+    WassersteinMonitor(),
 ]
 
 

@@ -146,6 +146,7 @@ def test_fitting_leaves_the_global_generators_alone():
     assert repr(np.random.get_state(legacy=False)) == repr(numpy_state)
 
 
+@pytest.mark.slow
 def test_pipelines_scores_and_searches_work():
     x, y = IRIS
     piped = make_pipeline(StandardScaler(), quick(epochs=20))

@@ -18,6 +18,8 @@ from taut.sklearn import (
     RobustConformalRegressor,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def digits():

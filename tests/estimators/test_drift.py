@@ -14,6 +14,8 @@ from taut.errors import ArgumentError, DataError
 from taut.sklearn import WassersteinDrift
 from taut.transport import wasserstein
 
+pytestmark = pytest.mark.slow
+
 
 def quick(**parameters) -> WassersteinDrift:
     return WassersteinDrift(**{"num_steps": 20, "num_permutations": 19, **parameters})

@@ -13,6 +13,8 @@ from taut.certificates import bound_order_gap
 from taut.errors import ArgumentError
 from taut.sklearn import LipschitzClassifier, LipschitzRegressor
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def noise():

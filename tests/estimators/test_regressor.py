@@ -13,6 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from taut.errors import ArgumentError
 from taut.sklearn import LipschitzRegressor
 
+pytestmark = pytest.mark.slow
+
 ORDERS: dict[str, float] = {"l1": 1, "l2": 2, "linf": np.inf}
 
 

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import taut
 from taut.errors import ArgumentError, DamagedFileError
+from taut.export.architecture import build
 
 
 def refusal(data: bytes, folder) -> str:
@@ -488,3 +489,9 @@ def test_a_layer_must_evaluate_to_the_weight_that_is_stored(tmp_path):
     assert "`evaluation:1` belongs to no layer" in refusal(
         forge({**header, "sha256": BLANK}, more), tmp_path
     )
+
+
+def test_arguments_that_torch_asserts_about_are_an_error_of_the_file():
+    description = {"kind": "Hardtanh", "arguments": {"min_val": 5.0, "max_val": -5.0}}
+    with pytest.raises(ArgumentError, match=r"`model` \(Hardtanh\)"):
+        build(description, {})

@@ -13,6 +13,8 @@ import taut
 from taut.errors import ArgumentError, MissingExtraError, NotConvergedError
 from taut.export import export_onnx, export_pt2, formats
 
+pytestmark = pytest.mark.slow
+
 
 def everything(dtype: torch.dtype) -> nn.Sequential:
     """Every kind of layer in one network, since an export takes seconds."""

@@ -281,6 +281,25 @@ def test_retraction_keeps_other_tolerances(tol):
         check_retracted(orthonormal(20, 12) + scale * randn(20, 12), tol)
 
 
+@pytest.mark.parametrize("tol", [2e-2, 1e-1])
+@pytest.mark.parametrize("n", [6, 40, 200])
+def test_a_matrix_just_below_the_tolerance_is_not_returned(tol, n):
+    # Singular values whose squares are within 2 tol of 1, but which are not within tol of it.
+    values = np.linspace(1 - tol - 0.4 * tol**2, 1 - 1e-5, n)
+    after = singular_values(retract(with_singular_values(values, n, n, seed=n).float(), tol))
+    assert 1 - tol <= after.min() and after.max() < 1
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (64, 10), (10, 64), (256, 192)], ids=str)
+@pytest.mark.parametrize("lr", [1e-4, 1e-3, 1e-2, 5e-2])
+def test_a_step_of_equal_entries_is_pulled_back_within_the_tolerance(shape, lr):
+    for seed in range(5):
+        torch.manual_seed(seed)
+        step = lr * torch.randn(shape).sign()
+        after = singular_values(retract(orthonormal(*shape).float() + step, 2e-2))
+        assert 0.98 <= after.min() and after.max() < 1
+
+
 @pytest.mark.parametrize("tol", [0.0, -1.0, math.nan, math.inf])
 def test_retraction_refuses_a_tolerance_that_is_none(tol):
     with pytest.raises(ArgumentError, match="retract: `tol` must be finite and positive; got tol="):

@@ -150,7 +150,7 @@ COPIES = ("reflect", "replicate", "symmetric")
 
 
 @pytest.mark.parametrize("mode", COPIES)
-@pytest.mark.parametrize("kind", ["Spectral", "Orthonormal"])
+@pytest.mark.parametrize("kind", ["Spectral", "AOL", "Orthonormal"])
 @pytest.mark.parametrize(("k", "padding", "stride", "dilation"), [
     (3, 1, 1, 1), (3, 2, 1, 2), (4, 2, 2, 1), (2, "same", 1, 1),
 ])  # fmt: skip
@@ -165,7 +165,7 @@ def test_padding_by_copies_is_1_lipschitz_and_some_kernel_needs_the_division(
         proven = taut.bound_lipschitz(layer, input_shape=(2, *size)).value
         assert truth <= proven * (1 + 1e-12) and proven <= 1 + 1e-12
         # Without the division some kernels of norm 1 pass 1, by as much as is divided by: shifts.
-        if stride == 1 and kind == "Spectral":
+        if stride == 1 and kind == "AOL":
             shift = torch.zeros(4, 2, *(k,) * dims, dtype=torch.float64)
             shift[(0, 0, *(0,) * dims)] = 1  # the first tap reads the padding in front
             with torch.no_grad():
@@ -250,11 +250,25 @@ def test_a_circle_that_the_stride_does_not_divide_is_refused():
 # Rescaling
 
 
-def test_a_spectral_kernel_starts_with_all_of_its_norm():
+def test_a_rescaled_kernel_starts_with_all_of_its_norm():
     for a, b, k, stride in ((3, 8, 3, 1), (8, 8, 3, 1), (8, 4, 4, 2), (4, 4, 1, 1)):
-        layer = taut.nn.SpectralConv2d(a, b, k, stride)
+        layer = taut.nn.AOLConv2d(a, b, k, stride)
         bound = taut.linalg.bound_convolution(layer.effective_weight(), "l2", stride=stride)
         assert 1 - 1e-5 <= bound.value <= 1 + 1e-8
+
+
+@pytest.mark.parametrize("channels", [(3, 5), (64, 64)], ids=str)
+def test_a_spectral_kernel_keeps_nine_tenths_of_its_norm_in_training(channels):
+    layer = taut.nn.SpectralConv2d(channels[0], channels[1], 3, padding=1)
+    x, y = torch.randn(2, 4, channels[0], 6, 6)[0], torch.randn(4, channels[1], 6, 6)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=1e-2)
+    for _ in range(4):
+        kernel = layer.effective_weight().detach().double()
+        seen = torch.fft.fft2(kernel, s=(24, 24)).permute(2, 3, 0, 1)
+        assert 0.9 <= torch.linalg.matrix_norm(seen, 2).amax() <= 1
+        optimiser.zero_grad()
+        (layer(x) * y).mean().neg().backward()
+        optimiser.step()
 
 
 # Training
@@ -472,6 +486,7 @@ def test_inference_mode_leaves_no_trace(case):
         assert torch.isfinite(layer.weight.grad).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize(
@@ -482,7 +497,11 @@ def test_export_and_compile(case):
     layer = scramble(small(case)).eval()
     x = inputs(case)
     exported = torch.export.export(layer, (x,)).module()
-    torch.testing.assert_close(exported(x), layer(x), rtol=1e-4, atol=1e-5)
+    # A spectral layer divides by a bound that is up to a percent above what torch computes.
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    if str(case).startswith("Spectral"):
+        close = {"rtol": 1e-2, "atol": 1e-2 * float(layer(x).abs().max())}
+    torch.testing.assert_close(exported(x), layer(x), **close)
     compiled = torch.compile(layer.train(), backend="eager")
     torch.testing.assert_close(compiled(x), layer(x))
 

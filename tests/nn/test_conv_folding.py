@@ -1,4 +1,4 @@
-"""Spectral convolutions are built such that the size-free proof finds nothing to shrink."""
+"""Spectral and rescaled convolutions are built such that the size-free proof finds nothing to shrink."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ import torch
 
 import taut
 from cases import CONVOLUTIONS, operator_norm
-from taut.linalg import bound_autocorrelation
+from taut.linalg import bound_autocorrelation, bound_convolution
+from taut.nn.conv_aol import AOLConv
 from taut.norms import L2
 
 SPECTRAL = [case for case in CONVOLUTIONS if case.norm == L2 and not case.orthonormal]
@@ -42,9 +43,12 @@ def test_the_evaluation_weight_is_proven_as_it_is(case, options, lr, dtype):
     layer = case.make(*args, **given, dtype=dtype)
     size = {1: (9,), 2: (5, 6), 3: (5, 5, 5)}[case.dims]
     layer = train(layer, torch.randn(2, args[0], *size, dtype=dtype), lr, num_steps=3)
-    bound = bound_autocorrelation(
-        layer.evaluation_weight(), stride=layer.stride, dilation=layer.dilation, groups=layer.groups
-    )
+    geometry = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
+    kernel = layer.evaluation_weight()
+    if isinstance(layer, AOLConv):
+        bound = bound_autocorrelation(kernel, **geometry)
+    else:
+        bound = bound_convolution(kernel, L2, **geometry).value
     assert bound <= 1
     if case.dims < 3:
         plain = layer.as_plain(layer.evaluation_weight().double()).double()
@@ -53,7 +57,7 @@ def test_the_evaluation_weight_is_proven_as_it_is(case, options, lr, dtype):
 
 @pytest.mark.parametrize("coupling", [1e-3, 1e-6, 1e-9])
 def test_nearly_independent_channels_are_proven_too(coupling):
-    layer = taut.nn.SpectralConv2d(12, 12, 3, padding=1).eval()
+    layer = taut.nn.AOLConv2d(12, 12, 3, padding=1).eval()
     with torch.no_grad():
         layer.weight.copy_(coupling * torch.randn_like(layer.weight))
         layer.weight[range(12), range(12), 1, 1] += 1

@@ -134,3 +134,70 @@ def test_what_cannot_be_is_refused():
         Monotone(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)), [1, 0, 0, 0])
     with pytest.raises(ArgumentError, match="slack"):
         Monotone(steep(), [1, 0, 0, 0], slack=0.0)
+
+
+class Gain(nn.Module):
+    """A factor that is a whole number."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("factor", torch.tensor(1))
+
+    def forward(self, x):
+        return x * self.factor
+
+
+def with_last(layer):
+    return Monotone(nn.Sequential(taut.nn.mlp([3, 16, 1]), layer), [1, 0, 0]).eval()
+
+
+def smallest_rise(net):
+    x = 3 * torch.randn(2000, 3, generator=torch.Generator().manual_seed(1))
+    moved = x + torch.tensor([1.0, 0, 0]) * torch.rand(2000, 1)
+    with torch.no_grad():
+        return (net(moved) - net(x)).min().item()
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        (taut.nn.Scale(1.0), lambda last: setattr(last[1], "factor", 50.0)),
+        (nn.LeakyReLU(0.5), lambda last: setattr(last[1], "negative_slope", -50.0)),
+        (nn.Identity(), lambda last: last.__setitem__(1, taut.nn.Scale(50.0).eval())),
+        (
+            Gain(),
+            lambda last: last.load_state_dict(
+                {**last.state_dict(), "1.factor": 50 + 0 * last[1].factor}
+            ),
+        ),
+    ],
+    ids=["attribute", "slope", "replaced layer", "whole number"],
+)
+def test_a_change_that_no_weight_shows_is_proven_again(layer, change):
+    net = with_last(layer)
+    change(net.network)
+    assert smallest_rise(net) >= -1e-4
+    assert net.bound_increase().value > 0.3
+
+
+def test_what_the_proof_cannot_see_is_refused():
+    net = with_last(nn.Identity())
+    net.network.get_submodule("1").register_forward_hook(lambda *call: 50 * call[-1])  # type: ignore
+    with pytest.raises(NoRuleError, match="has forward hooks"):
+        smallest_rise(net)
+    net = with_last(nn.Identity())
+    net.network.train()
+    with pytest.raises(
+        ArgumentError, match="must be in evaluation mode, as the layer around it is"
+    ):
+        smallest_rise(net)
+
+
+def test_a_compiled_network_proves_again_after_a_change():
+    net = Monotone(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1)), [1, 0, 0]).eval()
+    compiled = torch.compile(net, backend="eager")
+    compiled(torch.randn(2, 3))
+    with torch.no_grad():
+        for weight in net.network.parameters():
+            weight.mul_(30)
+    assert smallest_rise(compiled) >= -1e-2

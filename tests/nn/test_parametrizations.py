@@ -129,3 +129,25 @@ def test_initial_weights_have_norm_one(shape):
     assert spread.shape == (1, 2, 3)
     with pytest.raises(ArgumentError, match="must be a matrix or a kernel"):
         taut.nn.init.spectral_(torch.empty(3))
+
+
+@pytest.mark.parametrize("constrain", ["orthonormal", "spectral", "aol"])
+@pytest.mark.parametrize("mode, stride", [("circular", 2), ("reflect", 1), ("replicate", 1)])
+def test_paddings_whose_norm_depends_on_the_input_are_refused(constrain, mode, stride):
+    layer = nn.Conv1d(2, 3, 3, stride, padding=1, padding_mode=mode)
+    with pytest.raises(ArgumentError, match="which a layer of torch does not check"):
+        getattr(taut.nn.utils, constrain)(layer)
+    assert not parametrize.is_parametrized(layer)
+
+
+def test_a_constraint_in_a_chain_is_not_removed():
+    class Double(nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    layer = taut.nn.utils.spectral(nn.Linear(3, 3))
+    parametrize.register_parametrization(layer, "weight", Double())
+    with pytest.raises(
+        ArgumentError, match="with one parametrization, or the others would go with it"
+    ):
+        taut.nn.utils.remove(layer)

@@ -385,3 +385,8 @@ def test_scaled_means_have_norm_one_and_exact_constants(kernel):
         seen = np.linalg.norm(matrix, order)
         assert seen * (1 - 1e-14) <= bound <= seen * (1 + 1e-12)
     assert taut.bound_lipschitz(layer, input_shape=(2, 7, 6)).value <= 1
+
+
+def test_adaptive_pooling_is_bounded_before_it_has_run():
+    layer = taut.nn.ScaledAdaptiveAvgPool2d((3, 4))
+    assert taut.bound_lipschitz(layer, "l2", (1, 7, 9)).value <= 1

@@ -9,7 +9,14 @@ from torch import nn
 
 import taut
 from taut.errors import ArgumentError
-from taut.nn import CPLResidual, PotentialStep, PotentialStep2d, SLLResidual, SLLResidual2d
+from taut.nn import (
+    CPLResidual,
+    CPLResidual2d,
+    PotentialStep,
+    PotentialStep2d,
+    SLLResidual,
+    SLLResidual2d,
+)
 
 layers = pytest.mark.parametrize("kind", [SLLResidual, CPLResidual], ids=lambda k: k.__name__)
 modes = pytest.mark.parametrize("mode", ["train", "eval"])
@@ -138,13 +145,14 @@ def dense_kernel(layer, size):
 
 
 @modes
+@pytest.mark.parametrize("kind", [SLLResidual2d, CPLResidual2d])
 @pytest.mark.parametrize("weight", KINDS)
 @pytest.mark.parametrize(("hidden", "kernel_size"), [(1, 1), (3, 3), (5, 3), (2, 5)])
 def test_convolutions_are_the_dense_layer_of_their_unrolled_kernel(
-    mode, weight, hidden, kernel_size
+    mode, kind, weight, hidden, kernel_size
 ):
     generator = torch.Generator().manual_seed(hidden)
-    layer: Any = SLLResidual2d(3, hidden, kernel_size, dtype=torch.float64)
+    layer: Any = kind(3, hidden, kernel_size, dtype=torch.float64)
     layer.train(mode == "train")
     layer.weight.data = wild((hidden, 3 * kernel_size**2), weight, generator).view_as(layer.weight)
     unrolled = dense_kernel(layer, 4)

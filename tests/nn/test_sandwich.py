@@ -35,6 +35,7 @@ def test_no_jacobian_passes_one_whatever_the_weight(mode, shape, scale, dtype):
     assert layer.weight.grad is not None and layer.weight.grad.isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
 def test_a_step_of_any_weight_stays_below_its_constants(scale):
     generator = torch.Generator().manual_seed(1)

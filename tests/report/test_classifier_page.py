@@ -15,6 +15,8 @@ from taut.report.classifier import classifier_page
 from taut.report.figures import Tile, draw_gallery
 from taut.training import Examples
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("shape", [(1, 5, 4), (3, 5, 5)], ids=["grey", "colour"])
 def test_images_get_galleries(shape):

@@ -124,6 +124,6 @@ def test_meter_stays_within_its_track() -> None:
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
 def test_a_missing_package_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    sentence = rf"a report needs {package}; install with pip install 'taut\[report\]'"
+    sentence = rf"a report needs {package}\. Install it with pip install 'taut\[report\]'"
     with pytest.raises(MissingExtraError, match=sentence):
         check_extras()

@@ -10,10 +10,11 @@ import torch
 from support import seeded
 from taut.bounds import Bound
 from taut.data import Table
-from taut.report import distance_guarantees, distance_headline, format_bound
+from taut.report import column_records, distance_guarantees, distance_headline, format_bound
 from taut.report.figures import as_image
 from taut.report.wasserstein import draw_interval, wasserstein_page
 from taut.transport import WassersteinResult, wasserstein
+from taut.transport.dataset import open_pair
 
 NAMES = ("old <a>.csv", "new & b.csv")
 
@@ -73,9 +74,9 @@ def test_the_page_has_the_figures(population, population_html):
         "taut wasserstein a b",
     ):
         assert text in html
-    for title in ("Bounds of the distance", "Contributions of the features", "Training"):
+    for title in ("Bounds of the distance", "Contributions of the columns", "Training"):
         assert f"<h2>{title}</h2>" in html
-    assert html.count("<img ") == 4  # interval, scores, features, training
+    assert html.count("<img ") == 4 + 12  # interval, scores, shares, training; columns
     assert "Rows of old &lt;a&gt;.csv least like new &amp; b.csv" in html
 
 
@@ -103,6 +104,7 @@ def test_the_extremes_are_those_of_the_scores(population, population_html):
     assert firsts == [str(highest), str(lowest)]
 
 
+@pytest.mark.slow
 def test_images_are_shown_as_images(finite_html):
     html = finite_html
     assert "<h2>Contributions of the pixels</h2>" in html
@@ -123,7 +125,7 @@ def test_nothing_to_tell_apart():
     x = Table(np.ones((30, 2)), ("a", "b"), None, "x")
     html = wasserstein_page(measure(x, x), x, x).render()
     assert "do not show that they differ" in html
-    assert "Contributions of the features" not in html
+    assert "Contributions of the columns" not in html
 
 
 def test_the_headline_rounds_outward(population):
@@ -209,5 +211,33 @@ def test_odd_shapes_are_told_as_features():
     x = Table(torch.rand(30, 8, generator=g).double().numpy(), (), (2, 2, 2), "x")
     y = Table(torch.rand(30, 8, generator=g).double().numpy() + 1, (), (2, 2, 2), "y")
     html = wasserstein_page(measure(x, y, finite=True), x, y).render()
-    assert "Contributions of the features" in html
+    assert "Contributions of the columns" in html
     assert "column 0" in html
+
+
+def test_columns_of_a_mixed_table_are_told_one_by_one():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+
+    def frame(shift: float):
+        rows = pd.DataFrame(
+            {
+                "age": rng.normal(40 + shift, 9, 80),
+                "colour": rng.choice(["red", "blue", "tan"], 80),
+                "size": pd.Categorical(rng.choice(["S", "M"], 80), ["S", "M"], ordered=True),
+                "day": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 9, 80), "D"),
+            }
+        )
+        rows.loc[:7, "age"] = np.nan
+        return rows
+
+    pair = open_pair(frame(30.0), frame(0.0))
+    result = measure(pair.first, pair.second)
+    html = wasserstein_page(result, pair.first, pair.second, names=NAMES).render()
+    for text in ("Columns one by one", "Distributions", "Holm", "10 / 10\xa0%", "2026-01-0", "tan"):
+        assert text in html
+    records = column_records(result, pair.first, pair.second)
+    assert [record["name"] for record in records] == ["age", "colour", "size", "day"]
+    assert sum(record["share_of_distance"] for record in records) == pytest.approx(1, abs=1e-6)
+    assert records[0]["share_of_distance"] > 0.6
+    assert records[0]["corrected_p_value"] < 1e-6 < records[1]["corrected_p_value"]

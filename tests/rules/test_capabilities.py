@@ -71,12 +71,15 @@ def _make() -> dict[type[nn.Module], tuple[Callable[[], nn.Module], tuple[int, .
         (taut.nn.CPLResidual, lambda: taut.nn.CPLResidual(8), VECTOR),
         (taut.nn.PotentialStep2d, lambda: _drawn(taut.nn.PotentialStep2d(4, 5)), IMAGE),
         (taut.nn.SLLResidual2d, lambda: taut.nn.SLLResidual2d(4, 7), IMAGE),
+        (taut.nn.CPLResidual2d, lambda: taut.nn.CPLResidual2d(4, 7), IMAGE),
         (taut.nn.SandwichStep, lambda: _drawn(taut.nn.SandwichStep(8, 5)), VECTOR),
         (taut.nn.ChannelShift2d, lambda: taut.nn.ChannelShift2d(2), IMAGE),
         (taut.nn.InvertibleUpsampling2d, lambda: taut.nn.InvertibleUpsampling2d(2), IMAGE),
         (taut.nn.LipschitzBatchNorm, lambda: _lively(taut.nn.LipschitzBatchNorm(4)), IMAGE),
         (taut.nn.LinfDistance, lambda: taut.nn.LinfDistance(8, 5), VECTOR),
+        (taut.nn.LinfDistance2d, lambda: taut.nn.LinfDistance2d(4, 3, 3, 2, 1), IMAGE),
         (taut.nn.SortDistance, lambda: taut.nn.SortDistance(8, 5, q=0.6), VECTOR),
+        (taut.nn.Clip, lambda: taut.nn.Clip(-0.6, 0.7), VECTOR),
         (taut.nn.Scale, lambda: taut.nn.Scale(-1.7), VECTOR),
         (taut.nn.Centering, lambda: _lively(taut.nn.Centering(4)), IMAGE),
         (taut.nn.InvertibleDownsampling2d, lambda: taut.nn.InvertibleDownsampling2d(2), IMAGE),
@@ -255,6 +258,7 @@ def test_files_give_back_the_same_network(kind, tmp_path):
 EXPORTED = [kind for kind in ROWS if capabilities_of(kind)["export"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPORTED, ids=lambda kind: kind.__name__)
 def test_other_runtimes_compute_the_same(kind, tmp_path):
     model, shape = network(kind)

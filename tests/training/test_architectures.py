@@ -11,6 +11,8 @@ from taut.errors import ArgumentError
 from taut.training import TrainConfig, build_network, resolve, train
 from taut.training.objective import parseval_step
 
+pytestmark = pytest.mark.slow
+
 SHAPES = [(1, 8, 8), (3, 10, 7), (1, 1, 1)]
 
 
@@ -180,7 +182,6 @@ SMALL = {"arch": "conv", "channels": (8, 16), "hidden": (16,), "batch_size": 240
     ],
     ids=["conv-l2", "conv-linf", "wrn"],
 )
-@pytest.mark.slow
 def test_a_run_that_died_ends_like_one_that_did_not(tmp_path, more):
     class Died(Exception):
         pass

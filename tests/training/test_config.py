@@ -89,15 +89,15 @@ def test_weights_of_16_bits_are_refused():
         TrainConfig(dtype="float16")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
-def test_resolving_again_changes_nothing(norm):
+@pytest.mark.parametrize(
+    "norm, arch", [("l1", None), ("l2", None), ("linf", None), ("linf", "dense"), ("linf", "ibp")]
+)
+def test_resolving_again_changes_nothing(norm, arch):
     data = load_labelled("digits")
-    found = resolve(TrainConfig(norm=norm), data)
+    found = resolve(TrainConfig(norm=norm, arch=arch), data)
     open_fields = {f.name for f in fields(found) if getattr(found, f.name) is None}
-    cross_entropy = found.loss == "cross_entropy"
     of_files = {"data_dir", "label", "test", "names", "columns", "drop", "categorical", "tolerance"}
-    needless = {*of_files, "threads", *([] if cross_entropy else ["temperature"])}
-    assert open_fields == needless
+    assert open_fields == {*of_files, "threads"}
     assert resolve(found, data) == found
     assert from_toml(to_toml(found)) == found
 

@@ -19,6 +19,8 @@ from taut.training.distances import (
     update_means,
 )
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"norm": "linf", "arch": "distance", "hidden": (48, 48), "threads": 1}
 
 
@@ -35,7 +37,6 @@ def run(tmp_path_factory):
     return train(TrainConfig(**SMALL, epochs=14, batch_size=64, radius=0.1), out)
 
 
-@pytest.mark.slow
 def test_it_certifies_more_than_rows_in_the_l1_ball_and_no_attack_breaks_it(run):
     assert run.result["clean"] > 0.8 and run.result["certified"] > 0.6
     assert run.result["lipschitz"] == pytest.approx(run.config.lipschitz, rel=1e-12)

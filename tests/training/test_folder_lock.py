@@ -51,7 +51,8 @@ def test_a_full_disk_and_a_closed_folder_are_one_line(number, tmp_path, monkeypa
     )
     assert result.exit_code == 2
     assert os.strerror(number).lower() in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+    created, line = result.stderr.strip().splitlines()
+    assert created.startswith("Created folder ") and line.startswith("taut")
     assert "Traceback" not in result.output
 
 

@@ -28,6 +28,8 @@ from taut.training.gan import (
     train_gan,
 )
 
+pytestmark = pytest.mark.slow
+
 SMALL = GanConfig(
     data="digits",
     width=4,
@@ -177,7 +179,6 @@ def test_a_stopped_run_ends_with_the_same_bits(critic, tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [5, 10, 12]
 
 
-@pytest.mark.slow
 def test_a_killed_process_resumes_to_the_same_bits(tmp_path):
     whole = train_gan(SMALL)
     code = (

@@ -15,6 +15,8 @@ import torch
 from taut.errors import ArgumentError, DamagedFileError
 from taut.training import TrainConfig, load_run, train
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"hidden": (16, 16), "epochs": 3, "batch_size": 200, "checkpoint_every": 4, "threads": 1}
 
 
@@ -50,8 +52,9 @@ def assert_equal_to_the_bit(first, second):
         {"constraint": "parseval", "optimizer": "sgd", "lr": 0.01},
         {"constraint": "bjorck", "optimizer": "aggmo"},
         {"constraint": "spectral", "dropout": 0.5, "schedule": "step", "milestones": (1,)},
-        {"norm": "linf", "lipschitz": 10.0},
-        {"norm": "linf", "arch": "distance"},
+        {"norm": "linf", "lipschitz": 10.0, "arch": "dense"},
+        {"norm": "linf"},
+        {"norm": "linf", "arch": "ibp"},
         {"adversarial_radius": 0.1, "adversarial_steps": 2, "hidden": (16,), "batch_size": 700},
         {"jacobian_weight": 0.05, "hidden": (16,), "batch_size": 700, "dtype": "float64"},
         {"validation": 0.0, "dtype": "bfloat16", "warmup": 1.0},
@@ -112,7 +115,6 @@ train(
 """
 
 
-@pytest.mark.slow
 def test_kill_9_in_a_step_and_in_the_writing_of_a_checkpoint(tmp_path):
     whole = train(TrainConfig(**SMALL), tmp_path / "whole")
     out = tmp_path / "killed"

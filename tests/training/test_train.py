@@ -81,6 +81,7 @@ def test_it_learns(digits):
 def test_every_file_says_what_it_should(digits):
     folder = digits.folder
     assert sorted(entry.name for entry in folder.iterdir()) == [
+        ".lock",
         "checkpoint.safetensors",
         "config.toml",
         "inputs.json",
@@ -197,6 +198,8 @@ def test_one_class_is_refused():
     "given",
     [
         {"norm": "linf", "radius": 0.05},
+        {"norm": "linf", "arch": "dense"},
+        {"norm": "linf", "arch": "ibp"},
         {"norm": "l1", "radius": 0.5},
         {"lipschitz": 7.0, "loss": "hinge"},
         {"loss": "hkr", "constraint": "spectral"},

@@ -45,6 +45,7 @@ def test_bounds_hold_for_shifted_cubes(shift, critics):
         assert result.p_value == pytest.approx(5.16e-4, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_answer():
     x, y = cubes(1.0)
     first, second = (wasserstein(x, y, seed=3, **QUICK) for _ in range(2))
@@ -108,6 +109,7 @@ def test_data_far_from_the_origin_lose_no_digits():
     assert far.estimate.value == pytest.approx(near.estimate.value, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_patience_ends_the_fit_before_all_steps_are_spent():
     x, y = cubes(1.0)
     told = []
@@ -252,6 +254,7 @@ def test_what_cannot_be_centred_is_refused():
         fit_scaling("standard", x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cones", "network"])
 @pytest.mark.parametrize("size", [1e30, 1e-30])
 def test_large_and_small_units_are_no_obstacle(kind, size):

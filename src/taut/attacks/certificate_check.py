@@ -56,12 +56,13 @@ def check_certificates(
         return
     row = int(rows[(radius - distance)[rows].argmax()])
     raise ViolatedCertificateError(
-        f"check_certificates: {found.attack} changed {len(rows)} of {len(found)} certified "
-        f"predictions; input {row} went from class {int(prediction[row])} to "
-        f"{int(found.prediction[row])} at {found.norm} distance {float(found.distance[row])!r}, "
-        f"certified radius {float(radius[row])!r} in {certificates.arithmetic} arithmetic. "
-        "This is an error of ours: please report it with the network and the input."
-        + ("" if model is not None else " Pass model=... to rule out rounding in the execution.")
+        subject="check_certificates",
+        rule=f"{found.attack} changed {len(rows)} of {len(found)} certified predictions; input {row} "
+        f"went from class {int(prediction[row])} to {int(found.prediction[row])} at {found.norm} "
+        f"distance {float(found.distance[row])!r}, certified radius {float(radius[row])!r} in "
+        f"{certificates.arithmetic} arithmetic",
+        remedy="This is a bug in taut: please report it with the network and the input."
+        + ("" if model is not None else " Pass model=... to rule out rounding in the execution."),
     )
 
 

@@ -26,7 +26,7 @@ def bound_lipschitz(
     input_shape: Sequence[int] | None = None,
     output_norm: NormLike | None = None,
 ) -> Bound:
-    r"""A proven upper bound of the Lipschitz constant of a network, with a breakdown by layer.
+    r"""A proven upper bound on the Lipschitz constant of a network, with a breakdown by layer.
 
     $$\|f(x) - f(x')\|_q \le K \|x - x'\|_p \quad\text{for all } x, x'$$
 
@@ -77,8 +77,9 @@ def bound_lipschitz(
         bound = bound_of(found, q)
     if math.isinf(bound.value):
         raise NoRuleError(
-            f"{_SUBJECT}: no constant from {p} to {q} is known, though every layer has a record. "
-            "Give `input_shape`, or ask for another pair of norms."
+            subject=_SUBJECT,
+            rule=f"no constant from {p} to {q} is known, though every layer has a record",
+            remedy="Give `input_shape`, or ask for another pair of norms.",
         )
     return bound
 
@@ -176,7 +177,9 @@ def find_program(prepared: Prepared, input_shape: tuple[int, ...] | None, subjec
             return trace(prepared, None, subject)
     if assumed is None:
         raise NoRuleError(
-            f"{subject}: {type(prepared.model).__name__} has a forward of its own, which can only "
-            "be followed on inputs of a known shape. Give `input_shape`."
+            subject=subject,
+            rule=f"{type(prepared.model).__name__} has a forward of its own, which can be "
+            "captured only for inputs of a known shape",
+            remedy="Give `input_shape`.",
         )
     return capture(prepared, assumed, subject)

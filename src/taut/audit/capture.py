@@ -94,8 +94,9 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> P
             )
             if program.digest() != single.digest():
                 raise NoRuleError(
-                    f"{subject}: the forward computes something else for a batch of one: it looks "
-                    "at the size of the batch as a number. Samples must pass on their own."
+                    subject=subject,
+                    rule="the forward computes something else for a batch of one",
+                    remedy="Make the result of a sample independent of the size of the batch.",
                 )
         finally:
             _WHOLE.clear()
@@ -171,16 +172,19 @@ def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise NoRuleError(
-            f"{subject}: the forward of {type(model).__name__} cannot be followed on inputs of "
-            f"shape {shape}: {reason} Forwards that branch on numbers of their input, or on the size "
-            "of the batch, have no single graph; split the model, or register a record for the "
-            "part with taut.rules.register."
+            subject=subject,
+            rule=f"the forward of {type(model).__name__} cannot be captured on inputs of shape "
+            f"{shape}: {reason.rstrip('.')}",
+            remedy="A forward that branches on its input, or on the size of the batch, has no single "
+            "graph: split the model, or register a record for that part with taut.rules.register.",
         ) from error
     written = program.graph_signature.buffers_to_mutate
     if written:
         raise NoRuleError(
-            f"{subject}: the forward writes the buffer {', '.join(sorted(set(written.values())))}, "
-            "so a later call may compute something else. Keep evaluation free of state."
+            subject=subject,
+            rule=f"the forward writes the buffer {', '.join(sorted(set(written.values())))}, so "
+            "a later call may compute something else",
+            remedy="Keep evaluation free of state.",
         )
     return program
 
@@ -218,20 +222,25 @@ def _compare(model: nn.Module, program: Program, subject: str) -> None:
                 followed = program.module(x.clone())
             except RuntimeError as error:
                 raise NoRuleError(
-                    f"{subject}: the operations captured from the forward cannot be run one by one: "
-                    f"{error} Tensors of several types in one forward are not followed."
+                    subject=subject,
+                    rule="the operations of the forward cannot be run one by one: "
+                    f"{str(error).rstrip('.')}",
+                    remedy="Use one dtype throughout the forward.",
                 ) from error
             if batch == 1 and real.shape == followed.shape[1:]:
                 real = real[None]  # a last squeeze() drops a batch of one
             scale = real.abs().amax().clamp_min(torch.finfo(real.dtype).tiny) if real.numel() else 1
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
                 raise NoRuleError(
-                    f"{subject}: the operations captured from the forward do not give what the "
-                    "model gives: it has hidden state, or draws at random."
+                    subject=subject,
+                    rule="running the operations of the forward one by one gives another result: "
+                    "the model has hidden state, or draws random numbers",
                 )
     changed = {name for name, held in _attributes(model).items() if held != before.get(name)}
     if changed:
         raise NoRuleError(
-            f"{subject}: the forward writes the attribute {', '.join(sorted(changed))}, so a later "
-            "call may compute something else. Keep the forward free of state."
+            subject=subject,
+            rule=f"the forward writes the attribute {', '.join(sorted(changed))}, so a later "
+            "call may compute something else",
+            remedy="Keep the forward free of state.",
         )

@@ -58,8 +58,10 @@ class RuleInterpreter(fx.Interpreter):
             place, kind = n.meta.get("place", n.name), n.meta.get("kind", "")
             named = f"`{place}`" if kind in ("", place) or kind in place else f"`{place}` ({kind})"
             raise NoRuleError(
-                f"{self.subject}: nothing is proven at {named}: {error} What has no record is never "
-                "assumed to be 1; change the layer, or register a record with taut.rules.register."
+                subject=self.subject,
+                rule=f"nothing is proven at {named}: {str(error).rstrip('.')}",
+                remedy="What has no record is never assumed to be 1; change the layer, or register "
+                "a record with taut.rules.register.",
             ) from error
 
     def _step(self, n: fx.Node, args: Any, kwargs: Any) -> Any:
@@ -75,18 +77,18 @@ class RuleInterpreter(fx.Interpreter):
                 return self._stored(n, args, kwargs)
             if all(isinstance(part, int) for part in args):
                 return target(*args)
-            raise NoRuleError("a constant computed in the forward is not followed.")
+            raise NoRuleError(rule="a constant computed in the forward is not supported")
         if n.op == "call_module":
             target = self.program.module.get_submodule(str(n.target))
             arguments = {"input": args[0]}
         else:
             arguments = bind_arguments(target, args, kwargs)
         if "refusal" in n.meta:
-            raise NoRuleError(n.meta["refusal"])
+            raise NoRuleError(rule=n.meta["refusal"].rstrip("."))
         record = find_record(target) or Record()
         if record.constants is None:
             name = n.meta.get("kind") or getattr(target, "__name__", str(target))
-            raise NoRuleError(record.refusal or f"{name} has no record.")
+            raise NoRuleError(rule=record.refusal.rstrip(".") or f"{name} has no record")
         shape = n.meta.get("shape")
         call = Call(
             target,
@@ -157,7 +159,7 @@ class ConstantsInterpreter(RuleInterpreter):
         source = Value(Constants.of_input(norm, size), shape)
         output = self.run(source)
         if not isinstance(output, Value):
-            raise NoRuleError(f"{self.subject}: the forward must return one tensor.")
+            raise NoRuleError(subject=self.subject, rule="the forward must return one tensor")
         return Audit(norm, source, output, tuple(self.layers), self.program)
 
     def value_of(self, held: Value) -> Value:
@@ -172,7 +174,9 @@ class ConstantsInterpreter(RuleInterpreter):
         except TautError:
             raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise NoRuleError(f"its arguments are unusual: {error}") from error
+            raise NoRuleError(
+                rule=f"its arguments are unusual: {str(error).rstrip('.')}"
+            ) from error
         shapes = node.meta.get("shape")
         if isinstance(shapes, list):
             result: Any = tuple(_sized(constants, shape) for shape in shapes)

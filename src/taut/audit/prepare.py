@@ -93,9 +93,12 @@ def copy_for_evaluation(
         return copy.deepcopy(model, {**(replaced or {})}).eval()
     except Exception as error:
         raise ArgumentError(
-            f"{subject}: `model` must be one that copy.deepcopy can copy; got "
-            f"{type(model).__name__}, and copying failed: {error} Keep tensors that are part of a "
-            "graph out of attributes, and use torch.nn.utils.parametrizations instead of hooks."
+            subject=subject,
+            argument="model",
+            rule="must be one that copy.deepcopy can copy",
+            got=f"{type(model).__name__}, and copying failed: {str(error).rstrip('.')}",
+            remedy="Keep tensors that are part of a graph out of attributes, and use "
+            "torch.nn.utils.parametrizations instead of hooks.",
         ) from error
 
 
@@ -127,8 +130,9 @@ def _without_parametrizations(module: nn.Module) -> nn.Module:
         held = getattr(module, name).detach().clone()
         if not torch.equal(held, getattr(module, name)):
             raise NoRuleError(
-                f"the parametrised `{name}` of {kind.__name__} changes from one reading to the next, so "
-                "no proof holds for the next forward pass. Make it a function of the parameter alone."
+                rule=f"the parametrised `{name}` of {kind.__name__} changes from one reading to "
+                "the next, so no proof holds for the next forward pass",
+                remedy="Make it a function of the parameter alone.",
             )
         plain._parameters[name] = nn.Parameter(held)
     return plain
@@ -139,13 +143,15 @@ def _check_call(module: nn.Module, name: str, subject: str, replaceable: bool = 
     place = f"`{name}` ({type(module).__name__})"
     if module._forward_hooks or module._forward_pre_hooks:
         raise NoRuleError(
-            f"{subject}: {place} has forward hooks, which may change what it computes. "
-            "Remove them first."
+            subject=subject,
+            rule=f"{place} has forward hooks, which may change what it computes",
+            remedy="Remove them first.",
         )
     if "forward" in vars(module) and not replaceable:
         raise NoRuleError(
-            f"{subject}: the forward of {place} was replaced on the instance, so its type "
-            "says nothing. Write a class for it."
+            subject=subject,
+            rule=f"the forward of {place} was replaced on the instance, so its type says nothing",
+            remedy="Write a class for it.",
         )
     return place
 
@@ -155,7 +161,9 @@ def _check_modules(model: nn.Module, subject: str) -> None:
     hooks = torch.nn.modules.module
     if hooks._global_forward_hooks or hooks._global_forward_pre_hooks:
         raise NoRuleError(
-            f"{subject}: global forward hooks may change what every module computes. Remove them."
+            subject=subject,
+            rule="global forward hooks may change what every module computes",
+            remedy="Remove them.",
         )
     for name, module in model.named_modules():
         place = _check_call(module, name or "model", subject)
@@ -165,5 +173,7 @@ def _check_modules(model: nn.Module, subject: str) -> None:
         ):
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 raise NonFiniteError(
-                    f"{subject}: `{held}` of {place} must be finite; got NaN or infinity."
+                    subject=subject,
+                    rule=f"`{held}` of {place} must be finite",
+                    got="NaN or infinity",
                 )

@@ -171,9 +171,11 @@ class _Shapes(fx.Interpreter):
             result = super().run_node(n)
         except Exception as error:
             raise ArgumentError(
-                f"{self.subject}: `input_shape` must be one that the model takes; got "
-                f"input_shape={self.shape}, and `{n.meta.get('place', n)}` failed: "
-                f"{' '.join(str(error).split())[:300]}"
+                subject=self.subject,
+                argument="input_shape",
+                rule="must be one that the model takes",
+                got=f"input_shape={self.shape}, and `{n.meta.get('place', n)}` failed: "
+                f"{' '.join(str(error).split())[:300].rstrip('.')}",
             ) from error
         if n.op in ("call_function", "call_module", "placeholder"):
             n.meta["shape"] = sample_shape(
@@ -190,14 +192,15 @@ def sample_shape(result: Any, batch: Any, place: str) -> Any:
         return None
     if not result.is_floating_point():
         raise NoRuleError(
-            f"{place} gives {result.dtype}; only real floating-point tensors are followed, and "
-            "rounding to whole numbers jumps."
+            rule=f"{place} gives {result.dtype}; only real floating-point tensors are supported, "
+            "and rounding to whole numbers jumps"
         )
     sizes = list(result.shape)
     if not sizes or str(sizes[0]) != str(batch) or not all(isinstance(n, int) for n in sizes[1:]):
         raise NoRuleError(
-            f"{place} mixes the samples of a batch: its result has shape {tuple(sizes)} for "
-            f"{batch} inputs. Samples must pass through a network on their own."
+            rule=f"{place} mixes the samples of a batch: its result has shape {tuple(sizes)} for "
+            f"{batch} inputs",
+            remedy="Samples must pass through a network on their own.",
         )
     return tuple(sizes[1:])
 

@@ -117,8 +117,9 @@ class Rewriter:
     def _input(self, node: fx.Node) -> None:
         if self.batch is not None:
             raise NoRuleError(
-                f"{self.subject}: the forward must take one tensor; `{node.target}` is another "
-                "input. Wrap the model so that only one varies."
+                subject=self.subject,
+                rule=f"the forward must take one tensor; `{node.target}` is another input",
+                remedy="Wrap the model so that only one varies.",
             )
         self.batch = node.meta["val"].shape[0]
         made = self.graph.placeholder("x")
@@ -131,8 +132,9 @@ class Rewriter:
         results = [out for out in outputs if getattr(out, "name", None) in wanted]  # type: ignore[union-attr]
         if len(results) != 1 or len(wanted) != 1 or results[0] not in self.following:
             raise NoRuleError(
-                f"{self.subject}: the forward must return one tensor that follows its input; "
-                f"got {len(wanted)} results."
+                subject=self.subject,
+                rule="the forward must return one tensor that depends on its input",
+                got=f"{len(wanted)} results",
             )
         self.graph.output(self.made[results[0]])
 
@@ -160,7 +162,8 @@ class Rewriter:
         if target is operator.getitem and args[0].target is batch_norm:
             if args[1] != 0:
                 raise NoRuleError(
-                    f"{self.subject}: `{place}`: statistics of batch normalisation are not followed."
+                    subject=self.subject,
+                    rule=f"`{place}`: statistics of batch normalisation are not supported",
                 )
             self.made[node] = args[0]
             return
@@ -191,8 +194,11 @@ class Rewriter:
         target: Any = node.target
         if target not in EXACT_ON_STORED and target is not operator.getitem:
             raise NoRuleError(
-                f"{self.subject}: `{place}` computes a constant in the forward, and what rounding "
-                "makes of it is not proven. Compute it once, in __init__, and keep it as a buffer."
+                subject=self.subject,
+                argument=place,
+                rule="computes a constant in the forward, and what rounding makes of it is not "
+                "proven",
+                remedy="Compute it once, in __init__, and keep it as a buffer.",
             )
         args, kwargs = self._args(node)
         self.made[node] = self.graph.call_function(target, args, kwargs)
@@ -203,8 +209,10 @@ class Rewriter:
         dims = [dim for dim, size in enumerate(shape, 1) if size == 1]
         if self.batch == 1 and any(user.op != "output" for user in node.users):
             raise NoRuleError(
-                f"{self.subject}: `{place}` drops the dimension of a batch of one as well. "
-                "Use squeeze(dim)."
+                subject=self.subject,
+                argument=place,
+                rule="drops the dimension of a batch of one as well",
+                remedy="Use squeeze(dim).",
             )
         self.made[node] = x
         if dims:
@@ -262,8 +270,10 @@ class Rewriter:
         before = min((s.dtype for s in sources), key=lambda dtype: torch.finfo(dtype).eps)
         if not after.is_floating_point or torch.finfo(after).eps > torch.finfo(before).eps:
             raise NoRuleError(
-                f"{self.subject}: `{place}` casts {before} to {after}, which rounds, or jumps "
-                "between whole numbers. Only casts to wider floating-point types are followed."
+                subject=self.subject,
+                argument=place,
+                rule=f"casts {before} to {after}, which rounds, or jumps between whole numbers",
+                remedy="Only casts to wider floating-point types are supported.",
             )
 
     def _refuse_batch_as_number(self, node: fx.Node) -> None:
@@ -279,8 +289,11 @@ class Rewriter:
             if not (sized and inside):
                 place, _ = self._place(user)
                 raise NoRuleError(
-                    f"{self.subject}: `{place}` computes with the size of the batch. It may only be "
-                    "passed on as a size: samples must pass through a network on their own."
+                    subject=self.subject,
+                    argument=place,
+                    rule="computes with the size of the batch",
+                    remedy="It may only be passed on as a size: samples must pass through a "
+                    "network on their own.",
                 )
 
     def _place(self, node: fx.Node) -> tuple[str, str]:

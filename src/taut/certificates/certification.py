@@ -17,7 +17,7 @@ from taut.certificates.radii import PairRadii, differences, sign_radii, vector_r
 from taut.certificates.result import Certificates
 from taut.certificates.rounded import Rounded
 from taut.certificates.tolerance import Tolerance, scale_problem
-from taut.errors import ArgumentError, DtypeError, check_choice, check_count
+from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
 from taut.names import CertificateMethod
 from taut.norms import LINF, Norm, NormLike, as_norm
@@ -39,6 +39,7 @@ def certify(
     method: CertificateMethod = "lipschitz",
     input_range: InputRange | None = None,
     tolerance: Tolerance | None = None,
+    radius: float | None = None,
 ) -> Certificates:
     r"""Certified radii: no perturbation smaller than the radius changes the prediction.
 
@@ -46,8 +47,8 @@ def certify(
 
     for the network in evaluation mode with its stored weights, in one of three arithmetics:
 
-    - `"real"`: $f$ in exact arithmetic. It is evaluated in float64, and a proven bound of the
-      evaluation's rounding error is subtracted from the margin.
+    - `"real"`: $f$ in exact arithmetic. It is evaluated in float64, and a proven bound on the
+      rounding error of that evaluation is subtracted from the margin.
     - `"float64"`: $f$ executed in float64 with the same weights (the folded network, converted to
       float64), at $x$ and at every $x'$.
     - `"float32"`: the model executed in float32. Rounding at $x'$ reduces the radius, by 0.06 in L2
@@ -64,8 +65,8 @@ def certify(
     than those from a Lipschitz constant.
 
     Args:
-        model: maps `(batch, ...)` to `(batch, classes)`, or to one output a sample, whose sign is
-            the prediction. Not changed.
+        model: maps `(batch, ...)` to `(batch, classes)`, or to one output per sample, whose sign
+            is the prediction. It is not modified.
         x: `(batch, ...)`, floating-point.
         norm: "l1", "l2" or "linf".
         labels: `(batch,)`, the true classes, 0 and 1 for one output.
@@ -78,9 +79,12 @@ def certify(
         tolerance: a unit for all entries of an input or for each, 0 for those that do not change:
             distances are then $\|(x' - x)/t\|_p$, so that in L-inf a radius above 1 covers every
             $x'$ within all tolerances together. Real and float64 arithmetic only.
+        radius: the only radius of interest. Interval propagation then tries this one instead of
+            looking for the largest, which takes about 20 times as long; radii from Lipschitz constants
+            are not affected.
 
     Raises:
-        NoRuleError: a step has no proven constant or no proven rounding error; the text names it.
+        NoRuleError: an operation has no proven constant or rounding error; the message names it.
 
     Example:
         >>> import taut
@@ -94,6 +98,8 @@ def certify(
     dtype = dtype_of(arithmetic, _SUBJECT)
     check_count(_SUBJECT, "batch_size", batch_size)
     _check_method(method, p, x, input_range)
+    if radius is not None:
+        check_positive(_SUBJECT, "radius", radius)
     check_arithmetic(_SUBJECT)
     if not x.dtype.is_floating_point:
         raise DtypeError(
@@ -120,7 +126,9 @@ def certify(
                 got=f"arithmetic={arithmetic!r}, input_range={input_range!r}",
             )
         scaled = scale_problem(model, x, tolerance)
-        found = certify(scaled.model, scaled.x, p, labels, arithmetic, batch_size, method)
+        found = certify(
+            scaled.model, scaled.x, p, labels, arithmetic, batch_size, method, radius=radius
+        )
         return scaled.settle(found, p)
     if arithmetic == "float32":
         _check_float32(model, x)
@@ -142,22 +150,22 @@ def certify(
         if run_in_float32 is not None:
             with torch.autocast(held.device.type, enabled=False):
                 output = run_in_float32(batch.to(held.device)).to(device).view_as(run.value)
-        prediction, margin, radius = certifier(run, output)
+        prediction, margin, found_radius = certifier(run, output)
         finite = _finite(exact) & _finite(output) & _finite(run.value)
-        radius = torch.where(finite & (limit > 0), torch.minimum(radius, limit), 0.0)
+        radii = torch.where(finite & (limit > 0), torch.minimum(found_radius, limit), 0.0)
         if boxes is not None:
-            start = radius[finite] if method == "best" else torch.zeros_like(radius[finite])
-            radius[finite] = interval_radii(
-                boxes, exact[finite], prediction[finite], start, input_range
+            start = radii[finite] if method == "best" else torch.zeros_like(radii[finite])
+            radii[finite] = interval_radii(
+                boxes, exact[finite], prediction[finite], start, input_range, radius
             )
-        parts.append((prediction, margin, radius))
+        parts.append((prediction, margin, radii))
     home = device if x.device.type == "mps" else x.device
-    prediction, margin, radius = (torch.cat(part).to(home) for part in zip(*parts, strict=True))
+    prediction, margin, radii = (torch.cat(part).to(home) for part in zip(*parts, strict=True))
     lipschitz = bound_of(found)
     return Certificates(
         prediction=prediction,
         margin=margin,
-        radius=radius,
+        radius=radii,
         norm=p,
         arithmetic=arithmetic,
         method={
@@ -261,8 +269,11 @@ class _Certifier:
             return prediction, margin, radius
         if len(run.shape) != 1:
             raise ArgumentError(
-                f"{_SUBJECT}: `model` must give one row of outputs a sample; got the shape "
-                f"{run.shape}. Flatten them, or choose some."
+                subject=_SUBJECT,
+                argument="model",
+                rule="must give one row of outputs a sample",
+                got=f"the shape {run.shape}",
+                remedy="Flatten them, or choose some.",
             )
         prediction = output.argmax(1)
         lead = differences(run.value, prediction)
@@ -279,14 +290,19 @@ def _check_float32(model: nn.Module, x: Tensor) -> None:
     held = {t.dtype for t in (x, *model.parameters(), *model.buffers()) if t.is_floating_point()}
     if held != {torch.float32}:
         raise DtypeError(
-            f"{_SUBJECT}: `arithmetic` 'float32' must be that of the model and of `x`; got "
-            f"{', '.join(sorted(map(str, held)))}. Convert both with .float(), or use 'real'."
+            subject=_SUBJECT,
+            argument="arithmetic",
+            rule="'float32' must be that of the model and of `x`",
+            got=", ".join(sorted(map(str, held))),
+            remedy="Convert both with .float(), or use 'real'.",
         )
     if torch.get_float32_matmul_precision() != "highest":
         raise ArgumentError(
-            f"{_SUBJECT}: `arithmetic` 'float32' must mean full float32 products; got "
-            f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}. "
-            "Set it to 'highest'."
+            subject=_SUBJECT,
+            argument="arithmetic",
+            rule="'float32' must mean full float32 products",
+            got=f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}",
+            remedy="Set it to 'highest'.",
         )
 
 
@@ -298,7 +314,9 @@ def _compare(prediction: Tensor, labels: Tensor) -> Tensor:
     labels = torch.as_tensor(labels)
     if labels.shape != prediction.shape or labels.is_floating_point() or labels.is_complex():
         raise ArgumentError(
-            f"{_SUBJECT}: `labels` must be one class index for each input; got {labels.dtype} of "
-            f"shape {tuple(labels.shape)} for {len(prediction)} inputs."
+            subject=_SUBJECT,
+            argument="labels",
+            rule="must be one class index for each input",
+            got=f"{labels.dtype} of shape {tuple(labels.shape)} for {len(prediction)} inputs",
         )
     return prediction == labels.to(prediction.device)

@@ -75,7 +75,9 @@ class Execution(RuleInterpreter):
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
         """The result with what the operation rounds."""
         if not record.exact and record.rounding is None:
-            raise NoRuleError("what its execution rounds is not known. Use bound_lipschitz.")
+            raise NoRuleError(
+                rule="what its execution rounds is not known", remedy="Use bound_lipschitz."
+            )
         self._refuse_extreme(call)
         if record.exact and self.dtype is not None:
             call = with_rounded_numbers(call, self.dtype)
@@ -137,7 +139,8 @@ class Execution(RuleInterpreter):
             if self.dtype == torch.float32 and isinstance(held, float) and held:
                 if not 2.0**-100 <= abs(held) <= 2.0**100 and math.isfinite(held):
                     raise NoRuleError(
-                        f"the number {held} hardly fits float32. Use arithmetic='real'."
+                        rule=f"the number {held} hardly fits float32",
+                        remedy="Use arithmetic='real'.",
                     )
 
 

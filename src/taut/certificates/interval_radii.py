@@ -28,6 +28,7 @@ def interval_radii(
     prediction: Tensor,
     known: Tensor,
     input_range: InputRange | None,
+    target: float | None = None,
 ) -> Tensor:
     """For each input a radius of a box on which the prediction is proven, by bisection.
 
@@ -37,6 +38,7 @@ def interval_radii(
         prediction: `(batch,)`, the predicted classes; 1 or 0 for the sign of one output.
         known: `(batch,)`, radii that are proven already: only larger ones are looked for.
         input_range: range of all inputs.
+        target: the only radius to try, which takes no bisection.
 
     Returns:
         `(batch,)`, float64, at least `known`; infinity where the prediction holds on the whole range.
@@ -50,7 +52,14 @@ def interval_radii(
         upper = torch.nextafter(centre + width, inf).clamp(max=high)
         return smallest_margin(interpreter.run(Box(lower, upper)), prediction[rows]) > 0
 
-    return _search(proven, known, math.nextafter(high - low, math.inf))
+    if target is None:
+        return _search(proven, known, math.nextafter(high - low, math.inf))
+    best, rows = known.clone(), (known <= target).nonzero()[:, 0]
+    # Just above it: a certificate covers the perturbations below its radius.
+    trial = known.new_full((len(rows),), math.nextafter(target, math.inf))
+    found = proven(rows, trial)
+    best[rows[found]] = trial[found]
+    return best
 
 
 def _search(proven: Callable[[Tensor, Tensor], Tensor], known: Tensor, whole: float) -> Tensor:

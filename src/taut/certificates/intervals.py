@@ -89,9 +89,11 @@ def bound_outputs(
     usual = usual and lower.is_floating_point() and upper.is_floating_point()
     if not usual or not bool((lower.isfinite() & upper.isfinite()).all()):
         raise ArgumentError(
-            f"{_SUBJECT}: `lower` and `upper` must be batches (n, ...) of finite floating-point "
-            f"numbers, of one shape, and in this order; got shapes {tuple(lower.shape)} and "
-            f"{tuple(upper.shape)} of {lower.dtype} and {upper.dtype}."
+            subject=_SUBJECT,
+            rule="`lower` and `upper` must be batches (n, ...) of finite floating-point "
+            "numbers, of one shape, and in this order",
+            got=f"shapes {tuple(lower.shape)} and {tuple(upper.shape)} of {lower.dtype} and "
+            f"{upper.dtype}",
         )
     program = program_in_double(model, tuple(lower.shape[1:]), _SUBJECT, lower.device)
     box = BoxInterpreter(program, _SUBJECT, dtype).run(Box(lower.double(), upper.double()))
@@ -118,7 +120,7 @@ class BoxInterpreter(RuleInterpreter):
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
         """The box of the result, rounded outward."""
         if not record.exact and record.rounding is None:
-            raise NoRuleError("what its execution rounds is not known.")
+            raise NoRuleError(rule="what its execution rounds is not known")
         assert record.constants is not None
         # Nothing is known of the boxes' constants, so this proves no norm: it refuses what has none.
         record.constants(call)
@@ -137,7 +139,7 @@ class BoxInterpreter(RuleInterpreter):
         else:
             low, high = self._by_constant(record, call, tracked)
         if bool((low > high).any()):
-            raise NoRuleError("where a box goes is not known for these arguments.")
+            raise NoRuleError(rule="where a box goes is not known for these arguments")
         if record.exact:
             return Box(low, high)
         slack = self._rounding(record, call, lower, upper)

@@ -57,11 +57,20 @@ class Certificates:
         """
         if self.correct is None:
             raise ArgumentError(
-                "certified_accuracy: `labels` must be known; got none. Pass labels to certify."
+                subject="certified_accuracy",
+                argument="labels",
+                rule="must be known",
+                got="none",
+                remedy="Pass labels to certify.",
             )
         within = torch.as_tensor(radii, dtype=torch.float64, device=self.radius.device)
         if not bool((within >= 0).all()):
-            raise ArgumentError(f"certified_accuracy: `radii` must not be negative; got {radii}.")
+            raise ArgumentError(
+                subject="certified_accuracy",
+                argument="radii",
+                rule="must not be negative",
+                got=str(radii),
+            )
         held = (self.radius > within[..., None]) | (within[..., None] == 0)
         return (held & self.correct).double().mean(-1)
 

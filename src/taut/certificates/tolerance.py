@@ -126,8 +126,11 @@ def _scale(
     dense = type(first) is nn.Linear and first.in_features == given.numel()
     if not dense and len(shape) != 1:
         raise NoRuleError(
-            f"{_SUBJECT}: tolerances need a dense layer first, or rows of numbers as inputs; got "
-            f"inputs of shape {shape}. Put nn.Flatten in front."
+            subject=_SUBJECT,
+            argument="tolerance",
+            rule="needs a dense layer first, or rows of numbers as inputs",
+            got=f"inputs of shape {shape}",
+            remedy="Put nn.Flatten in front.",
         )
     if not dense:
         first = nn.Linear(*shape, *shape, bias=False)

@@ -53,8 +53,8 @@ def attack(**options: Any) -> None:
     """Attack a classifier, and check that no attack contradicts its certificates.
 
     PATH is the folder of a taut train run, or a network file written by taut.save (which needs
-    --data and --radius). Prints clean accuracy, certified accuracy and accuracy under attack side by
-    side, and adds the attacks to the report of the run.
+    --data and --radius). The command prints clean accuracy, certified accuracy and accuracy under
+    attack side by side, and adds the attacks to the report of the run.
 
     Exit status: 0 success; 2 invalid file or option; 3 an attack succeeded inside a certified
     radius, which would be a bug in taut: please report it.
@@ -66,7 +66,7 @@ def attack(**options: Any) -> None:
       taut attack runs/a --attack pgd --radius 0.1 --radius 0.3 --num-restarts 10 --json
       taut attack net.safetensors --data mnist --norm l2 --radius 1.58
     """
-    from taut.cli.output import print_json, progress, say
+    from taut.cli.output import announce_folders, print_json, progress, say
     from taut.evaluation import evaluate_robustness, evenly_spaced_rows
     from taut.report import ATTACK_NAMES, check_extras
 
@@ -91,7 +91,8 @@ def attack(**options: Any) -> None:
             bar("attacks", next(done), total, text)
 
         found = evaluate_robustness(part, radii, names, on_attack=on_attack, **settings)
-    page = _write_page(chosen, found, options)
+    with announce_folders((options["page"] or options["path"]).parent):
+        page = _write_page(chosen, found, options)
     if options["as_json"]:
         record = {
             "path": options["path"],
@@ -118,7 +119,7 @@ def attack(**options: Any) -> None:
         if page is not None:
             say(f"Report: {page}")
     for sentence in found.violations:
-        click.secho(f"taut: VIOLATED CERTIFICATE: {sentence}", fg="red", bold=True, err=True)
+        click.secho(f"taut attack: VIOLATED CERTIFICATE: {sentence}", fg="red", bold=True, err=True)
     if found.violations:
         raise SystemExit(_VIOLATED)
 

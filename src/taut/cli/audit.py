@@ -59,8 +59,10 @@ def audit(
     file = network_file(path)
     if file.suffix in (".pt2", ".onnx", ".pt", ".pth"):
         raise ArgumentError(
-            f"audit: PATH must be a file written by taut.save; got {file.name}, which does not "
-            "list its layers. Audit the safetensors file it was made from, or call taut.bound_lipschitz."
+            argument="PATH",
+            rule="must be a file written by taut.save",
+            got=f"{file.name}, which does not list its layers",
+            remedy="Audit the safetensors file it was made from, or call taut.bound_lipschitz.",
         )
     saved = open_file(file)
     shape = input_shape or saved.input_shape
@@ -114,8 +116,10 @@ def network_file(path: Path) -> Path:
     found = RunFolder(path).model_file
     if not found.exists():
         raise ArgumentError(
-            f"taut: PATH must be a network or the folder of a finished run; {path} has no "
-            f"{found.name}. Run the same training command again to finish it."
+            argument="PATH",
+            rule="must be a network or the folder of a finished run",
+            got=f"{path}, which has no {found.name}",
+            remedy="Run the same training command again to finish it.",
         )
     return found
 

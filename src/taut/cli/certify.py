@@ -28,9 +28,8 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 @click.option(
     "--method",
     type=click.Choice(["lipschitz", "interval", "best"]),
-    default="lipschitz",
     help="Proof of the radii: the Lipschitz constant, interval propagation within the range of the "
-    "data (linf only), or the larger radius of both.",
+    "data (linf only), or the larger radius of both.  [default: what the run was trained for]",
 )
 @click.option("--limit", type=COUNT, metavar="N", help="Use at most N evenly spaced examples.")
 @click.option("--csv", "table", type=FILE, help="Write the predictions and radii to a CSV file.")
@@ -48,7 +47,7 @@ def certify(**options: Any) -> None:
       taut certify runs/a --data june.csv --csv radii.csv
       taut certify net.safetensors --data mnist --norm l2 --json
     """
-    from taut.cli.output import print_json, print_table, say
+    from taut.cli.output import announce_folders, print_json, print_table, say
     from taut.evaluation import evenly_spaced_rows
     from taut.report import (
         accuracy_table,
@@ -70,7 +69,8 @@ def certify(**options: Any) -> None:
     if options["radii"] and radius not in radii:
         radius = radii[0]
     if table:
-        _write_radii(table, found, classifier.spec.classes)
+        with announce_folders(table.parent):
+            _write_radii(table, found, classifier.spec.classes)
     header, rows = accuracy_table(found, radii)
     if options["as_json"]:
         record = {

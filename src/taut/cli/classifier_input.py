@@ -134,8 +134,10 @@ def _from_file(options: dict[str, Any]) -> ClassifierInput:
     shape = tuple(saved.input_shape or inputs.shape[1:])
     if inputs[0].numel() != prod(shape):
         raise DataError(
-            f"data: {source}: an input must have the {prod(shape)} numbers that the network takes, "
-            f"of shape {shape}; got {tuple(inputs.shape[1:])}."
+            subject=f"data: {source}",
+            rule=f"an input must have the {prod(shape)} numbers that the network takes, of shape "
+            f"{shape}",
+            got=f"{tuple(inputs.shape[1:])}",
         )
     # Flat rows may be images, and images flat rows.
     inputs, model = inputs.reshape(-1, *shape), saved.model.eval()
@@ -164,9 +166,11 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
     )
     if rows.inputs.shape[1:] != spec.shape:
         raise DataError(
-            f"data: {source}: an input must be as {options['path']} was trained on, "
-            f"{_what(spec.shape)}; got {_what(rows.inputs.shape[1:])}. Give data of the same kind "
-            "as its own, or leave out --data for its test examples."
+            subject=f"data: {source}",
+            rule=f"an input must be as {options['path']} was trained on, {_what(spec.shape)}",
+            got=f"{_what(rows.inputs.shape[1:])}",
+            remedy="Give data of the same kind as its own, or leave out --data for its test "
+            "examples.",
         )
     return rows
 
@@ -210,9 +214,11 @@ def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
         return rows.with_classes(numbers)
     if len(rows.classes) != outputs:
         raise DataError(
-            f"data: {rows.source}: there must be one class for each output of the network, or labels "
-            f"from 0 to {outputs - 1}; got {len(rows.classes)} classes, {list_some(rows.classes)}. "
-            "Use the folder of a taut train run instead: it stores the class names."
+            subject=f"data: {rows.source}",
+            rule="there must be one class for each output of the network, or labels from 0 to "
+            f"{outputs - 1}",
+            got=f"{len(rows.classes)} classes, {list_some(rows.classes)}",
+            remedy="Use the folder of a taut train run instead: it stores the class names.",
         )
     return rows
 

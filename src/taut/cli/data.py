@@ -72,21 +72,22 @@ def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
     Example:
       taut data fetch mnist --data-dir data
     """
-    from taut.cli.output import print_json, progress
+    from taut.cli.output import announce_folders, print_json, progress
     from taut.data import OFFICIAL_SETS, data_folder, fetch
     from taut.errors import check_choice
 
     if name.lower() == "digits":
         click.echo("digits is part of taut; there is nothing to download.")
         return
-    check_choice("data fetch", "NAME", name.lower(), list(OFFICIAL_SETS))
+    check_choice("data fetch", "name", name.lower(), list(OFFICIAL_SETS))
     known = OFFICIAL_SETS[name.lower()]
-    with progress() as bar:
+    folder = data_folder(data_dir) / known.name
+    with announce_folders(folder), progress() as bar:
 
         def on_progress(file: str, done: int, total: int) -> None:
             bar(file, done, total, f"{done / 1e6:.1f}/{total / 1e6:.1f} MB")
 
-        paths = fetch(known, data_folder(data_dir) / known.name, on_progress=on_progress)
+        paths = fetch(known, folder, on_progress=on_progress)
     if as_json:
         print_json({"name": known.name, "files": paths})
     else:

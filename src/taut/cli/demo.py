@@ -22,14 +22,15 @@ __all__ = ["demo"]
 def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
     """Run a demo and write an HTML report.
 
-    Trains ReLU, MaxMin and FullSort critics on pairs of distributions whose Wasserstein distance is 1,
-    to show the effect of the activation; then trains a digit classifier with certified radii and
-    attacks it. Takes a minute or two; the networks are so small that more threads rarely help.
+    The demo trains ReLU, MaxMin and FullSort critics on pairs of distributions whose Wasserstein
+    distance is 1, to show the effect of the activation; then it trains a digit classifier with
+    certified radii and attacks it. This takes a minute or two. The networks are so small that more
+    threads rarely help.
     """
     import torch
 
     from taut.cli.attack import print_attacked
-    from taut.cli.output import print_table, progress, say
+    from taut.cli.output import announce_folders, print_table, progress, say
     from taut.report import Meter, check_extras
     from taut.report.demo import LABELS, demo_page, demo_tables
     from taut.report.demo_run import demo_tasks, run_demo
@@ -53,7 +54,8 @@ def demo(out: Path, seed: int, threads: int, quick: bool) -> None:
         run = run_demo(
             seed=seed, tasks=tasks, quick=quick, on_step=on_step, on_progress=on_progress
         )
-    page = demo_page(run).write(out / "index.html")
+    with announce_folders(out):
+        page = demo_page(run).write(out / "index.html")
     titles = ("Estimated W1", "Mean slope where mass is transported")
     for title, table in zip(titles, demo_tables(run), strict=True):
         say(title, style="bold")

@@ -42,9 +42,9 @@ def export(
     plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
     exported network are compared with the original before the file is written.
 
-    A network trained on a table was trained on standardised columns. The exported network
-    standardises its inputs itself: it takes the raw columns in the order of the table, in their own
-    units. It uses float64 where float32 is not precise enough.
+    Training on a table standardises its columns. The exported network includes that step: it takes
+    the raw columns in the order of the table, in their own units. It uses float64 where float32 is not
+    precise enough.
 
     The metadata of the file has the names of columns and classes, and the certificate of a run: how
     steep the lead of each class over each other can be, in standard deviations or tolerances of the

@@ -55,9 +55,10 @@ __all__ = ["gan"]
 def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
     """Train a Wasserstein GAN for images with a 1-Lipschitz critic.
 
-    The value of a 1-Lipschitz critic, the difference of its means over the real and the generated
-    images of a batch, is a lower bound on the Wasserstein distance between them, with pixels scaled
-    to [-1, 1]; the generator is trained to minimise it.
+    The value of the critic is its mean over the real images of a batch minus its mean over the
+    generated ones. For a 1-Lipschitz critic it is a lower bound on the Wasserstein distance between
+    them, with pixels scaled to [-1, 1], and the generator is trained to minimise it.
+
     OUT receives sample images, the generator, a log, and the critic with its certified constant.
     Running the same command again resumes from the last checkpoint.
 
@@ -68,14 +69,14 @@ def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
       taut gan --data fashion-mnist --critic clipped --out runs/b
       taut gan --data cifar10 --size paper --device cuda --out runs/c
     """
-    from taut.cli.output import print_json, progress, say
+    from taut.cli.output import announce_folders, print_json, progress, say
     from taut.training.gan import GanConfig, train_gan
 
     given = {name: value for name, value in fields.items() if value is not None}
     config = GanConfig.paper(**given) if size == "paper" else GanConfig(**given)
     out = out or Path("runs") / f"{Path(config.data).stem}-gan"
     done = (out / "result.json").exists()
-    with progress(quiet=as_json) as bar:
+    with announce_folders(out), progress(quiet=as_json) as bar:
 
         def on_progress(now: "GanProgress") -> None:
             bar("training", now.step, now.steps, f"critic {now.dual:.3f}")

@@ -1,13 +1,16 @@
 """The command `taut`: a table of subcommands and plugins, each imported only when it is run."""
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
-from taut.errors import TautError
+from taut.cli.failures import Failure, did_you_mean, explain
+from taut.errors import ArgumentError, DataError, TautError
 
 __all__ = ["LazyGroup", "Subcommand", "main", "plugins"]
 
@@ -32,16 +35,6 @@ def plugins() -> dict[str, Subcommand]:
     return {point.name: Subcommand(*point.load()) for point in found}
 
 
-class Failure(click.ClickException):
-    """An error of the caller, reported in one line."""
-
-    exit_code = 2
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Prints the sentence in red to standard error, or to `file`."""
-        click.secho(f"taut: {self.format_message()}", fg="red", file=file, err=file is None)
-
-
 class LazyGroup(click.Group):
     """A group that knows its subcommands by name and imports one only to run it.
 
@@ -61,9 +54,23 @@ class LazyGroup(click.Group):
         self.table = table
         self.plugins = plugins
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Reads the options of the group itself; the words are kept for errors of subcommands."""
+        words = [*args]
+        with _reported(self, info_name or "", words):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[__name__] = words
+        return context
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order of the table; plugins come last."""
-        return list({**self.table, **self.plugins()})
+        return list(self._entries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports the subcommand, or returns None when there is none of that name."""
@@ -73,31 +80,88 @@ class LazyGroup(click.Group):
         module, _, name = found.target.partition(":")
         return getattr(import_module(module), name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the subcommand; an unknown name is answered with the nearest names."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing and name[:1] != "-":
+            rule, near = f"no such command {name!r}", did_you_mean(name, self._entries())
+            raise ArgumentError(rule=rule, remedy=near or f"See {ctx.command_path} --help.")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the list of subcommands from their lines of help alone."""
-        for heading, table in (("Commands", self.table), ("Plugins", self.plugins())):
-            if table:
+        """Writes the subcommands under their headings, from their lines of help alone."""
+        entries = self._entries()
+        headings = {name: heading for heading, names in SECTIONS.items() for name in names}
+        for heading in (*SECTIONS, OTHERS):
+            named = [name for name in entries if headings.get(name, OTHERS) == heading]
+            if named:
                 with formatter.section(heading):
-                    formatter.write_dl([(name, entry.help) for name, entry in table.items()])
+                    formatter.write_dl([(name, entries[name].help) for name in named])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Completes names of subcommands and options, without importing a subcommand."""
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        named = [
+            CompletionItem(name, help=entry.help)
+            for name, entry in self._entries().items()
+            if name.startswith(incomplete)
+        ]
+        return named + options
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the subcommand; errors of taut are shown without a traceback."""
-        try:
+        """Runs the subcommand; errors of the caller are shown without a traceback."""
+        if ctx.params.get("debug"):
             return super().invoke(ctx)
-        except TautError as error:
-            if ctx.params.get("debug"):
-                raise
-            raise Failure(str(error)) from error
-        except OSError as error:
-            if ctx.params.get("debug") or error.errno not in _STORAGE:
-                raise
-            where = f"{error.filename}: " if error.filename else ""
-            reason = (error.strerror or str(error)).lower()
-            remedy = "Free some space, or choose another place."
-            if error.errno not in _FULL:
-                remedy = "Choose a file or folder that may be read and written."
-            raise Failure(f"{where}{reason}. {remedy}") from error
+        with _reported(self, ctx.command_path, ctx.meta[__name__], ctx):
+            return super().invoke(ctx)
 
+    def _entries(self) -> dict[str, Subcommand]:
+        return {**self.table, **self.plugins()}
+
+
+@contextmanager
+def _reported(
+    group: click.Group, path: str, words: Sequence[str], ctx: click.Context | None = None
+) -> Iterator[None]:
+    """Raises errors of taut and of click as failures of the command that `words` name."""
+    try:
+        yield
+    except (TautError, click.ClickException) as error:
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", Failure)):
+            raise
+        command: click.Command = group
+        for word in words:
+            found = (
+                command.get_command(ctx, word) if ctx and isinstance(command, click.Group) else None
+            )
+            if found is not None:
+                command, path = found, f"{path} {word}"
+        raise Failure(*explain(error, command, path), as_json="--json" in words) from error
+    except OSError as error:
+        if error.errno not in _STORAGE:
+            raise
+        raise Failure(path, _of_storage(error), as_json="--json" in words) from error
+
+
+def _of_storage(error: OSError) -> TautError:
+    where = f"{error.filename}: " if error.filename else ""
+    remedy = "Free some space, or choose another place."
+    if error.errno not in _FULL:
+        remedy = "Choose a file or folder that may be read and written."
+    return DataError(rule=f"{where}{(error.strerror or str(error)).lower()}", remedy=remedy)
+
+
+# Headings of the help, and the commands below each. Others, such as those of plugins, come last.
+SECTIONS = {
+    "Start": ("demo", "data"),
+    "Measure": ("wasserstein", "watch"),
+    "Train": ("train", "gan", "predict"),
+    "Verify": ("certify", "attack", "audit", "verify", "export"),
+    "Research": ("reproduce", "bench"),
+}
+OTHERS = "Other commands"
 
 # Errors of storage, which say what is wrong without a traceback.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -106,6 +170,7 @@ _STORAGE = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS)
 _HELP = {
     "demo": "Run a demo and write an HTML report.",
     "wasserstein": "Measure the distance between two datasets.",
+    "watch": "Watch batches of rows for drift from a reference.",
     "train": "Train a classifier with certified radii.",
     "gan": "Train a GAN with a 1-Lipschitz critic.",
     "predict": "Predict rows without labels, each with its certified radius.",
@@ -124,9 +189,10 @@ SUBCOMMANDS = {name: Subcommand(f"taut.cli.{name}:{name}", text) for name, text 
     table=SUBCOMMANDS,
     plugins=plugins,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    epilog="`taut COMMAND --help` describes the arguments and options of a command.",
+    epilog="`taut COMMAND --help` describes the arguments and options of a command. With --json, a "
+    'command prints one JSON object, and so does an error: its key is "error".',
 )
-@click.version_option(package_name="taut", prog_name="taut")
+@click.version_option(None, "-V", "--version", package_name="taut", prog_name="taut")
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
 def main(debug: bool) -> None:
     """Lipschitz networks that use their full slope, with bounds you can prove.

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-_LOG_SECONDS = 10.0
+__all__ = ["announce_folders", "print_json", "print_table", "progress", "say"]
 
-__all__ = ["print_json", "print_table", "progress", "say"]
+_LOG_SECONDS = 10.0
 
 
 def say(sentence: str, style: str | None = None) -> None:
@@ -53,6 +54,18 @@ def _log_lines(quiet: bool) -> Callable[..., None]:
             click.echo(f"{moment} {stage} {done}/{total}  {text}".rstrip(), err=True)
 
     return report
+
+
+@contextmanager
+def announce_folders(*folders: Path) -> Iterator[None]:
+    """Says on standard error which of these folders were created, even if the work then failed."""
+    missing = [folder for folder in dict.fromkeys(folders) if not folder.exists()]
+    try:
+        yield
+    finally:
+        for folder in missing:
+            if folder.exists():
+                click.echo(f"Created folder {folder}", err=True)
 
 
 @contextmanager

@@ -10,12 +10,15 @@ from click.core import ParameterSource
 
 __all__ = [
     "COUNT",
+    "EXISTING_FILE",
     "FILE",
     "FOLDER",
     "NORM",
     "NOT_NEGATIVE",
     "POSITIVE",
     "Finite",
+    "Seed",
+    "Whole",
     "columns",
     "data_dir_option",
     "encodings",
@@ -32,6 +35,8 @@ __all__ = [
 class Finite(click.FloatRange):
     """A finite number inside a range."""
 
+    name = "number"
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
@@ -39,6 +44,23 @@ class Finite(click.FloatRange):
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+class Whole(click.IntRange):
+    """A whole number inside a range."""
+
+    name = "integer"
+
+
+class Seed(Whole):
+    """A random seed: a whole number of at most 63 bits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """From text such as `7`."""
+        number = super().convert(value, param, ctx)
+        if number >= 2**63:
+            self.fail(f"{value} is not below 2**63.", param, ctx)
         return number
 
 
@@ -89,16 +111,15 @@ def sizes_type(
 
 NORM = click.Choice(["l1", "l2", "linf"])
 FILE = click.Path(dir_okay=False, path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-COUNT = click.IntRange(min=1)
+COUNT = Whole(min=1)
 POSITIVE = Finite(0, min_open=True)
 NOT_NEGATIVE = Finite(0)
 
 network_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
 threads_option = click.option("--threads", type=COUNT, default=1, help="Number of CPU threads.")
-seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Random seed."
-)
+seed_option = click.option("--seed", type=Seed(min=0), default=0, help="Random seed.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 data_dir_option = click.option(
     "--data-dir",

@@ -13,6 +13,7 @@ from taut.cli.parameters import (
     NOT_NEGATIVE,
     POSITIVE,
     Finite,
+    Whole,
     json_option,
     sizes_type,
     threads_option,
@@ -25,6 +26,7 @@ from taut.training import (
     Progress,
     TrainConfig,
     TrainedRun,
+    architecture_of,
     field_docs,
     field_types,
     from_toml,
@@ -35,20 +37,25 @@ from taut.training import train as run_training
 
 __all__ = ["train"]
 
-# The first option of each section of the help, and its heading.
+# Options in the first section of the help; the others follow by subject.
+_COMMON = {
+    *("data", "label", "norm", "radius", "arch", "hidden", "epochs", "seed", "device"),
+    *("config_file", "out", "as_json", "help"),
+}
+# The first option of each subject, and the heading of its section.
 _SECTIONS = {
-    "data": "Data",
-    "norm": "Target",
-    "arch": "Network",
-    "epochs": "Training",
-    "seed": "Run",
+    "data": "Advanced data options",
+    "norm": "Advanced loss options",
+    "arch": "Advanced network options",
+    "epochs": "Advanced optimisation options",
+    "seed": "Advanced run options",
 }
 _INTERRUPTED = 130
 _TYPES = {
     "positive": POSITIVE,
     "not_negative": NOT_NEGATIVE,
     "share": Finite(0, 1, max_open=True),
-    "whole": click.IntRange(min=0),
+    "whole": Whole(min=0),
 }
 
 
@@ -56,14 +63,15 @@ class SectionedCommand(click.Command):
     """A command with headings in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options under their headings."""
-        sections: list[tuple[str, list[tuple[str, str]]]] = []
+        """Writes the common options, then the others under their headings."""
+        common, subject = "Common options", ""
+        sections: dict[str, list[tuple[str, str]]] = {common: []}
         for parameter in self.get_params(ctx):
-            if parameter.name in _SECTIONS:
-                sections.append((_SECTIONS[parameter.name], []))
+            subject = _SECTIONS.get(str(parameter.name), subject)
             if (record := parameter.get_help_record(ctx)) is not None:
-                sections[-1][1].append(record)
-        for heading, rows in sections:
+                heading = common if parameter.name in _COMMON else subject
+                sections.setdefault(heading, []).append(record)
+        for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
 
@@ -106,7 +114,7 @@ def _type(name: str, kind: FieldType) -> click.ParamType | Callable[[str], Any]:
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file with the options above, such as the config.toml of another run; command-line "
+    help="TOML file with these options, such as the config.toml of another run; command-line "
     "options override it.",
 )
 @click.option("--out", type=FOLDER, help="Output folder of the run.  [default: runs/DATA-NORM]")
@@ -131,6 +139,7 @@ def train(
     Examples:
       taut train
       taut train --data mnist --norm linf --radius 0.1 --out runs/a
+      taut train --data mnist --norm linf --radius 0.1 --arch ibp --out runs/i
       taut train --data mnist --radius 1.58 --hidden 1024,1024,1024 --epochs 12 --out runs/b
       taut train --data mnist --radius 1.58 --arch conv --out runs/conv
       taut train --data wine.csv --label quality --patience 20 --out runs/wine
@@ -140,7 +149,7 @@ def train(
     """
     import torch
 
-    from taut.cli.output import print_json, progress
+    from taut.cli.output import announce_folders, print_json, progress
     from taut.report import check_extras
 
     if report:
@@ -153,7 +162,7 @@ def train(
     torch.set_num_threads(config.threads or 1)
     with processes() as first:
         done = (out / "result.json").exists()
-        with progress(quiet=as_json or not first) as bar:
+        with announce_folders(*[out] * first), progress(quiet=as_json or not first) as bar:
             on_progress = _show_in(bar)
             try:
                 run = run_training(config, out, on_progress=on_progress, tensorboard=tensorboard)
@@ -196,21 +205,21 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
         typed["tolerance"] = write_tolerances(parse_tolerances(typed["tolerance"]))
         typed.setdefault("norm", "linf" if path is None else config.norm)
     config = replace(config, **typed)
-    distance = config.arch == "distance"
-    loss = config.loss or ("ramp" if distance else "cross_entropy")
-    layers = (not distance, "another --arch", config.arch)
+    arch = architecture_of(config)
+    loss = config.loss or ("ramp" if arch == "distance" else "cross_entropy")
+    layers = (arch not in ("distance", "ibp"), "another --arch", arch)
+    staged = ("conv", "lenet", "wrn", "ibp")
     needs = {
         "activation": layers,
         "constraint": layers,
         "dropout": layers,
         "milestones": (config.schedule == "step", "--schedule step", config.schedule),
         "decay": (config.schedule == "step", "--schedule step", config.schedule),
-        "blocks": (config.arch == "wrn", "--arch wrn", config.arch),
-        "channels": (
-            config.arch in ("conv", "lenet", "wrn"),
-            "--arch conv, lenet or wrn",
-            config.arch,
-        ),
+        "blocks": (arch == "wrn", "--arch wrn", arch),
+        "channels": (arch in staged, "--arch conv, lenet, wrn or ibp", arch),
+        "keep": (arch == "distance", "--arch distance", arch),
+        "clip": (arch == "ibp", "--arch ibp", arch),
+        "lipschitz": (arch != "ibp", "another --arch", arch),
         "alpha": (loss == "hkr", "--loss hkr", loss),
         "temperature": (loss in ("cross_entropy", "ramp"), "--loss cross_entropy or ramp", loss),
         "adversarial_steps": (config.adversarial_radius > 0, "--adversarial-radius", "none"),

@@ -22,11 +22,12 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
 
     PATH is a file written by taut.save, or the folder of a taut train run. The checker is one short
     file, taut/checker.py, which shares no code with the prover and needs only NumPy; it also runs
-    without taut: python checker.py FILE. It proves the norm of each layer from the stored weights,
-    with the help of numbers that taut.save stored for the proof, and accounts for roundoff.
+    without taut: python checker.py FILE. It proves the norm of each layer from the stored weights
+    and from evidence that taut.save stored with them, and accounts for roundoff.
 
-    The proof says that the stored network has the stated constant. It does not say who wrote the
-    file: to check that, compare its digest with one from a source you trust (--sha256).
+    The proof says that the network has the stated constant if its layers multiply by the weights that
+    the file stores for evaluation; taut.load refuses a file whose layers do not. It does not say who
+    wrote the file: to check that, compare its digest with one from a source you trust (--sha256).
 
     Exit status: 0 proven; 1 not proven; 2 invalid option.
 

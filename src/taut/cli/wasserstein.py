@@ -1,92 +1,38 @@
 """`taut wasserstein`: how far apart two datasets are, with a guarantee."""
 
-import re
 import shlex
 import time
-import traceback
 from typing import Any
 
 import click
 
+from taut.cli.alarm import AlarmCommand
+from taut.cli.column_options import COLUMN_OPTIONS, column_options
+from taut.cli.failures import columns_text
 from taut.cli.parameters import (
     COUNT,
+    EXISTING_FILE,
     FILE,
     NOT_NEGATIVE,
     POSITIVE,
     Finite,
-    columns,
-    encodings,
     json_option,
     seed_option,
     threads_option,
     typed_options,
 )
 from taut.cli.processes import processes
-from taut.errors import TautError
 
 __all__ = ["wasserstein"]
 
-_WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
-_TRAINING = (
-    *("finite", "scaling", "diameter", "num_steps", "columns", "drop", "categorical", "encode"),
-    *("category_distance", "missing_distance"),
-)
+_TRAINING = ("finite", "scaling", "diameter", "num_steps", *COLUMN_OPTIONS)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
-# Arguments in Python, and what the command calls them.
-_OPTIONS = {
-    "columns=[...]": "--columns a,b, or --drop c",
-    "finite=True": "--finite",
-    "finite=False": "no --finite",
-}
-
-
-class AlarmCommand(click.Command):
-    """A command whose exit status 1 is the alarm and nothing else, for scheduled runs."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; errors of taut name its options, others show a traceback."""
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit):
-            raise
-        except (KeyboardInterrupt, click.Abort) as error:
-            raise SystemExit(_INTERRUPTED) from error
-        except TautError as error:
-            if not ctx.find_root().params.get("debug"):
-                option = re.sub(r"drop=\['(.*)'\]", r"--drop '\1'", error.option)
-                option = _OPTIONS.get(option, option)
-                raise error.replace(option=option) from error
-            status, cause = _WRONG, error
-        except Exception as error:
-            status, cause = _UNEXPECTED, error
-        click.echo("".join(traceback.format_exception(cause)), nl=False, err=True)
-        raise SystemExit(status) from cause
 
 
 @click.command(cls=AlarmCommand)
 @click.argument("a", required=False)
 @click.argument("b", required=False)
-@click.option("--columns", type=columns, help="Columns to compare: names or zero-based indices.")
-@click.option("--drop", type=columns, help="Columns to leave out.")
-@click.option("--categorical", type=columns, help="Columns of categories that look like numbers.")
-@click.option(
-    "--encode",
-    type=encodings,
-    multiple=True,
-    metavar="COLUMN=KIND",
-    help="Encoding of one column: number, category, category:2 (categories 2 apart), date, time, or "
-    "ordered categories from first to last, 'size=S<M<L'. Can be repeated.",
-)
-@click.option("--names", type=columns, help="Names of all columns, for tables without a header.")
-@click.option(
-    "--category-distance", type=POSITIVE, default=1.0, help="Distance of two different categories."
-)
-@click.option(
-    "--missing-distance",
-    type=POSITIVE,
-    default=1.0,
-    help="Distance that sets a missing number apart from all others.",
-)
+@column_options
 @click.option(
     "--finite",
     is_flag=True,
@@ -131,7 +77,9 @@ class AlarmCommand(click.Command):
 )
 @click.option("--report", type=FILE, metavar="PAGE.html", help="Write an HTML report.")
 @click.option("--save", type=FILE, metavar="CRITIC", help="Save the trained critic.")
-@click.option("--critic", type=FILE, metavar="CRITIC", help="Saved critic to use with --score.")
+@click.option(
+    "--critic", type=EXISTING_FILE, metavar="CRITIC", help="Saved critic to use with --score."
+)
 @click.option(
     "--score", metavar="NEW", help="File of new rows to score with --critic, without A and B."
 )
@@ -144,6 +92,11 @@ class AlarmCommand(click.Command):
     metavar="TOL",
     help="Tolerated distance; exit with status 1 if the LOWER bound exceeds it.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Also print the methods, the guarantees and the use of each column.",
+)
 @json_option
 def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     """Measure the Wasserstein distance between two datasets, with guaranteed bounds.
@@ -154,11 +107,13 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     the Wasserstein-1 distance, the smallest average distance that the rows of A have to travel to
     become the rows of B, with a lower and an upper bound.
 
-    Tables are taken as they come. Two different categories are 1 apart, dates are days, times are
-    hours, missing values are a category of their own, and text is left out; the result says how
-    each column was used. The distance of two rows is the L2 norm over all columns.
+    Tables need no preparation. The distance between two different categories is 1; dates are counted
+    in days and times in hours; missing values form a category of their own; free text is left out.
+    --explain lists how each column was used. The distance between two rows is the L2 norm over all
+    columns.
 
-    --save stores the critic that separates A from B; --critic and --score use it to score new rows.
+    --save stores the critic, the function that separates A from B best; --critic and --score use it
+    to score new rows.
 
     Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound on
     the distance of the new rows from A); 2 invalid file or option; 70 internal error; 130 interrupted.
@@ -181,7 +136,7 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     if not scoring:
         _refuse("can be used only with --score", "critic", "scores_out")
     else:
-        _refuse("cannot be used with --score", "report", "save", *_TRAINING)
+        _refuse("cannot be used with --score", "explain", "report", "save", *_TRAINING)
     if options["finite"]:
         _refuse("cannot be used with --finite", "confidence", "method", "diameter")
 
@@ -209,7 +164,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     from taut.cli.wasserstein_data import check_outputs, names_of, open_data, rows_for_page
     from taut.cli.wasserstein_output import Comparison
     from taut.data import check_pair
-    from taut.report import check_extras, wasserstein_page
+    from taut.report import check_extras, column_records, wasserstein_page
     from taut.transport import wasserstein as measure
 
     if options["report"]:
@@ -235,16 +190,19 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     # report cannot be written.
     if options["save"]:
         result.save(options["save"])
-    page = None
+    page, compared = None, []
     try:
-        if options["report"]:
+        if options["report"] or options["as_json"]:
             rows = rows_for_page(pair, a, b, options)
+        if options["as_json"]:
+            compared = column_records(result, *rows, seed=options["seed"])
+        if options["report"]:
             about = {"names": found.names, "facts": found.facts(_command())}
             choices = {name: options[name] for name in ("method", "seed")}
             page = wasserstein_page(result, *rows, **about, **choices).write(options["report"])
     finally:
         if options["as_json"]:
-            print_json(found.record(page))
+            print_json(found.record(page) | {"column_comparisons": compared})
         else:
             found.show(page)
     return found.alarm
@@ -283,7 +241,7 @@ def _command() -> str:
         if name not in typed:
             continue
         if name in ("columns", "drop", "categorical", "names"):
-            value = ",".join(f'"{cell}"' if "," in str(cell) else str(cell) for cell in value)
+            value = columns_text(value)
         if name == "encode":
             words += [word for key, how in value for word in ("--encode", f"{key}={how}")]
             continue

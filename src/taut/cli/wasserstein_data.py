@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from taut.cli.column_options import COLUMN_OPTIONS
+from taut.cli.output import announce_folders
 from taut.data import (
     ColumnSource,
     Encoding,
@@ -19,9 +21,6 @@ from taut.data import (
 from taut.errors import ArgumentError
 
 __all__ = ["Samples", "check_outputs", "names_of", "open_data", "rows_for_page"]
-
-# Options of the command that are those of `taut.data.fit_encoding`.
-_WISHES = ("columns", "drop", "categorical", "encode", "category_distance", "missing_distance")
 
 # Splits, scales and batches of a table held in memory take a few times its size.
 _MOST_BYTES = 2**28
@@ -55,14 +54,19 @@ def open_data(
     found, before any row is used; `encoding` is one that is known already.
     """
     stream, names, notes = options["stream"], options["names"] or (), ()
-    sources = [open_source(path, names) for path in paths]
+    sources = []
+    for path, argument in zip(paths, ("A", "B") if len(paths) == 2 else ("--score",), strict=True):
+        try:
+            sources.append(open_source(path, names))
+        except ArgumentError as error:
+            raise error.replace(subject="", argument=argument if error.argument else "") from error
     tables = [source for source in sources if isinstance(source, ColumnSource)]
     given: dict[str, Any] = {"columns": options["columns"], "names": names}
     if encoding is not None:
         given = {"names": names, "encoding": encoding}
     elif len(tables) == 2:
         on_progress("reading", 0, len(paths))
-        wishes = {name: options[name] for name in _WISHES if options[name]}
+        wishes = {name: options[name] for name in COLUMN_OPTIONS if options[name]}
         encoding, notes = fit_pair(tables[0], tables[1], wishes)
         given = {"names": names, "encoding": encoding}
     else:
@@ -109,25 +113,31 @@ def names_of(a: str, b: str) -> tuple[str, str]:
     return (a, b) if a != b else (f"{a} (first)", f"{b} (second)")
 
 
-def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str]) -> None:
+def check_outputs(
+    outputs: Sequence[Path | None], inputs: Sequence[str], subject: str = "wasserstein"
+) -> None:
     """Makes the folders of the output files, and raises if one cannot be written."""
     taken = [Path(path).resolve() for path in inputs]
     given = [path for path in outputs if path is not None]
     for place, path in enumerate(given):
-        rule = ""
+        rule, got, remedy = "", repr(str(path)), ""
         if path.resolve() in taken:
-            rule = "outputs must not be written over inputs; got {} for both"
+            rule, got = "outputs must not be written over inputs", f"{got} for both"
         if path.resolve() in [other.resolve() for other in given[:place]]:
-            rule = "outputs must be different files; got {} twice"
+            rule, got = "outputs must be different files", f"{got} twice"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            with announce_folders(path.parent):
+                path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            rule = f"the folder of {{}} cannot be made: {error.strerror}"
+            rule, got = (
+                "the folder of an output must exist or be created",
+                f"{got}: {error.strerror}",
+            )
         else:
             if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
-                rule = "{} cannot be written; choose another"
+                rule, remedy = "outputs must be writable", "Choose another file."
         if rule:
-            raise ArgumentError(f"wasserstein: {rule.format(repr(str(path)))}.")
+            raise ArgumentError(subject=subject, rule=rule, got=got, remedy=remedy)
 
 
 def _bytes(path: str, opened: TableStream) -> int:

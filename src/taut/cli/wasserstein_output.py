@@ -17,6 +17,7 @@ from taut.cli.output import print_table, say
 from taut.report import (
     UNITS,
     as_sentence,
+    distance_assumption,
     distance_guarantees,
     distance_headline,
     distance_rows,
@@ -69,26 +70,42 @@ class Comparison:
         }
 
     def show(self, page: Path | None) -> None:
-        """Prints the result for people, and where its report is."""
+        """Prints the answer and what it assumes; with --explain also methods and guarantees."""
         result, options = self.result, self.options
-        rows = distance_rows(result)
-        counts = zip(self.names, result.rows, strict=True)
-        rows += [["rows", f"{count:,}", name] for name, count in counts]
-        rows.append(["features", str(len(result.scaling.shift)), UNITS[result.scaling.method]])
         say(f"{distance_headline(result, self.names)}.", style="bold")
-        print_table(["", "value", "method"], rows, left=(0, 2))
-        if result.encoding is not None and (result.encoding.mixed or result.encoding.left_out):
-            accounts = result.encoding.accounts.items()
-            print_table(["column", "use"], [list(account) for account in accounts], left=(0, 1))
-        told = list(distance_guarantees(result, options["method"]).items())
-        for name, sentence in [*told, *(("Note", as_sentence(note)) for note in self.notes)]:
-            line = Text.assemble((f"{name}.", "bold"), f" {sentence}")
-            Console().print(Padding(line, (0, 0, 0, 2)))
+        if options["explain"]:
+            self._explain()
+        else:
+            rows = " and ".join(f"{count:,}" for count in result.rows)
+            told = f"Estimate {result.estimate.value:.4g}, {UNITS[result.scaling.method]}"
+            say(f"{told}; {rows} rows of {len(result.scaling.shift)} features.")
+            assumed = [distance_assumption(result), *map(as_sentence, self.notes)]
+            if result.encoding is not None and result.encoding.left_out:
+                assumed.append(
+                    f"Columns left out: {', '.join(one.name for one in result.encoding.left_out)}."
+                )
+            say(" ".join(assumed))
+            say("Methods, guarantees and the use of each column: --explain.", style="dim")
         for name, path in (("Critic", options["save"]), ("Report", page)):
             if path is not None:
                 say(f"{name}: {path}")
         say(f"{self.seconds:.0f} s.")
         _print_alarm(result.lower, "lower bound", options)
+
+    def _explain(self) -> None:
+        result = self.result
+        rows = distance_rows(result)
+        counts = zip(self.names, result.rows, strict=True)
+        rows += [["rows", f"{count:,}", name] for name, count in counts]
+        rows.append(["features", str(len(result.scaling.shift)), UNITS[result.scaling.method]])
+        print_table(["", "value", "method"], rows, left=(0, 2))
+        if result.encoding is not None and (result.encoding.mixed or result.encoding.left_out):
+            accounts = result.encoding.accounts.items()
+            print_table(["column", "use"], [list(account) for account in accounts], left=(0, 1))
+        told = list(distance_guarantees(result, self.options["method"]).items())
+        for name, sentence in [*told, *(("Note", as_sentence(note)) for note in self.notes)]:
+            line = Text.assemble((f"{name}.", "bold"), f" {sentence}")
+            Console().print(Padding(line, (0, 0, 0, 2)))
 
     def facts(self, command: str) -> list[tuple[str, str]]:
         """Metadata of the run, for the end of the report."""

@@ -19,7 +19,7 @@ from taut.data.download import FetchError, fetch
 from taut.data.encoding import ColumnEncoding, Encoding
 from taut.data.encoding_fit import fit_encoding
 from taut.data.formats import detect_format, open_source
-from taut.data.frames import FrameSource, is_frame
+from taut.data.frames import CellSource, FrameSource, is_frame
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labels import NoLabelError
 from taut.data.load import load_labelled, read_labelled, read_matching
@@ -30,6 +30,7 @@ from taut.data.table import Table, TableStream, count_rows, read_source, read_ta
 
 __all__ = [
     "OFFICIAL_SETS",
+    "CellSource",
     "ColumnEncoding",
     "ColumnSource",
     "Columns",

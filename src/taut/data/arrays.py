@@ -64,8 +64,10 @@ def open_npz(path: Path, key: str | None = None) -> ArraySource:
     def choose(keys: list[str]) -> list[str]:
         if key is None and len(keys) > 1:
             raise ArgumentError(
-                f"data: {name}: `path` must say which array is meant; the file holds "
-                f"{list_some(keys)}. Use {path.name}:{keys[0]} for the first."
+                subject=f"data: {name}",
+                argument="path",
+                rule=f"must say which array is meant; the file holds {list_some(keys)}",
+                remedy=f"Use {path.name}:{keys[0]} for the first.",
             )
         if key is not None and key not in keys:
             rule = f"the key must be among {list_some(keys)}"
@@ -85,7 +87,9 @@ def read_npz(
         names = archive.namelist()
         keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
         if not keys:
-            raise DataError(f"{subject}: a .npz file must hold an array; this one holds none.")
+            raise DataError(
+                subject=subject, rule="a .npz file must hold an array; this one holds none"
+            )
         return {key: _parse(subject, archive.read(f"{key}.npy")) for key in choose(keys)}
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from taut.data.columns import column_label
+from taut.data.columns import column_label, keep_columns
 from taut.errors import DataError
 
 __all__ = [
@@ -28,6 +28,7 @@ LARGEST_WHOLE = 2**53
 _SMALL = {"bool", "int8", "uint8", "int16", "uint16", "float16", "float32"}
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "<na>"}
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+_COMMAS = "decimal commas"
 _DROP = "Drop {it} or encode {it} as numbers"
 # What a cell of text looks like, and what to do about it.
 _KINDS = {
@@ -35,7 +36,7 @@ _KINDS = {
         re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?"),
         f"{_DROP}, such as days since the first.",
     ),
-    "decimal commas": (
+    _COMMAS: (
         re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?"),
         "Write decimals with a point.",
     ),
@@ -165,12 +166,12 @@ def stack_numbers(
     locate: Callable[[int], str] | None = None,
     *,
     parse: bool = False,
-    option: str = "",
+    selectable: bool = False,
 ) -> np.ndarray:
     """Columns of cells as numbers, `(n, d)`; raises for columns that hold something else.
 
-    `parse` reads numbers in text, as of a file; `locate` says where a row is; `option` is the
-    argument by which the caller can leave columns out.
+    `parse` reads numbers in text, as of a file; `locate` says where a row is; `selectable` is
+    whether the caller can leave columns out.
     """
     numbers, text = [], {}  # column -> its first cell without a number, and its row
     for i, cells in enumerate(columns):
@@ -194,7 +195,8 @@ def stack_numbers(
                 check_whole(subject, int(cell), f"{place}, column {column_label(names, i)}")
         numbers.append(found)
     if text:
-        _refuse_text(subject, text, names, locate, option)
+        others = [names[i] if names else i for i in range(len(columns)) if i not in text]
+        _refuse_text(subject, text, names, locate, others if selectable else [])
     return np.stack(numbers, axis=1)
 
 
@@ -212,7 +214,7 @@ def _refuse_text(
     text: dict[int, tuple[str, int]],
     names: Sequence[str],
     locate: Callable[[int], str] | None,
-    option: str,
+    others: Sequence[str | int],
 ) -> NoReturn:
     examples = list(text.values())
     kinds = {
@@ -231,7 +233,7 @@ def _refuse_text(
         rule="every column must hold numbers",
         got=f"{kind} in {noun} {some}, such as {example!r}{f' in {locate(row)}' if locate else ''}",
         remedy=remedy.format(it=it),
-        option=option if remedy.startswith(_DROP) else "",
+        option=None if kind == _COMMAS else keep_columns(others),
     )
 
 
@@ -263,8 +265,10 @@ def check_finite(
     cells = "1 value is" if count == 1 else f"{count} values are"
     where = f"{locate(first_row + row)}, column {column_label(names, column)}"
     raise DataError(
-        f"{subject}: every value must be a finite number; {cells} missing or not finite, the first "
-        f"in {where}. Drop those rows or fill them in."
+        subject=subject,
+        rule=f"every value must be a finite number; {cells} missing or not finite, the first in "
+        f"{where}",
+        remedy="Drop those rows or fill them in.",
     )
 
 

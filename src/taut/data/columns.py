@@ -12,6 +12,7 @@ __all__ = [
     "check_names",
     "column_label",
     "describe_columns",
+    "keep_columns",
     "list_some",
     "parse_columns",
     "select_positions",
@@ -19,7 +20,7 @@ __all__ = [
 
 # A selection by names, or by positions counted from 0; None for all.
 Columns = Sequence[str | int] | None
-SELECT = "columns=[...]"
+_MOST_SUGGESTED = 12
 
 
 def list_some(items: Iterable[object], most: int = 8) -> str:
@@ -32,6 +33,11 @@ def list_some(items: Iterable[object], most: int = 8) -> str:
     shown = [repr(item) for item in items]
     rest = len(shown) - most
     return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def keep_columns(names: Sequence[str | int]) -> tuple[str, list[str | int]] | None:
+    """The remedy to use these columns alone, for the field `option` of an error; None for many."""
+    return ("columns", [*names]) if 0 < len(names) <= _MOST_SUGGESTED else None
 
 
 def parse_columns(text: str) -> list[str | int]:
@@ -134,7 +140,7 @@ def check_names(subject: str, names: Sequence[str]) -> None:
             got=f"none for column {names.index('')} (counted from 0), which is often an index "
             "saved by mistake",
             remedy="Drop it or name it.",
-            option=SELECT,
+            option=keep_columns([name for name in names if name]),
         )
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(
@@ -142,5 +148,5 @@ def check_names(subject: str, names: Sequence[str]) -> None:
             rule="columns must have different names",
             got=f"{list_some(twice)} more than once",
             remedy="Rename them.",
-            option=SELECT,
+            option=keep_columns([name for name in names if name not in twice]),
         )

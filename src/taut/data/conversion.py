@@ -112,13 +112,15 @@ def _from_items(
     for at, (part, names) in enumerate(converted):
         if part.ndim != first.ndim or part.shape[part.ndim > 1 :] != first.shape[first.ndim > 1 :]:
             raise DataError(
-                f"{name}: items must fit together; item 0 has shape {first.shape}, "
-                f"item {at} has shape {part.shape}."
+                subject=name,
+                rule=f"items must fit together; item 0 has shape {first.shape}, item {at} has "
+                f"shape {part.shape}",
             )
         if not columns and names != named:
             raise DataError(
-                f"{name}: every batch must have the same columns; batch 0 has {list_some(named)}, "
-                f"batch {at} has {list_some(names)}."
+                subject=name,
+                rule=f"every batch must have the same columns; batch 0 has {list_some(named)}, "
+                f"batch {at} has {list_some(names)}",
             )
     parts = [part for part, _ in converted]
     return (np.concatenate(parts) if first.ndim > 1 else np.stack(parts)), named
@@ -149,10 +151,13 @@ def _from_rows(rows: list[Any], name: str) -> np.ndarray:
         lengths = [len(row) if isinstance(row, Sized) else 1 for row in rows]
         odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
         if odd is None:
-            raise DataError(f"{name}: rows must be lists of numbers; got: {error}.") from error
+            raise DataError(
+                subject=name, rule="rows must be lists of numbers", got=str(error)
+            ) from error
         raise DataError(
-            f"{name}: every row must have as many cells as the first, {lengths[0]}; "
-            f"row {odd} (counted from 0) has {lengths[odd]}."
+            subject=name,
+            rule=f"every row must have as many cells as the first, {lengths[0]}; row {odd} "
+            f"(counted from 0) has {lengths[odd]}",
         ) from error
     return _from_cells(cells, name)
 

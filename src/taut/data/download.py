@@ -90,16 +90,19 @@ def fetch_file(
         raise
     except OSError as error:
         raise DataError(
-            f"fetch: {folder} must be a folder that can be written to; got: {error.strerror}. "
-            "Pass another data_dir or set TAUT_DATA."
+            subject="data fetch",
+            rule=f"{folder} must be a folder that can be written to",
+            got=str(error.strerror),
+            remedy="Pass another data_dir or set TAUT_DATA.",
         ) from error
     with open(target, "rb") as whole:
         digest = hashlib.file_digest(whole, "sha256").hexdigest()
     if digest != file.sha256:
         raise DamagedFileError(
-            f"fetch: {target} must have the SHA-256 {file.sha256[:16]}...; it has "
-            f"{digest[:16]}... and {target.stat().st_size} bytes instead of {file.size}. "
-            "Delete it and fetch again."
+            subject="data fetch",
+            rule=f"{target} must have the SHA-256 {file.sha256[:16]}...; it has {digest[:16]}... "
+            f"and {target.stat().st_size} bytes instead of {file.size}",
+            remedy="Delete it and fetch again.",
         )
     report(file.name, file.size, file.size)
     return target
@@ -123,8 +126,11 @@ class _Download:
             except _MirrorError as error:
                 said.append(f"{mirror}: {error}")
         there = self._size()
-        kept = f" {there} of {self.file.size} bytes are kept for the next try." if there else ""
-        raise FetchError(f"fetch: no mirror gives {self.file.name}: {'; '.join(said)}.{kept}")
+        raise FetchError(
+            subject="data fetch",
+            rule=f"no mirror gives {self.file.name}: {'; '.join(said)}",
+            remedy=f"{there} of {self.file.size} bytes are kept for the next try." * bool(there),
+        )
 
     def _size(self) -> int:
         return self.part.seek(0, os.SEEK_END)

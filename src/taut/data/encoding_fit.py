@@ -204,8 +204,10 @@ class _Profile:
     def _refuse_infinite(self, row: int) -> None:
         label = column_label((self.name,), 0)
         raise DataError(
-            f"{self.source.subject}: every value must be a finite number; one is infinite, in "
-            f"{self.source.locate(row)}, column {label}. Drop such rows or fill them in."
+            subject=self.source.subject,
+            rule="every value must be a finite number; one is infinite, in "
+            f"{self.source.locate(row)}, column {label}",
+            remedy="Drop such rows or fill them in.",
         )
 
     def choose(self, category_distance: float, missing_distance: float) -> ColumnEncoding:
@@ -258,7 +260,7 @@ class _Profile:
                 rule=f"column {self.name!r} must hold one kind of values",
                 got=f"{what}, and {self.odd or 'something else'}",
                 remedy="Fix it, or leave the column out.",
-                option=f"drop=[{self.name!r}]",
+                option=("drop", [self.name]),
             )
         many = f"more than {_MOST_DISTINCT:,}" if distinct is None else f"{distinct:,}"
         return "left out", "", f"text, {many} different values"

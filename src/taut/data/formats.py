@@ -73,8 +73,9 @@ def open_source(path: PathLike, names: Sequence[str] = ()) -> Source:
             source = IdxSource(place, key)
         case _:
             raise DataError(
-                f"data: {place.name}: a sample must have several rows; this is one image. "
-                "Give the folder it is in."
+                subject=f"data: {place.name}",
+                rule="a sample must have several rows; this is one image",
+                remedy="Give the folder it is in.",
             )
     if names:
         source.rename(names)
@@ -96,8 +97,10 @@ def detect_format(path: Path) -> str:
         said, found = _format_by_name(path), _format_by_content(path)
     if said and found and said != found:
         raise DamagedFileError(
-            f"data: {path.name}: the ending must fit the content; the name says {said}, the "
-            f"first bytes say {found}. Rename it."
+            subject=f"data: {path.name}",
+            rule=f"the ending must fit the content; the name says {said}, the first bytes say "
+            f"{found}",
+            remedy="Rename it.",
         )
     if kind := said or found:
         return kind
@@ -122,7 +125,9 @@ def _check_exists(path: Path) -> None:
             remedy=f"Did you mean {close[0]!r}?" if close else "",
         )
     if not path.stat().st_size:
-        raise DataError(f"data: {path.name}: a table must have rows; the file is empty.")
+        raise DataError(
+            subject=f"data: {path.name}", rule="a table must have rows; the file is empty"
+        )
 
 
 def _format_by_name(path: Path) -> str | None:

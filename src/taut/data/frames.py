@@ -1,6 +1,6 @@
-"""Data frames of pandas, polars and pyarrow, column by column."""
+"""Tables in memory: data frames of pandas, polars and pyarrow, and the cells of other sources."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import copy
 from typing import Any, Self
 
@@ -11,7 +11,9 @@ from taut.data.columns import check_names
 from taut.data.source import ColumnSource
 from taut.errors import DataError
 
-__all__ = ["FrameSource", "is_frame"]
+__all__ = ["CellSource", "FrameSource", "is_frame"]
+
+_BATCH_ROWS = 16384
 
 
 def is_frame(data: Any) -> bool:
@@ -26,7 +28,7 @@ class FrameSource(ColumnSource):
     Columns that are counted, as those of a frame made of a bare array, have no names.
     """
 
-    option = ""
+    has_columns_argument = False
     rows: int
 
     def __init__(self, frame: Any, name: str):
@@ -50,14 +52,39 @@ class FrameSource(ColumnSource):
         self.rows = len(self._columns[0])
         self._set_columns(names, len(titles))
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> Self:
-        """Some of the rows, in the given order."""
-        taken = copy(self)
-        taken._columns = [column[rows] for column in self._columns]
-        taken.rows = len(taken._columns[0])
-        return taken
-
     def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
         """See `ColumnSource`."""
         for start in range(0, max(1, self.rows), batch_rows):
             yield [column[start : start + batch_rows] for column in self.pick(self._columns)]
+
+
+class CellSource(ColumnSource):
+    """The cells of another source, held in memory, so that rows can be taken from them."""
+
+    rows: int
+
+    def __init__(self, source: ColumnSource):
+        super().__init__(source.name)
+        for name in ("subject", "has_columns_argument", "parse", "decimal_comma", "orders"):
+            setattr(self, name, getattr(source, name))
+        self._set_columns(source.names, source.width)
+        blocks = zip(*source.select(None).cells(_BATCH_ROWS), strict=True)
+        self._columns = [np.concatenate(parts) for parts in blocks]
+        self._locate, self._rows = source.locate, np.arange(len(self._columns[0]))
+        self.rows = len(self._rows)
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Some of the rows, in the given order."""
+        taken = copy(self)
+        taken._rows, taken.rows = self._rows[rows], len(rows)
+        return taken
+
+    def locate(self, row: int) -> str:
+        """See `Source`: the place in the other source."""
+        return self._locate(int(self._rows[row]))
+
+    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+        """See `ColumnSource`."""
+        for start in range(0, max(1, self.rows), batch_rows):
+            rows = self._rows[start : start + batch_rows]
+            yield [column[rows] for column in self.pick(self._columns)]

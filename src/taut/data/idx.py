@@ -75,8 +75,9 @@ def labels_beside(path: Path) -> Path:
         else "its name has neither images nor idx3"
     )
     raise ArgumentError(
-        f"data: {path.name}: the file of labels must be beside the images, as "
-        f"train-labels-idx1-ubyte.gz beside train-images-idx3-ubyte.gz; {reason}."
+        subject=f"data: {path.name}",
+        rule="the file of labels must be beside the images, as train-labels-idx1-ubyte.gz "
+        f"beside train-images-idx3-ubyte.gz; {reason}",
     )
 
 
@@ -99,9 +100,10 @@ class IdxSource(Source):
         count, *sizes = shape
         if not sizes:
             raise DataError(
-                f"{self.subject}: a sample must have rows of several numbers; this file has one "
-                f"number for each of {count} rows, as files of labels do. Give the file of "
-                "images, whose name has idx3."
+                subject=self.subject,
+                rule="a sample must have rows of several numbers; this file has one number for "
+                f"each of {count} rows, as files of labels do",
+                remedy="Give the file of images, whose name has idx3.",
             )
         if 0 in shape:
             rule = "a sample must have rows"
@@ -121,8 +123,9 @@ class IdxSource(Source):
         wanted = labels == int(label)
         if not wanted.any():
             raise ArgumentError(
-                f"{self.subject}: the label must be among "
-                f"{list_some(np.unique(labels).tolist(), 12)}; no row has {int(label)}."
+                subject=self.subject,
+                rule=f"the label must be among {list_some(np.unique(labels).tolist(), 12)}; no "
+                f"row has {int(label)}",
             )
         return wanted
 
@@ -153,7 +156,7 @@ def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...
         raise DamagedFileError(subject=subject, rule=rule, got=head.hex(" ") or "nothing")
     sizes = file.read(4 * head[3])
     if len(sizes) < 4 * head[3]:
-        raise DamagedFileError(f"{subject}: the file ends inside its header.")
+        raise DamagedFileError(subject=subject, rule="the file ends inside its header")
     return np.dtype(_TYPES[head[2]]), struct.unpack(f">{head[3]}I", sizes)
 
 
@@ -169,11 +172,15 @@ def _read_blocks(subject: str, file: BinaryIO, batch_rows: int) -> Iterator[np.n
             data += piece
         if len(data) < rows * size:
             raise DamagedFileError(
-                f"{subject}: the header promises {count} rows; the file ends after "
-                f"{start + len(data) // size}. Fetch it again."
+                subject=subject,
+                rule=f"the header promises {count} rows; the file ends after "
+                f"{start + len(data) // size}",
+                remedy="Fetch it again.",
             )
         yield np.frombuffer(data, dtype).reshape(rows, *shape)
     if file.read(1):
         raise DamagedFileError(
-            f"{subject}: the header promises {count} rows; the file has more. Fetch it again."
+            subject=subject,
+            rule=f"the header promises {count} rows; the file has more",
+            remedy="Fetch it again.",
         )

@@ -36,8 +36,9 @@ class FolderSource(Source):
         if not self._files:
             inner = any(item.is_dir() for item in items)
             raise DataError(
-                f"{self.subject}: a folder must hold images ({', '.join(IMAGE_ENDINGS)}); this one "
-                f"holds none{', only folders: give one of them' if inner else ''}."
+                subject=self.subject,
+                rule=f"a folder must hold images ({', '.join(IMAGE_ENDINGS)}); this one holds "
+                f"none{', only folders: give one of them' if inner else ''}",
             )
         self._pillow = require("PIL.Image", "data", "data: a folder of images")
         self.rows = len(self._files)
@@ -53,9 +54,10 @@ class FolderSource(Source):
                 image = self._read(file)
                 if image.shape != self.image_shape:
                     raise DataError(
-                        f"{self.subject}: images must have one shape; {self._files[0].name} is "
-                        f"{_describe(self.image_shape)}, {file.name} is {_describe(image.shape)}. "
-                        "Resize or convert them first."
+                        subject=self.subject,
+                        rule=f"images must have one shape; {self._files[0].name} is "
+                        f"{_describe(self.image_shape)}, {file.name} is {_describe(image.shape)}",
+                        remedy="Resize or convert them first.",
                     )
                 row[:] = image.reshape(-1)
             yield values
@@ -71,15 +73,18 @@ class FolderSource(Source):
                 mode, array = image.mode, np.asarray(image, np.float32)
         except errors as error:
             raise DamagedFileError(
-                f"{self.subject}: {file.name} must be an image that can be read; got: {error}."
+                subject=self.subject,
+                rule=f"{file.name} must be an image that can be read",
+                got=str(error),
             ) from error
         if mode == "RGB":
             return array.transpose(2, 0, 1) / np.float32(255)
         if mode == "L" or mode.startswith("I;16"):
             return array / np.float32(255 if mode == "L" else 65535)
         raise DataError(
-            f"{self.subject}: images must be grey or RGB; {file.name} is {mode}. "
-            'Convert it first: image.convert("RGB").'
+            subject=self.subject,
+            rule=f"images must be grey or RGB; {file.name} is {mode}",
+            remedy='Convert it first: image.convert("RGB").',
         )
 
 

@@ -57,8 +57,9 @@ class LabelledSet:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(
-                f"{subject}: labels must be from 0 to {len(self.classes) - 1}, one for each class; "
-                f"row {row} (counted from 0) has {self.labels[row]}."
+                subject=subject,
+                rule=f"labels must be from 0 to {len(self.classes) - 1}, one for each class; row "
+                f"{row} (counted from 0) has {self.labels[row]}",
             )
 
     @property
@@ -138,8 +139,9 @@ class LabelledSet:
             in_part[rows[: min(max(round(fraction * len(rows)), 1), most)]] = most > 0
         if not in_part.any():
             raise DataError(
-                f"data: {self.source}: to be split a set must have a class with two rows; every "
-                "class has one. Give more rows, or a test file of its own."
+                subject=f"data: {self.source}",
+                rule="to be split a set must have a class with two rows; every class has one",
+                remedy="Give more rows, or a test file of its own.",
             )
         return self.take(~in_part), self.take(in_part)
 

@@ -69,8 +69,9 @@ def _pair_arrays(
         )
     if len(x) != len(y):
         raise DataError(
-            f"{subject}: there must be a label for every input; {inputs[0]} has {len(x)} rows, "
-            f"{labels[0]} has {len(y)}."
+            subject=subject,
+            rule=f"there must be a label for every input; {inputs[0]} has {len(x)} rows, "
+            f"{labels[0]} has {len(y)}",
         )
     values = _as_images(subject, x)
     unit = values.ndim == 4 and 0 <= values.min() and values.max() <= 1
@@ -122,20 +123,23 @@ def _read_classes(path: Path, title: str, source: str, classes: Classes) -> Labe
     folders = _folders(path)
     if not folders:
         raise DataError(
-            f"data: {title}: a labelled folder must hold a folder of images for each class; "
-            "it holds no folders."
+            subject=f"data: {title}",
+            rule="a labelled folder must hold a folder of images for each class; it holds no "
+            "folders",
         )
     if stray := [item.name for item in path.iterdir() if item.suffix.lower() in IMAGE_ENDINGS]:
         raise DataError(
-            f"data: {title}: every image must be in the folder of its class; {stray[0]} is beside "
-            "them."
+            subject=f"data: {title}",
+            rule=f"every image must be in the folder of its class; {stray[0]} is beside them",
         )
     opened = [FolderSource(folder) for folder in folders]
     shape = opened[0].image_shape
     if other := next((each for each in opened if each.image_shape != shape), None):
         raise DataError(
-            f"data: {title}: images must have one shape; those of {opened[0].name} have {shape}, "
-            f"those of {other.name} {other.image_shape}. Resize or convert them first."
+            subject=f"data: {title}",
+            rule=f"images must have one shape; those of {opened[0].name} have {shape}, those of "
+            f"{other.name} {other.image_shape}",
+            remedy="Resize or convert them first.",
         )
     images = np.concatenate([block for each in opened for block in each.blocks(1024)])
     names = [each.name for each in opened for _ in range(each.rows)]
@@ -171,8 +175,10 @@ def pair_idx(
     pixels = parse_idx(subject, images)
     if pixels.ndim == 1:
         raise DataError(
-            f"{subject}: the file of images must hold images; it holds one number for each of "
-            f"{len(pixels)} rows, as files of labels do. The two files may be swapped."
+            subject=subject,
+            rule="the file of images must hold images; it holds one number for each of "
+            f"{len(pixels)} rows, as files of labels do",
+            remedy="The two files may be swapped.",
         )
     if pixels.ndim not in (3, 4) or pixels.dtype != np.uint8:
         rule = "images must be bytes of shape (n, height, width) or (n, channels, height, width)"

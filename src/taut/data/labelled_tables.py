@@ -95,12 +95,16 @@ def _select_inputs(source: ColumnSource, label: int, options: TableOptions) -> l
     subject, names, width = source.subject, source.names, source.width
     chosen = select_positions(subject, names, width, options.columns)
     if label in chosen and options.columns is not None:
-        raise ArgumentError(f"{subject}: `columns` must leave out the label; it is among them.")
+        raise ArgumentError(
+            subject=subject, argument="columns", rule="must leave out the label; it is among them"
+        )
     drop = list(options.drop)
     dropped = select_positions(subject, names, width, drop, "drop") if drop else []
     inputs = [i for i in chosen if i != label and i not in dropped]
     if not inputs:
-        raise DataError(f"{subject}: there must be a column beside the label; there is none.")
+        raise DataError(
+            subject=subject, rule="there must be a column beside the label; there is none"
+        )
     return inputs
 
 

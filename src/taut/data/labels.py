@@ -60,10 +60,12 @@ def has_header(
     if not inside:
         return True
     raise ArgumentError(
-        f"{subject}: `label` must say which column is meant; the first line, {list_some(first)}, "
-        f"may be a row or a header, and {label!r} the column at position {label} or the one with "
-        f"that name. For a table without a header count from the end: {at - width}. Or name the "
-        "columns by words."
+        subject=subject,
+        argument="label",
+        rule=f"must say which column is meant; the first line, {list_some(first)}, may be a row "
+        f"or a header, and {label!r} the column at position {label} or the one with that name",
+        remedy=f"For a table without a header count from the end: {at - width}. Or name the "
+        "columns by words.",
     )
 
 
@@ -83,9 +85,11 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
             return usual[0]
         have = f"the columns are {list_some(names, 20)}" if names else "they have no names"
         raise NoLabelError(
-            f"{subject}: `label` must say which of the {width} columns holds the classes, unless "
-            f"just one is called {', '.join(_USUAL)}; {have}. "
-            f"Name it, or count from 0: {width - 1}, or -1, is the last."
+            subject=subject,
+            argument="label",
+            rule=f"must say which of the {width} columns holds the classes, unless just one is "
+            f"called {', '.join(_USUAL)}; {have}",
+            remedy=f"Name it, or count from 0: {width - 1}, or -1, is the last.",
         )
     at = _as_position(label)
     if at is not None and -width <= at < 0:
@@ -94,9 +98,11 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
         named = names.index(label)
         if at is not None and 0 <= at < width and named != at:
             raise ArgumentError(
-                f"{subject}: `label` must say which column is meant; {label!r} is the name of the "
-                f"column at position {named} (counted from 0), and {names[at]!r} is at position "
-                f"{label}. Count from the end: {named - width} or {at - width}."
+                subject=subject,
+                argument="label",
+                rule=f"must say which column is meant; {label!r} is the name of the column at "
+                f"position {named} (counted from 0), and {names[at]!r} is at position {label}",
+                remedy=f"Count from the end: {named - width} or {at - width}.",
             )
         at = None
     return select_positions(subject, names, width, [label if at is None else at], "label")[0]
@@ -125,13 +131,16 @@ def name_classes(subject: str, labels: Sequence[Any]) -> list[str]:
     for row, text in enumerate(texts):
         if not text or (not words and math.isnan(numbers[row])):
             raise DataError(
-                f"{subject}: every row must have a label; row {row} (counted from 0) has none. "
-                "Drop it or fill it in."
+                subject=subject,
+                rule=f"every row must have a label; row {row} (counted from 0) has none",
+                remedy="Drop it or fill it in.",
             )
         if not words and not numbers[row].is_integer():
             raise DataError(
-                f"{subject}: a label must name a class, by a whole number or a word; row {row} "
-                f"(counted from 0) has {text}. A column of measurements is for regression."
+                subject=subject,
+                rule=f"a label must name a class, by a whole number or a word; row {row} "
+                f"(counted from 0) has {text}",
+                remedy="A column of measurements is for regression.",
             )
     return texts if words else [str(int(number)) for number in numbers]
 
@@ -154,8 +163,9 @@ def number_classes(
         classes = sorted(there, key=int) if whole else sorted(there)
         if len(classes) < 2:
             raise DataError(
-                f"{subject}: there must be at least two classes; every row has {names[0]!r}. "
-                "Choose another label, or give more rows."
+                subject=subject,
+                rule=f"there must be at least two classes; every row has {names[0]!r}",
+                remedy="Choose another label, or give more rows.",
             )
     if strange := sorted(there - set(classes)):
         row = next(row for row, name in enumerate(names) if name in strange)

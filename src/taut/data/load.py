@@ -89,8 +89,9 @@ def load_labelled(
     if known or name.lower() == "digits":
         if options.given or test is not None:
             raise ArgumentError(
-                f"load_labelled: `label`, `columns` and `test` must be left out for {name}, "
-                "a named data set; they are for files."
+                subject="load_labelled",
+                rule=f"`label`, `columns` and `test` must be left out for {name}, a named data "
+                "set; they are for files",
             )
         if known:
             return _load_official(known, data_folder(data_dir), download, on_progress)
@@ -195,8 +196,10 @@ def _find_path(subject: str, name: str) -> Path:
         return path
     if Path(name.rpartition(":")[0] or name).exists():
         raise NoLabelError(
-            f"{subject}: `name_or_path` must be a whole file or folder; {path.name!r} "
-            "names a part of one, which has no labels."
+            subject=subject,
+            argument="name_or_path",
+            rule=f"must be a whole file or folder; {path.name!r} names a part of one, which has "
+            "no labels",
         )
     near = difflib.get_close_matches(name.lower(), ["digits", *OFFICIAL_SETS], n=1)
     raise ArgumentError(
@@ -215,9 +218,11 @@ def _load_official(
     missing = [file for file, path in zip(known.files, found, strict=True) if path is None]
     if missing and not download:
         raise ArgumentError(
-            f"load_labelled: the files of {known.title} must be in {folder / known.name} or "
-            f"{folder}; not there: {', '.join(file.name for file in missing)}. Pass data_dir or "
-            f"set TAUT_DATA to where they are, or fetch them: taut data fetch {known.name}."
+            subject="load_labelled",
+            rule=f"the files of {known.title} must be in {folder / known.name} or {folder}; not "
+            f"there: {', '.join(file.name for file in missing)}",
+            remedy="Pass data_dir or set TAUT_DATA to where they are, or fetch them: taut data "
+            f"fetch {known.name}.",
         )
     paths = [
         path or fetch_file(file, known.mirrors, folder / known.name, on_progress=on_progress)
@@ -244,8 +249,10 @@ def _read_path(
         return read_labelled_table(path, kind, options, classes), None
     if given := options.given:
         raise ArgumentError(
-            f"load_labelled: `{given[0]}` must be left out unless the file is a table; "
-            f"{path.name} is not."
+            subject="load_labelled",
+            argument=given[0],
+            rule="must be left out unless the file is a table",
+            got=path.name,
         )
     match kind:
         case "npz":
@@ -255,6 +262,8 @@ def _read_path(
         case "folder":
             return read_idx_folder(path) or read_image_classes(path, classes)
     raise NoLabelError(
-        f"load_labelled: `name_or_path` must hold labels; {path.name} cannot. Put the arrays x "
-        "and y in one .npz file: numpy.savez(path, x=x, y=y)."
+        subject="load_labelled",
+        argument="name_or_path",
+        rule=f"must hold labels; {path.name} cannot",
+        remedy="Put the arrays x and y in one .npz file: numpy.savez(path, x=x, y=y).",
     )

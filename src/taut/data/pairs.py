@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from taut.data.columns import SELECT, list_some
+from taut.data.columns import keep_columns, list_some
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
 from taut.data.source import ColumnSource
@@ -48,7 +48,9 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
     """
     notes: list[str] = []
     if first.encoding != second.encoding:
-        raise DataError("check_pair: both samples must have one encoding; they have two.")
+        raise DataError(
+            subject="check_pair", rule="both samples must have one encoding; they have two"
+        )
 
     def refuse(rule: str, got: str) -> DataError:
         rule = f"{first.source} and {second.source} must {rule}"
@@ -125,5 +127,5 @@ def _check_same(first: Sequence[str], second: Sequence[str], one: str, other: st
             rule=f"{one} and {other} must have the same columns",
             got=", ".join(parts),
             remedy="Give files with the same columns.",
-            option=SELECT,
+            option=keep_columns([name for name in first if name in second]),
         )

@@ -13,7 +13,7 @@ from typing import BinaryIO, Self, TypeVar, cast
 import numpy as np
 
 from taut.data.cells import stack_numbers
-from taut.data.columns import SELECT, Columns, check_names, list_some, select_positions
+from taut.data.columns import Columns, check_names, list_some, select_positions
 from taut.errors import ArgumentError, DamagedFileError, DataError, TautError
 
 __all__ = ["ColumnSource", "Source", "open_bytes", "read_bytes", "refuse_damage"]
@@ -106,7 +106,7 @@ class ColumnSource(Source):
 
     decimal_comma = False
     parse = False  # whether numbers are read in cells of text
-    option = SELECT
+    has_columns_argument = True  # whether the caller can choose columns by `columns=`
     orders: dict[int, tuple[str, ...]]
 
     @abstractmethod
@@ -124,7 +124,7 @@ class ColumnSource(Source):
                 self.columns,
                 lambda row, start=start: self.locate(start + row),
                 parse=self.parse,
-                option=self.option,
+                selectable=self.has_columns_argument,
             )
             start += len(columns[0])
 
@@ -182,14 +182,17 @@ def refuse_damage(
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, *errors) as error:
         reason = str(error).partition("\n")[0]
         raise DamagedFileError(
-            f"{subject}: {what} is cut short or altered ({reason}). Write or fetch it again."
+            subject=subject,
+            rule=f"{what} is cut short or altered ({reason})",
+            remedy="Write or fetch it again.",
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{subject}: text must be UTF-8; byte {error.object[error.start]:#04x} is not. "
-            "Save the file as UTF-8."
+            subject=subject,
+            rule=f"text must be UTF-8; byte {error.object[error.start]:#04x} is not",
+            remedy="Save the file as UTF-8.",
         ) from error
     except OSError as error:
         raise DataError(
-            f"{subject}: the file must be readable; got: {error.strerror or error}."
+            subject=subject, rule="the file must be readable", got=str(error.strerror or error)
         ) from error

@@ -44,7 +44,7 @@ class TextSource(ColumnSource):
         with refuse_damage(self.subject), self._open() as file:
             opening = [line for line in islice(file, _SAMPLE) if line.strip()][:2]
         if not opening:
-            raise DataError(f"{self.subject}: a table must have rows; the file is empty.")
+            raise DataError(subject=self.subject, rule="a table must have rows; the file is empty")
         self._delimiter = _detect_delimiter(opening)
         self.decimal_comma = self._delimiter != ","
         sample = [row for _, row in islice(self._records(), 2)]
@@ -56,7 +56,8 @@ class TextSource(ColumnSource):
         self._start = int(header)
         if header and len(sample) < 2:
             raise DataError(
-                f"{self.subject}: a table must have rows; the file has a header and nothing else."
+                subject=self.subject,
+                rule="a table must have rows; the file has a header and nothing else",
             )
         self._set_columns(self.first_row if header else (), len(self.first_row))
 
@@ -111,7 +112,9 @@ class TextSource(ColumnSource):
                     yield reader.line_num, row
             except csv.Error as error:
                 raise DamagedFileError(
-                    f"{self.subject}: line {reader.line_num} must be delimited text; got: {error}."
+                    subject=self.subject,
+                    rule=f"line {reader.line_num} must be delimited text",
+                    got=str(error),
                 ) from error
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from taut.certificates import Certificates
 from taut.names import Arithmetic, CertificateMethod
-from taut.norms import Norm
+from taut.norms import LINF, Norm
 from taut.training import Examples, InputSpec, TrainedRun, certify_inputs
 
 __all__ = ["EvaluatedClassifier", "evenly_spaced_rows"]
@@ -25,6 +25,7 @@ class EvaluatedClassifier:
         examples: inputs in the dtype of the weights, with labels.
         norm: norm in which radii are measured.
         rounded: whether inputs were rounded to float32, as the rows of a table are.
+        method: proof of the radii that the network was trained for.
     """
 
     name: str
@@ -33,6 +34,7 @@ class EvaluatedClassifier:
     examples: Examples
     norm: Norm
     rounded: bool = False
+    method: CertificateMethod = "lipschitz"
 
     @classmethod
     def from_run(cls, run: TrainedRun, norm: Norm) -> "EvaluatedClassifier":
@@ -40,12 +42,17 @@ class EvaluatedClassifier:
         weight = next(run.model.parameters())
         test = run.data().test.to(weight.device, weight.dtype)
         name, rounded = Path(run.config.data).name, bool(run.inputs.shift)
-        return cls(name, run.model, run.inputs, test, norm, rounded)
+        by_intervals = run.config.arch == "ibp" and norm == LINF
+        method = "interval" if by_intervals else "lipschitz"
+        return cls(name, run.model, run.inputs, test, norm, rounded, method)
 
     def certify(
-        self, arithmetic: Arithmetic = "real", method: CertificateMethod = "lipschitz"
+        self, arithmetic: Arithmetic = "real", method: CertificateMethod | None = None
     ) -> Certificates:
-        """A proven radius for every example; see `taut.training.certify_inputs`."""
+        """A proven radius for every example; see `taut.training.certify_inputs`.
+
+        Without a `method`, by the one that the network was trained for.
+        """
         return certify_inputs(
             self.model,
             self.spec,
@@ -53,8 +60,8 @@ class EvaluatedClassifier:
             self.norm,
             self.examples.labels,
             arithmetic,
-            method,
-            self.rounded,
+            method or self.method,
+            rounded=self.rounded,
         )
 
     def take(self, rows: Tensor) -> "EvaluatedClassifier":

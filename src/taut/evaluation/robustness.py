@@ -104,12 +104,19 @@ def evaluate_robustness(
         check_choice("evaluate_robustness", "attacks", name, ATTACKS)
     if classifier.norm == L1 and set(attacks) != {"autoattack"}:
         raise ArgumentError(
-            f"evaluate_robustness: `attacks` must be autoattack alone in L1; got "
-            f"{', '.join(attacks)}."
+            subject="evaluate_robustness",
+            argument="attacks",
+            rule="must be autoattack alone in L1",
+            got=", ".join(attacks),
         )
     ascending = tuple(sorted(set(map(float, radii))))
     if not ascending or ascending[0] <= 0:
-        raise ArgumentError(f"evaluate_robustness: `radii` must be above 0; got {list(radii)}.")
+        raise ArgumentError(
+            subject="evaluate_robustness",
+            argument="radii",
+            rule="must be above 0",
+            got=str(list(radii)),
+        )
     report = on_attack or (lambda name, radius: None)
     certificates = classifier.certify()
     settings = {"num_steps": num_steps, "num_restarts": num_restarts, "seed": seed}

@@ -44,8 +44,9 @@ def describe(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     for name, value in tensors.items():
         if not value.isfinite().all():
             raise NonFiniteError(
-                f"save: every number must be finite; `{name}` holds NaN or infinity. "
-                "Restore a checkpoint from before it was lost."
+                subject="save",
+                rule=f"every number must be finite; `{name}` holds NaN or infinity",
+                remedy="Restore a checkpoint from before it was lost.",
             )
     return description, tensors
 
@@ -59,12 +60,14 @@ def _describe(
     subject = f"save: `{path or 'model'}` ({type(module).__name__})"
     if module._forward_hooks or module._forward_pre_hooks:
         raise ArgumentError(
-            f"{subject} has forward hooks, which are code and no part of a file. "
-            "Remove them, or save model.state_dict()."
+            rule=f"{subject} has forward hooks, which are code and no part of a file",
+            remedy="Remove them, or save model.state_dict().",
         )
     if type(module) in (nn.Sequential, taut_nn.Residual):
         if depth == _DEEPEST:
-            raise ArgumentError(f"{subject} is nested deeper than {_DEEPEST}. Flatten the model.")
+            raise ArgumentError(
+                rule=f"{subject} is nested deeper than {_DEEPEST}", remedy="Flatten the model."
+            )
         children = {
             name: _describe(child, _join(path, name), seen, depth + 1)
             for name, child in module._modules.items()
@@ -76,10 +79,10 @@ def _describe(
     kind = find_schema(type(module).__name__)
     if kind is None or type(module) is not kind.module:
         raise ArgumentError(
-            f"{subject} must be a Sequential or a layer that a file can name. Register how a file "
-            "names it with taut.rules.register(..., file=...), save model.state_dict() beside your "
-            "code, write the whole program with taut.export.export_pt2, or, for parametrised "
-            "layers, use fold=True."
+            rule=f"{subject} must be a Sequential or a layer that a file can name",
+            remedy="Register how a file names it with taut.rules.register(..., file=...), save "
+            "model.state_dict() beside your code, write the whole program with "
+            "taut.export.export_pt2, or, for parametrised layers, use fold=True.",
         )
     arguments = kind.arguments_of(module)
     try:
@@ -90,9 +93,11 @@ def _describe(
             if value.is_floating_point()
         }
         if shapes != kind.shapes(arguments):
-            raise ArgumentError(f"it holds {shapes} instead of {kind.shapes(arguments)}.")
+            raise ArgumentError(rule=f"it holds {shapes} instead of {kind.shapes(arguments)}")
     except ArgumentError as error:
-        raise ArgumentError(f"{subject} cannot be described: {error}") from error
+        raise ArgumentError(
+            rule=f"{subject} cannot be described: {str(error).rstrip('.')}"
+        ) from error
     return {"kind": kind.module.__name__, "arguments": arguments}
 
 
@@ -108,8 +113,10 @@ def _refuse_tied(model: nn.Module) -> None:
             other = owners.setdefault(id(value), (module, name))
             if other[0] is not module:
                 raise ArgumentError(
-                    f"save: `{other[1]}` and `{name}` are one tensor in two layers, which a file "
-                    "cannot say. Use the same layer in both places, or save model.state_dict()."
+                    subject="save",
+                    rule=f"`{other[1]}` and `{name}` are one tensor in two layers, which a file "
+                    "cannot say",
+                    remedy="Use the same layer in both places, or save model.state_dict().",
                 )
 
 
@@ -123,7 +130,7 @@ def build(description: Any, tensors: Mapping[str, Tensor]) -> nn.Module:
     with torch.random.fork_rng(devices=[]):  # layers draw weights when they are made
         model = builder.build(description, "", 0)
     if left := sorted(tensors.keys() - builder.used):
-        raise ArgumentError(f"tensor `{left[0]}` belongs to no layer.")
+        raise ArgumentError(rule=f"tensor `{left[0]}` belongs to no layer")
     return model
 
 
@@ -154,13 +161,17 @@ class _Builder:
                 module = taut_nn.Residual(built[0], mode, scale, *built[1:])
             case {"kind": str(mark), "path": str(other), **rest} if mark == _MARK and not rest:
                 if other not in self.made:
-                    raise ArgumentError(f"`{path}` repeats `{other[:80]}`, which is not there.")
+                    raise ArgumentError(
+                        argument=path, rule=f"repeats `{other[:80]}`, which is not there"
+                    )
                 module, steps = self.made[other]
                 self._advance(steps, depth)
             case {"kind": str(name), "arguments": dict(arguments), **rest} if not rest:
                 module = self._layer(name, arguments, path)
             case _:
-                raise ArgumentError(f"`{path or 'model'}` is described by {shorten(description)}.")
+                raise ArgumentError(
+                    argument=path or "model", rule=f"is described by {shorten(description)}"
+                )
         self.made[path] = module, self.steps - before
         return module
 
@@ -168,7 +179,8 @@ class _Builder:
         self.steps += steps
         if depth > _DEEPEST or self.steps > _MOST_LAYERS:
             raise ArgumentError(
-                f"the model must have at most {_MOST_LAYERS} layers, nested at most {_DEEPEST} deep."
+                rule=f"the model must have at most {_MOST_LAYERS} layers, nested at most "
+                f"{_DEEPEST} deep"
             )
 
     def _sequential(self, children: list[Any], path: str, depth: int) -> nn.Module:
@@ -180,31 +192,40 @@ class _Builder:
                 ):
                     model.add_module(name, self.build(described, _join(path, name), depth + 1))
                 case _:
-                    raise ArgumentError(f"`{path or 'model'}` has a child {shorten(child)}.")
+                    raise ArgumentError(
+                        argument=path or "model", rule=f"has a child {shorten(child)}"
+                    )
         return model
 
     def _layer(self, name: str, arguments: Arguments, path: str) -> nn.Module:
         kind = find_schema(name)
         if kind is None:
-            raise ArgumentError(f"`{path or 'model'}` is of the unknown kind {name[:80]!r}.")
+            raise ArgumentError(
+                argument=path or "model", rule=f"is of the unknown kind {name[:80]!r}"
+            )
         try:
             kind.check(arguments)
         except ArgumentError as error:
-            raise ArgumentError(f"`{path or 'model'}` ({name}): {error}") from error
+            raise ArgumentError(
+                argument=path or "model", rule=f"({name}): {str(error).rstrip('.')}"
+            ) from error
         held = {}
         for tensor, shape in kind.shapes(arguments).items():
             full = _join(path, tensor)
             value = self.tensors.get(full)
             if value is None or tuple(value.shape) != shape:
                 found = "is missing" if value is None else f"has shape {tuple(value.shape)}"
-                raise ArgumentError(f"tensor `{full}` {found}; the layer needs shape {shape}.")
+                raise ArgumentError(rule=f"tensor `{full}` {found}; the layer needs shape {shape}")
             held[tensor] = value
             self.used.add(full)
         if len({value.dtype for value in held.values()}) > 1:
-            raise ArgumentError(f"the tensors of `{path or 'model'}` differ in dtype.")
+            raise ArgumentError(rule=f"the tensors of `{path or 'model'}` differ in dtype")
         # The least layer of its kind is given the sizes and the numbers of the stored one: nothing
         # large is drawn at random only to be replaced.
-        module = kind.build(arguments)
+        try:
+            module = kind.build(arguments)
+        except AssertionError as error:  # as torch has it for arguments that do not fit together
+            raise ArgumentError(argument=path or "model", rule=f"({name}): {error}") from error
         for size in kind.sizes:
             setattr(module, size, arguments[size])
         for tensor, value in held.items():

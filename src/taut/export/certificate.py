@@ -50,7 +50,7 @@ def lead_rates(model: nn.Module, norm: NormLike, input_shape: Sequence[int]) -> 
 
     Example:
         >>> net = torch.nn.Linear(2, 2, bias=False)
-        >>> _ = net.weight.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+        >>> _ = net.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
         >>> print(f"{lead_rates(net, 'l2', (2,))[0, 1]:.4f}")
         5.0000
     """

@@ -40,12 +40,13 @@ def read_header(data: bytes) -> dict[str, Any]:
     # The length of a header may begin with the same bytes, so a header must be missing, too.
     if data[8:9] != b"{" and (data[:2] == b"PK" or data[:1] == b"\x80"):
         raise DamagedFileError(
-            "this is an archive or a pickle of torch, not a taut file. Pickles can run any code, "
-            "so they are not opened; write the model with taut.save."
+            rule="this is an archive or a pickle of torch, not a taut file",
+            remedy="Pickles can run any code, so they are not opened; write the model with "
+            "taut.save.",
         )
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or not 2 <= size <= min(len(data) - 8, _LARGEST_HEADER):
-        raise DamagedFileError("it is truncated, or not a safetensors file.")
+        raise DamagedFileError(rule="it is truncated, or not a safetensors file")
     try:
         entries = json.loads(data[8 : 8 + size])
         ends = [entry["data_offsets"][1] for name, entry in entries.items() if name[:2] != "__"]
@@ -53,22 +54,24 @@ def read_header(data: bytes) -> dict[str, Any]:
         text = entries.get("__metadata__", {}).get("taut")
         header = None if text is None else json.loads(text)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        raise DamagedFileError("its header is not that of a safetensors file.") from error
+        raise DamagedFileError(rule="its header is not that of a safetensors file") from error
     if not isinstance(header, dict):
         raise DamagedFileError(
-            "this safetensors file was not written by taut.save: it names no layers. Build the "
-            "model in code and load its state dict."
+            rule="this safetensors file was not written by taut.save: it names no layers",
+            remedy="Build the model in code and load its state dict.",
         )
     if header.get("format") != FORMAT:
         raise DamagedFileError(
-            f"its format is {str(header.get('format'))[:20]}, and this version of taut reads "
-            f"{FORMAT}, which stores what proves the constant. Load it with the version that wrote "
-            "it and save its network again with this one."
+            rule=f"its format is {str(header.get('format'))[:20]}, and this version of taut "
+            f"reads {FORMAT}, which stores what proves the constant",
+            remedy="Load it with the version that wrote it and save its network again with this "
+            "one.",
         )
     if whole != len(data):
         raise DamagedFileError(
-            f"it has {len(data)} bytes and should have {str(whole)[:20]}: truncated, or added to. "
-            "Fetch it again."
+            rule=f"it has {len(data)} bytes and should have {str(whole)[:20]}: truncated, or "
+            "added to",
+            remedy="Fetch it again.",
         )
     return header
 
@@ -78,7 +81,7 @@ def digest_place(data: bytes) -> slice:
     size = int.from_bytes(data[:8], "little")
     places = [match.span(1) for match in _DIGEST.finditer(data[: 8 + size])]
     if len(places) != 1:
-        raise DamagedFileError("it must state one checksum. Fetch it again.")
+        raise DamagedFileError(rule="it must state one checksum", remedy="Fetch it again.")
     return slice(*places[0])
 
 
@@ -95,12 +98,15 @@ def read_tensors(data: bytes) -> dict[str, Tensor]:
     try:
         tensors = safetensors.torch.load(data)
     except Exception as error:
-        raise DamagedFileError(f"its tensors cannot be read: {error}") from error
+        raise DamagedFileError(
+            rule=f"its tensors cannot be read: {str(error).rstrip('.')}"
+        ) from error
     for name, value in tensors.items():
         if value.dtype not in _DTYPES and value.dtype != torch.int8:
             raise DamagedFileError(
-                f"tensor `{name}` is of dtype {value.dtype}; it must be a float, or int8 with a scale."
+                rule=f"tensor `{name}` is of dtype {value.dtype}; it must be a float, or int8 with "
+                "a scale"
             )
         if not value.isfinite().all():
-            raise DamagedFileError(f"tensor `{name}` holds NaN or infinity.")
+            raise DamagedFileError(rule=f"tensor `{name}` holds NaN or infinity")
     return tensors

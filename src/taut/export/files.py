@@ -243,12 +243,13 @@ def open_file(path: str | os.PathLike[str], sha256: str | None = None) -> SavedM
         found = hashlib.sha256(data).hexdigest()
         if sha256 is not None and sha256.lower() != found:
             raise DamagedFileError(
-                f"its SHA-256 is {found}, not the `sha256` given. It is another file than the one "
-                "you were told of: fetch it again from its author."
+                rule=f"its SHA-256 is {found}, not the `sha256` given",
+                remedy="It is another file than the one you were told of: fetch it again from "
+                "its author.",
             )
         return _open(data)
     except DamagedFileError as error:
-        raise DamagedFileError(f"load: {path.name}: {error}") from error
+        raise error.replace(subject=f"load: {path.name}") from error
 
 
 def _norms_of(model: nn.Module) -> tuple[Norm, Norm]:
@@ -268,7 +269,8 @@ def _open(data: bytes) -> SavedModel:
     place = digest_place(data)
     if data[place.start : place.stop].decode() != digest(data, place):
         raise DamagedFileError(
-            "the checksum does not match, so at least one byte was altered. Fetch the file again."
+            rule="the checksum does not match, so at least one byte was altered",
+            remedy="Fetch the file again.",
         )
     try:
         # What is left to go wrong was written on purpose, by another program or with ill will.
@@ -285,7 +287,9 @@ def _open(data: bytes) -> SavedModel:
         ArithmeticError,
     ) as error:
         kind = "" if isinstance(error, TautError) else f"{type(error).__name__}: "
-        raise DamagedFileError(f"it does not hold a network: {kind}{error}") from error
+        raise DamagedFileError(
+            rule=f"it does not hold a network: {kind}{str(error).rstrip('.')}"
+        ) from error
 
 
 def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
@@ -300,25 +304,25 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     check_intermediates("load", model, shape)
     for name in header["frozen"]:
         if name not in tensors:
-            raise ArgumentError(f"the frozen parameter {str(name)[:80]!r} is not there.")
+            raise ArgumentError(rule=f"the frozen parameter {str(name)[:80]!r} is not there")
         model.get_parameter(name).requires_grad_(False)
     check_evaluation(model, evaluation)
     if not isinstance(header["witnesses"], dict):
-        raise ArgumentError("the witnesses must be named.")
+        raise ArgumentError(rule="the witnesses must be named")
     claimed = header["constant"]
     if type(claimed) is not float or not 0 <= claimed < math.inf:
-        raise ArgumentError(f"the constant must be a number; got {str(claimed)[:80]!r}.")
+        raise ArgumentError(rule="the constant must be a number", got=repr(str(claimed)[:80]))
     p, q = as_norm(header["norm"], "load"), as_norm(header["output_norm"], "load")
     bound = bound_lipschitz(model, p, shape, q)
     if bound.value > claimed * (1 + _PROOF_TOL):
         raise DamagedFileError(
-            f"it states a Lipschitz constant of {claimed}, but only {bound.value} is proven of the "
-            "network in it."
+            rule=f"it states a Lipschitz constant of {claimed}, but only {bound.value} is proven "
+            "of the network in it"
         )
     versions = {str(k)[:80]: str(v)[:80] for k, v in dict(header["versions"]).items()}
     metadata = header.get("metadata", {})
     if not isinstance(metadata, dict):
-        raise ArgumentError(f"the metadata must be named; got {str(metadata)[:80]!r}.")
+        raise ArgumentError(rule="the metadata must be named", got=repr(str(metadata)[:80]))
     return SavedModel(model, bound, q, shape, claimed, versions, metadata, extra_tensors)
 
 
@@ -326,6 +330,9 @@ def _check_shape(subject: str, shape: Any) -> tuple[int, ...]:
     usual = isinstance(shape, list) and all(type(n) is int and 0 < n < 2**31 for n in shape)
     if not usual or not shape:
         raise ArgumentError(
-            f"{subject}: `input_shape` must be positive whole numbers; got {str(shape)[:80]}."
+            subject=subject,
+            argument="input_shape",
+            rule="must be positive whole numbers",
+            got=str(shape)[:80],
         )
     return tuple(shape)

@@ -66,9 +66,11 @@ def fold(model: nn.Module) -> nn.Module:
     for name, module in prepared.model.named_modules():
         if isinstance(module, ConstrainedLayer):
             raise NoRuleError(
-                f"fold: `{name or 'model'}` ({type(module).__name__}) has a forward of its own, "
-                "which a plain layer cannot follow. Put what it adds into a module before or "
-                "after the layer."
+                subject="fold",
+                argument=name or "model",
+                rule=f"({type(module).__name__}) has a forward of its own, which a plain layer "
+                "cannot follow",
+                remedy="Put what it adds into a module before or after the layer.",
             )
     return prepared.model
 
@@ -84,7 +86,10 @@ def _bound_of(layer: ConstrainedLinear | ConstrainedConv) -> Callable[[Tensor], 
 def _bound_kernel(layer: ConstrainedConv, kernel: Tensor) -> float:
     geometry = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
     if layer.input_norm == L2:
-        return bound_autocorrelation(kernel, **geometry) * layer.padding_norm()
+        quick = bound_autocorrelation(kernel, **geometry) * layer.padding_norm()
+        if quick <= 1:
+            return quick
+        return bound_convolution(kernel, L2, **geometry).value * layer.padding_norm()
     return bound_convolution(kernel, layer.input_norm, **geometry).value
 
 
@@ -100,6 +105,8 @@ def _proven(subject: str, weight: Tensor, bound_of: Callable[[Tensor], float]) -
             return shrunk
         margin *= 4
     raise NotConvergedError(
-        f"{subject}: the norm of the weight must be provable; got {bound} and no proof of 1 after "
-        "scaling. Report the weight: this should not happen."
+        subject=subject,
+        rule="the norm of the weight must be provable",
+        got=f"{bound} and no proof of 1 after scaling",
+        remedy="Report the weight: this should not happen.",
     )

@@ -137,21 +137,28 @@ def _prepare(
     shape = tuple(input_shape) if input_shape is not None else find_input_shape(folded)
     if shape is None:
         raise ArgumentError(
-            f"{subject}: `input_shape` must be given, since the first layer of the model does not "
-            "tell it. Give the shape of one input without the batch, such as (1, 28, 28)."
+            subject=subject,
+            argument="input_shape",
+            rule="must be given, since the first layer of the model does not tell it",
+            remedy="Give the shape of one input without the batch, such as (1, 28, 28).",
         )
     dtypes = {value.dtype for value in folded.parameters()} or {torch.get_default_dtype()}
     if len(dtypes) > 1 or not dtypes <= _AGREEMENT.keys():
         raise ArgumentError(
-            f"{subject}: `model` must be float32 or float64 throughout; got {dtypes}."
+            subject=subject,
+            argument="model",
+            rule="must be float32 or float64 throughout",
+            got=str(dtypes),
         )
     example = torch.zeros(2, *shape, dtype=dtypes.pop())
     try:
         folded(example)
     except Exception as error:
         raise ArgumentError(
-            f"{subject}: `input_shape` must be one that the model takes; got input_shape={shape}, "
-            f"and the model failed: {error}"
+            subject=subject,
+            argument="input_shape",
+            rule="must be one that the model takes",
+            got=f"input_shape={shape}, and the model failed: {str(error).rstrip('.')}",
         ) from error
     return folded, example
 
@@ -173,9 +180,11 @@ def _compare(
         wanted, got = model(x), exported(x)
         if got.shape != wanted.shape or got.dtype != wanted.dtype:
             raise NotConvergedError(
-                f"{subject}: for a batch of {batch} the exported network gives shape "
+                subject=subject,
+                rule=f"for a batch of {batch} the exported network gives shape "
                 f"{tuple(got.shape)} ({got.dtype}) instead of {tuple(wanted.shape)} "
-                f"({wanted.dtype}). Nothing was written."
+                f"({wanted.dtype})",
+                remedy="Nothing was written.",
             )
         errors = (wanted.abs(), (got - wanted).abs(), (exact(x.double()) - wanted).abs())
         if not all(error.isfinite().all() for error in errors):
@@ -186,8 +195,10 @@ def _compare(
     # Very deep networks in float32 are further than that from themselves in float64.
     if not worst <= max(tol * largest, 4 * leniency * own):
         raise NotConvergedError(
-            f"{subject}: the exported network must compute what the model computes, within {tol:g} "
-            f"of its largest output {largest:g}; it is off by {worst:g}. Nothing was written."
+            subject=subject,
+            rule=f"the exported network must compute what the model computes, within {tol:g} of "
+            f"its largest output {largest:g}; it is off by {worst:g}",
+            remedy="Nothing was written.",
         )
 
 
@@ -220,8 +231,8 @@ def _require(name: str):
         return import_module(name)
     except ImportError as error:
         raise MissingExtraError(
-            "export_onnx: needs onnx, onnxscript and onnxruntime; install with "
-            "pip install 'taut[onnx]'"
+            rule="export_onnx needs onnx, onnxscript and onnxruntime",
+            remedy="Install them with pip install 'taut[onnx]'.",
         ) from error
 
 

@@ -43,8 +43,10 @@ def standardise(model: nn.Module, shift: Sequence[float], spread: Sequence[float
     usual = centre.isfinite().all() and length.isfinite().all() and (length > 0).all()
     if centre.ndim != 1 or centre.shape != length.shape or not len(centre) or not usual:
         raise ArgumentError(
-            f"{_SUBJECT}: `shift` and `spread` must be finite, one of each for a column, and "
-            f"`spread` positive; got shift={shift!r}, spread={spread!r}."
+            subject=_SUBJECT,
+            rule="`shift` and `spread` must be finite, one of each for a column, and `spread` "
+            "positive",
+            got=f"shift={shift!r}, spread={spread!r}",
         )
     plain = fold(model)
     dtype = next((value.dtype for value in plain.parameters()), torch.get_default_dtype())

@@ -44,8 +44,9 @@ def check_arguments(subject: str, description: Any) -> None:
         for name, largest in _LARGEST.items():
             if any(number > largest for number in _whole_numbers(arguments.get(name))):
                 raise ArgumentError(
-                    f"{subject}: `{name}` of {kind} must be at most {largest} in a file; "
-                    f"got {str(arguments[name])[:80]}."
+                    subject=subject,
+                    rule=f"`{name}` of {kind} must be at most {largest} in a file",
+                    got=str(arguments[name])[:80],
                 )
         taps = math.prod(_whole_numbers(arguments.get("kernel_size")))
         partial = arguments.get("ceil_mode") or arguments.get("count_include_pad") is False
@@ -53,8 +54,9 @@ def check_arguments(subject: str, description: Any) -> None:
         side = math.isqrt(most) if "Pool" in kind else most
         if taps > most or any(k > side for k in _whole_numbers(arguments.get("kernel_size"))):
             raise ArgumentError(
-                f"{subject}: `kernel_size` of {kind} must have at most {most} cells in a file; "
-                f"got {str(arguments['kernel_size'])[:80]}."
+                subject=subject,
+                rule=f"`kernel_size` of {kind} must have at most {most} cells in a file",
+                got=str(arguments["kernel_size"])[:80],
             )
         _check_phases(subject, kind, arguments)
 
@@ -69,8 +71,10 @@ def _check_phases(subject: str, kind: str, arguments: dict[str, Any]) -> None:
         spread *= len({offset for offset, _ in reads}) * len({phase for _, phase in reads})
     if spread > 16 * _MOST_TAPS:
         raise ArgumentError(
-            f"{subject}: stride and dilation of {kind} must not spread the kernel over more than "
-            f"{16 * _MOST_TAPS} cells in a file; got {spread}."
+            subject=subject,
+            rule=f"stride and dilation of {kind} must not spread the kernel over more than "
+            f"{16 * _MOST_TAPS} cells in a file",
+            got=str(spread),
         )
 
 
@@ -108,8 +112,11 @@ def check_intermediates(subject: str, model: nn.Module, shape: tuple[int, ...] |
         seen += sum(value.numel() for value in tensors if isinstance(value, Tensor))
         if seen > allowed:
             raise ArgumentError(
-                f"{subject}: `input_shape` must lead to at most {allowed} entries in all "
-                f"intermediate tensors of one input together; got input_shape={shape}."
+                subject=subject,
+                argument="input_shape",
+                rule=f"must lead to at most {allowed} entries in all intermediate tensors of one "
+                "input together",
+                got=f"input_shape={shape}",
             )
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -135,8 +142,10 @@ def check_intermediates(subject: str, model: nn.Module, shape: tuple[int, ...] |
             raise
     except Exception as error:
         raise ArgumentError(
-            f"{subject}: `input_shape` must be one that the model takes; got input_shape={shape}: "
-            f"{error}"
+            subject=subject,
+            argument="input_shape",
+            rule="must be one that the model takes",
+            got=f"input_shape={shape}: {str(error).rstrip('.')}",
         ) from error
 
 

@@ -76,14 +76,19 @@ class _Rewriter:
         record = find_record(module)
         if record is None or record.relu is None:
             raise ArgumentError(
-                f"{subject} must be a layer with an exact form in ReLU. Use Linear, MaxMin, "
-                "GroupSort, FullSort, Maxout, Abs, Householder, Scale or ReLU in a Sequential."
+                rule=f"{subject} must be a layer with an exact form in ReLU",
+                remedy="Use Linear, MaxMin, GroupSort, FullSort, Maxout, Abs, Householder, "
+                "Scale or ReLU in a Sequential.",
             )
         if self.width is None:
-            raise ArgumentError(f"{subject} must come after a dense layer, which tells its width.")
+            raise ArgumentError(
+                rule=f"{subject} must come after a dense layer, which tells its width"
+            )
         if getattr(module, "dim", -1) not in (-1, None):
             raise ArgumentError(
-                f"{subject} must work over the last dimension; got dim={module.dim}. Use dim=-1."
+                rule=f"{subject} must work over the last dimension",
+                got=f"dim={module.dim}",
+                remedy="Use dim=-1.",
             )
         for matrix in record.relu(module, self.width, subject):
             if matrix is None:

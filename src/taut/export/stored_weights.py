@@ -76,7 +76,9 @@ def _to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
 def _product(name: str, whole: Tensor, scale: Tensor) -> Tensor:
     exact = whole.double() * scale.double()
     if not torch.equal(exact.float().double(), exact):
-        raise DamagedFileError(f"tensor `{name}`: the products with its scales must be float32.")
+        raise DamagedFileError(
+            rule=f"tensor `{name}`: the products with its scales must be float32"
+        )
     return exact.float()
 
 
@@ -90,7 +92,9 @@ def restore_weights(tensors: dict[str, Tensor], kind: StoredWeights) -> dict[str
     wholes = {name for name, value in tensors.items() if value.dtype == torch.int8}
     if wholes != set(scales) or (wholes and kind != "int8"):
         odd = min(wholes ^ set(scales) or wholes)
-        raise DamagedFileError(f"tensor `{odd}` must be whole numbers with a scale for each row.")
+        raise DamagedFileError(
+            rule=f"tensor `{odd}` must be whole numbers with a scale for each row"
+        )
     restored: dict[str, Tensor] = {}
     for name, value in tensors.items():
         if name.endswith(SCALE):
@@ -99,7 +103,7 @@ def restore_weights(tensors: dict[str, Tensor], kind: StoredWeights) -> dict[str
             wanted = (len(value), *[1] * (value.dim() - 1)) if value.dim() else ()
             scale = scales[name]
             if scale.shape != wanted or scale.dtype != torch.float32 or math.prod(wanted) == 0:
-                raise DamagedFileError(f"tensor `{name}` must have one scale for each row.")
+                raise DamagedFileError(rule=f"tensor `{name}` must have one scale for each row")
             value = _product(name, value, scale)
         elif kind == "bfloat16" and value.dtype == torch.bfloat16:
             value = value.float()

@@ -53,10 +53,11 @@ def check_evaluation(model: nn.Module, stored: dict[str, Tensor]) -> None:
             fits = wanted.shape == made.shape and wanted.dtype == made.dtype
             if not fits or float((wanted - made).abs().amax()) > tolerance:
                 raise ArgumentError(
-                    f"`{path or 'model'}` does not evaluate to the weight that is stored for it."
+                    argument=path or "model",
+                    rule="does not evaluate to the weight that is stored for it",
                 )
     if left:
-        raise ArgumentError(f"tensor `{min(left)}` belongs to no layer.")
+        raise ArgumentError(rule=f"tensor `{min(left)}` belongs to no layer")
 
 
 @torch.no_grad()

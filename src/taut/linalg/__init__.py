@@ -14,6 +14,7 @@ from taut.linalg.balls import (
 from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
 from taut.linalg.block_convolution import block_convolution, retract_stack
 from taut.linalg.convolution import bound_convolution
+from taut.linalg.kernel_norm import bound_kernel_norm, norm_on_grid
 from taut.linalg.orthonormal import (
     follow_tangent,
     polar,
@@ -50,6 +51,7 @@ __all__ = [
     "bound_by_scaling",
     "bound_convolution",
     "bound_gram_iteration",
+    "bound_kernel_norm",
     "bound_operator_norm",
     "bound_padding",
     "bound_pooling",
@@ -60,6 +62,7 @@ __all__ = [
     "follow_tangent",
     "gamma",
     "gram",
+    "norm_on_grid",
     "polar",
     "power_iteration",
     "project_l1_ball",

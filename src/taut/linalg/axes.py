@@ -20,8 +20,10 @@ def per_dimension(
     values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
     if len(values) != dims:
         raise ArgumentError(
-            f"{subject}: `{argument}` must be one number or one per dimension; "
-            f"got {argument}={value} for {dims} dimensions."
+            subject=subject,
+            argument=argument,
+            rule="must be one number or one per dimension",
+            got=f"{argument}={value} for {dims} dimensions",
         )
     for each in values:
         check_count(subject, argument, each, least)
@@ -44,8 +46,11 @@ def padding_sides(
         return [(0, 0)] * len(taps)
     if max(strides) > 1:
         raise ArgumentError(
-            f"{subject}: `padding` must be a number with a stride above 1; got padding='same', "
-            f"stride={tuple(strides)}. torch has no such convolution."
+            subject=subject,
+            argument="padding",
+            rule="must be a number with a stride above 1",
+            got=f"padding='same', stride={tuple(strides)}",
+            remedy="torch has no such convolution.",
         )
     totals = [step * (k - 1) for k, step in zip(taps, dilations, strict=True)]
     return [(total // 2, total - total // 2) for total in totals]
@@ -79,8 +84,10 @@ class ConvAxis:
         room = (self.size or 0) + sum(self.pad) - self.dilation * (self.taps - 1) - 1
         if room < 0:
             raise ArgumentError(
-                "bound_convolution: `input_size` must hold a window, padding included; "
-                f"got size {self.size} with padding {self.pad} for {self.taps} taps."
+                subject="bound_convolution",
+                argument="input_size",
+                rule="must hold a window, padding included",
+                got=f"size {self.size} with padding {self.pad} for {self.taps} taps",
             )
         return room // stride + 1
 

@@ -70,13 +70,19 @@ def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
     _check("project_simplex", w, radius)
     if w.shape[dim] == 0:
         raise ArgumentError(
-            f"project_simplex: `w` must have entries along dim={dim}; got shape {tuple(w.shape)}. "
-            "No vector of length 0 has a positive sum."
+            subject="project_simplex",
+            argument="w",
+            rule=f"must have entries along dim={dim}",
+            got=f"shape {tuple(w.shape)}",
+            remedy="No vector of length 0 has a positive sum.",
         )
     if radius > torch.finfo(w.dtype).max:
         raise ArgumentError(
-            f"project_simplex: `radius` must be a number of the dtype of `w`; got radius={radius} "
-            f"in {w.dtype}. Use a wider dtype."
+            subject="project_simplex",
+            argument="radius",
+            rule="must be a number of the dtype of `w`",
+            got=f"radius={radius} in {w.dtype}",
+            remedy="Use a wider dtype.",
         )
     return project_by_threshold(w.movedim(dim, -1), radius, signed=False).movedim(-1, dim)
 
@@ -152,13 +158,19 @@ def _check(subject: str, w: Tensor, radius: float) -> None:
     check_positive(subject, "radius", radius)
     if not w.dtype.is_floating_point:
         raise DtypeError(
-            f"{subject}: `w` must be a real floating-point tensor; got dtype={w.dtype}. "
-            "Convert it with .float()."
+            subject=subject,
+            argument="w",
+            rule="must be a real floating-point tensor",
+            got=f"dtype={w.dtype}",
+            remedy="Convert it with .float().",
         )
     if torch.compiler.is_exporting():  # there are no numbers to look at
         return
     if w.numel() and not all(bool(end.isfinite()) for end in torch.aminmax(numbers_of(w))):
         raise NonFiniteError(
-            f"{subject}: `w` must be finite; got NaN or infinity. "
-            "Lower the learning rate, or look for the step that broke the weight."
+            subject=subject,
+            argument="w",
+            rule="must be finite",
+            got="NaN or infinity",
+            remedy="Lower the learning rate, or look for the step that broke the weight.",
         )

@@ -100,13 +100,17 @@ def bjorck(
     check_positive("bjorck", "beta", beta)
     if order > 1 and beta != 0.5:
         raise ArgumentError(
-            f"bjorck: `beta` must be 0.5 for orders above 1; got beta={beta}, order={order}. "
-            "Use order=1 for Parseval steps."
+            subject="bjorck",
+            argument="beta",
+            rule="must be 0.5 for orders above 1",
+            got=f"beta={beta}, order={order}",
+            remedy="Use order=1 for Parseval steps.",
         )
     if (num_steps is None) == (tol is None):
         raise ArgumentError(
-            "bjorck: give `num_steps` or `tol`, and only one of them; "
-            f"got num_steps={num_steps}, tol={tol}."
+            subject="bjorck",
+            rule="give `num_steps` or `tol`, and only one of them",
+            got=f"num_steps={num_steps}, tol={tol}",
         )
     if num_steps is not None:
         check_count("bjorck", "num_steps", num_steps, least=0)
@@ -123,9 +127,11 @@ def bjorck(
     else:
         if tol is not None:
             raise NotConvergedError(
-                f"bjorck: the residual must fall to tol={tol} within {_MOST_STEPS} steps and did "
-                f"not for a matrix of shape {tuple(weight.shape)}: it is close to rank-deficient, "
-                "or tol is below rounding. Use polar, or a larger tol."
+                subject="bjorck",
+                rule=f"the residual must fall to tol={tol} within {_MOST_STEPS} steps and did "
+                f"not for a matrix of shape {tuple(weight.shape)}: it is close to "
+                "rank-deficient, or tol is below rounding",
+                remedy="Use polar, or a larger tol.",
             )
     return a.mT if wide else a
 

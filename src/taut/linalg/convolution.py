@@ -24,11 +24,15 @@ from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm
 from taut.linalg.symbol import bound_symbol, widen_grid
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["bound_convolution"]
+__all__ = ["ConvGrid", "bound_convolution", "coarse_grid", "split_phases"]
 
 # Multiplications: what takes a few seconds on one core chooses the grid of frequencies, and what
 # takes longer than a minute leaves the proof to the flattened kernel.
 _QUICK, _MOST = 3 * 10**9, 2 * 10**10
+
+# Frequencies for each degree of the symbol, at least: the factor for what lies between them is
+# 1.09 for kernels of 3 x 3.
+_COARSEST = 5.5
 
 # How far a quick bound may be above the norm for slower ones not to be tried.
 _NEARLY = 1e-5
@@ -92,20 +96,27 @@ def bound_convolution(
     dims = kernel.dim() - 2
     if not 1 <= dims <= 3:
         raise ArgumentError(
-            f"{subject}: `kernel` must be (out, in / groups, *sizes) with one to three sizes; "
-            f"got shape {tuple(kernel.shape)}."
+            subject=subject,
+            argument="kernel",
+            rule="must be (out, in / groups, *sizes) with one to three sizes",
+            got=f"shape {tuple(kernel.shape)}",
         )
     check_choice(subject, "padding_mode", padding_mode, PADDING_MODES)
     check_count(subject, "groups", groups)
     if kernel.shape[0] % groups:
         raise ArgumentError(
-            f"{subject}: `groups` must divide the first size of `kernel`; got groups={groups}, "
-            f"shape {tuple(kernel.shape)}."
+            subject=subject,
+            argument="groups",
+            rule="must divide the first size of `kernel`",
+            got=f"groups={groups}, shape {tuple(kernel.shape)}",
         )
     if transposed and padding_mode != "zeros":
         raise ArgumentError(
-            f"{subject}: `padding_mode` must be 'zeros' for a transposed convolution; "
-            f"got padding_mode={padding_mode!r}. torch has no other."
+            subject=subject,
+            argument="padding_mode",
+            rule="must be 'zeros' for a transposed convolution",
+            got=f"padding_mode={padding_mode!r}",
+            remedy="torch has no other.",
         )
     if kernel.numel() == 0:
         return Bound(0.0, p, method="empty")
@@ -169,7 +180,7 @@ def _bound_on_lattice(
 
     `near` is a bound of the L2 norm that is tight already, if there is one.
     """
-    taps, offsets = _split_phases(blocks, axes)
+    taps, offsets = split_phases(blocks, axes)
     columns = taps.movedim(1, -1).flatten(3)  # (groups, in, phases, taps * out)
     per_input = bound_operator_norm(columns.flatten(0, 2).T, L1)
     if norm == L1:
@@ -187,7 +198,7 @@ def _bound_on_lattice(
     return min((schur, "Schur"), *candidates)
 
 
-def _split_phases(blocks: Tensor, axes: list[Blocks]) -> tuple[Tensor, list[list[int]]]:
+def split_phases(blocks: Tensor, axes: list[Blocks]) -> tuple[Tensor, list[list[int]]]:
     """The kernel `(groups, out, in, phases, *offsets)`, and the offsets, each once."""
     taps, offsets = blocks.unsqueeze(3), []
     for dim, axis in enumerate(axes):
@@ -210,13 +221,21 @@ def _bound_l2(taps: Tensor, offsets: list[list[int]], axes: list[Blocks]) -> tup
     grid = quick[0]
     if grid.work(taps) > _MOST:
         return min(_bound_flattened(block) for block in (taps, taps.transpose(1, 2)))
-    value = bound_symbol(taps, grid.offsets, grid.points)
-    frequencies = " x ".join(map(str, grid.points))
-    return _times_up(value, grid.factor), f"{frequencies} frequencies"
+    # The coarsest costs little more, and spectral convolutions are divided by its bound: none is proven
+    # to be above 1 because a finer grid has other points.
+    tried = [grid] if grid.factor == 1 or grid is grids[-1] else [grid, grids[-1]]
+    found = []
+    for each in tried:
+        value = bound_symbol(taps, each.offsets, each.points, found[0][0] if found else 0.0)
+        frequencies = " x ".join(map(str, each.points))
+        found.append((_times_up(value, each.factor), f"{frequencies} frequencies"))
+    return min(found)
 
 
 @dataclass(frozen=True)
-class _Grid:
+class ConvGrid:
+    """A grid of frequencies, and the factor from the largest norm on it to the largest of all."""
+
     offsets: list[list[int]]
     points: list[int]
     factor: Fraction
@@ -230,22 +249,31 @@ class _Grid:
         return frequencies * each
 
 
-def _grids(offsets: list[list[int]], circles: list[int | None]) -> Iterator[_Grid]:
+def _grids(offsets: list[list[int]], circles: list[int | None]) -> Iterator[ConvGrid]:
     """Grids of frequencies that prove the norm, from the finest to the coarsest."""
     if not any(circle is None for circle in circles):
-        yield _Grid(offsets, [circle or 1 for circle in circles], Fraction(1))
-    for density in (32, 16, 8, 4):
-        chosen, points, factor = [], [], Fraction(1)
-        for places, circle in zip(offsets, circles, strict=True):
-            # Frequencies that are multiplied, as by dilation, run through the same matrices.
-            step = math.gcd(*(place - places[0] for place in places)) or 1
-            shifted = [(place - places[0]) // step for place in places]
-            wanted = max(1, density * shifted[-1])
-            exact = circle is not None and circle <= wanted
-            chosen.append(places if exact else shifted)
-            points.append(circle if exact else wanted)
-            factor *= 1 if exact else widen_grid(shifted[-1], wanted)
-        yield _Grid(chosen, points, factor)
+        yield ConvGrid(offsets, [circle or 1 for circle in circles], Fraction(1))
+    for density in (32, 16, 8, _COARSEST):
+        yield _grid(offsets, circles, density)
+
+
+def coarse_grid(offsets: list[list[int]]) -> ConvGrid:
+    """The coarsest grid that `bound_convolution` uses, for every size of input."""
+    return _grid(offsets, [None] * len(offsets), _COARSEST)
+
+
+def _grid(offsets: list[list[int]], circles: list[int | None], density: float) -> ConvGrid:
+    chosen, points, factor = [], [], Fraction(1)
+    for places, circle in zip(offsets, circles, strict=True):
+        # Frequencies that are multiplied, as by dilation, run through the same matrices.
+        step = math.gcd(*(place - places[0] for place in places)) or 1
+        shifted = [(place - places[0]) // step for place in places]
+        wanted = max(1, math.ceil(density * shifted[-1]))
+        exact = circle is not None and circle <= wanted
+        chosen.append(places if exact else shifted)
+        points.append(circle if exact else wanted)
+        factor *= 1 if exact else widen_grid(shifted[-1], wanted)
+    return ConvGrid(chosen, points, factor)
 
 
 def _bound_flattened(taps: Tensor) -> tuple[float, str]:

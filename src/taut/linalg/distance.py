@@ -27,7 +27,7 @@ _CHUNK = 2**22  # entries of the cube at once, without a compiler
 _WORTH_COMPILING = 2**22
 
 
-def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf) -> Tensor:
+def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf, *, compiled: bool = True) -> Tensor:
     r"""The distance of every point to every row, $\|x_b - w_o\|_p$.
 
     1-Lipschitz in each point from $\ell_p$, hence from $\ell_\infty$ for $p = \infty$. Finite exponents
@@ -38,6 +38,8 @@ def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf) -> Tensor:
         x: `(..., in)`.
         weight: `(out, in)`.
         p: infinity, or an even whole number.
+        compiled: whether large reductions are fused by `torch.compile`, where a compiler is found;
+            the first of each exponent then waits for it.
 
     Returns:
         `(..., out)`.
@@ -64,7 +66,7 @@ def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf) -> Tensor:
         # Half as fast as a fused kernel, but exact in any dtype, and nothing waits for a compiler.
         y = torch.cdist(points, weight, p=p)
     else:
-        y = _Distance.apply(points.contiguous(), weight.contiguous(), p)
+        y = _Distance.apply(points.contiguous(), weight.contiguous(), p, compiled)
     return y.reshape(*x.shape[:-1], len(weight))  # type: ignore[union-attr]
 
 
@@ -134,31 +136,32 @@ def _tiny(x: Tensor) -> float:
 
 class _Distance(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, w: Tensor, p: float) -> Tensor:
-        if math.isinf(p) and not _is_large(x, w.numel()):
+    def forward(x: Tensor, w: Tensor, p: float, compiled: bool) -> Tensor:
+        if math.isinf(p) and not (compiled and _is_large(x, w.numel())):
             return torch.cdist(x, w, p=p)
-        largest, total = _reduce(_distance, (x,), w, w.numel(), p)
+        largest, total = _reduce(_distance, (x,), w, w.numel(), p, compiled)
         return _root(largest, total, p)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
-        x, w, ctx.p = inputs
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, w, ctx.p, ctx.compiled = inputs
         ctx.save_for_backward(x, w, output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, w, y = ctx.saved_tensors
         of_x = of_w = None
         if torch.is_grad_enabled():  # derivatives of derivatives, from plain operations
             y = _root(*_distance(x, w, bits=_bits(ctx.p)), ctx.p)
             of_x = _pulled_back(x, y, grad, w.T, bits=_bits(ctx.p))
-            return of_x, _pulled_back(w, y.T, grad.T, x.T, bits=_bits(ctx.p)), None
+            return of_x, _pulled_back(w, y.T, grad.T, x.T, bits=_bits(ctx.p)), None, None
+        how = (ctx.p, ctx.compiled)
         if ctx.needs_input_grad[0]:
-            (of_x,) = _reduce(_pulled_back, (x, y, grad), w.T.contiguous(), w.numel(), ctx.p)
+            (of_x,) = _reduce(_pulled_back, (x, y, grad), w.T.contiguous(), w.numel(), *how)
         if ctx.needs_input_grad[1]:
             rows = (w, y.T.contiguous(), grad.T.contiguous())
-            (of_w,) = _reduce(_pulled_back, rows, x.T.contiguous(), x.numel(), ctx.p)
-        return of_x, of_w, None
+            (of_w,) = _reduce(_pulled_back, rows, x.T.contiguous(), x.numel(), *how)
+        return of_x, of_w, None, None
 
 
 def _is_large(rows: Tensor, row_entries: int) -> bool:
@@ -167,10 +170,16 @@ def _is_large(rows: Tensor, row_entries: int) -> bool:
 
 
 def _reduce(
-    kernel: Callable[..., Any], rows: tuple[Tensor, ...], whole: Tensor, row_entries: int, p: float
+    kernel: Callable[..., Any],
+    rows: tuple[Tensor, ...],
+    whole: Tensor,
+    row_entries: int,
+    p: float,
+    compiled: bool,
 ) -> tuple[Tensor, ...]:
     """A reduction of the cube: fused if that is worth a compilation, else chunk by chunk of rows."""
-    fused = _fused(kernel, _bits(p)) if _is_large(rows[0], row_entries) else None
+    worth = compiled and _is_large(rows[0], row_entries)
+    fused = _fused(kernel, _bits(p)) if worth else None
     if fused is not None:
         found = [fused(*(part.detach() for part in rows), whole.detach())]
     else:

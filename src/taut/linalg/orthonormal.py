@@ -4,6 +4,7 @@ A matrix is *orthonormal* here when all its singular values are 1: $W^\top W = I
 $W W^\top = I$ if wide, both if square.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ from torch.autograd.function import once_differentiable
 from taut.errors import NonFiniteError, check_positive
 from taut.linalg.symmetric import (
     estimate_eigenvectors,
-    estimate_extreme_eigenvalues,
     estimate_radius,
     gram,
 )
@@ -32,6 +32,8 @@ _UNSEEN = 1.5
 _MOST_ROUNDS = 6
 # How many directions are treated one by one, and the squared norm from which all is scaled first.
 _DEFLATED, _FAR = 24, 9.0
+# A matrix so close, in the Frobenius norm, needs neither move if it is small: rounds cost it little.
+_CLOSE, _SMALL = 0.9, 192
 # Squares of larger numbers may leave the range of float32.
 _LARGEST_SQUARED = 1e16
 
@@ -68,8 +70,11 @@ class _Polar(torch.autograd.Function):
         largest = tall.abs().amax((-2, -1), keepdim=True)
         if not torch.isfinite(largest).all():
             raise NonFiniteError(
-                f"polar: `weight` must be finite; got NaN or infinity in a {tuple(weight.shape)} "
-                "matrix. Lower the learning rate, clip gradients, or restore a checkpoint."
+                subject="polar",
+                argument="weight",
+                rule="must be finite",
+                got=f"NaN or infinity in a {tuple(weight.shape)} matrix",
+                remedy="Lower the learning rate, clip gradients, or restore a checkpoint.",
             )
         scale = torch.where(largest > 0, largest, 1.0)
         u, s, vh = torch.linalg.svd(tall / scale, full_matrices=False)
@@ -163,6 +168,8 @@ def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
     - Björck's step on $AD$, scaled by $c \le 1$: singular values become $f(c\sigma)$ with
       $f(t) = \tfrac12 t (3 - t^2)$, and $|f| \le 1$ on $[0, 2]$.
 
+    Where the Frobenius norm of $E$ is small, $D = I$ and $c = 1$ do as well, and are cheaper.
+
     So no singular value passes 1 as long as $c^2 (1 + \|E'\|_2) \le 4$, whatever the $v_i$ are: $c$ is
     chosen for that from a proven bound of the norm of $E'$. Only the number of rounds rests on an
     estimate. Matrices too close to rank-deficient go through `polar`. The result is shrunk by a
@@ -197,15 +204,18 @@ def retract(weight: Tensor, tol: float = 9e-4) -> Tensor:
         longest = e.diagonal().amax().item()
         if not longest < _LARGEST_SQUARED:  # also when NaN: a weight that is not finite
             break
-        if longest <= -margin / 2:
-            low, high = estimate_extreme_eigenvalues(e)
-            # The estimate from inside the spectrum may miss its top; a Cholesky factor cannot.
-            near = -2 * tol <= low and high <= -margin / 2
-            if near and _is_definite(-e, margin / 2):
-                return a
-        factor, remainder = _round_factor(e)
-        a = a @ factor
-        rest = remainder.item()
+        least = 1 - (1 - tol) ** 2
+        if longest <= -margin / 2 and _exceeds(-e, margin / 2) and _exceeds(e, -least):
+            return a
+        spread = torch.linalg.vector_norm(e).item()
+        rest = _rest_of_plain_step(spread) if spread < _CLOSE else 1.0
+        if rest <= tol or (rest < 1 and len(e) <= _SMALL):
+            step = e.mul_(-0.5 * (1 - margin))
+            step.diagonal().add_(1 - margin)
+            a = a @ step
+        else:
+            factor, remainder = _round_factor(e)
+            a, rest = a @ factor, remainder.item()
         if rest <= tol:
             return a
         if rest > 0.95:
@@ -245,11 +255,16 @@ def rounding_margin(dtype: torch.dtype) -> float:
     return {torch.float32: 1e-6}.get(dtype, 1e-13)
 
 
-def _is_definite(symmetric: Tensor, margin: float) -> bool:
-    """Whether all eigenvalues lie above `margin`, up to rounding."""
+def _exceeds(symmetric: Tensor, number: float) -> bool:
+    """Whether all eigenvalues lie above a number, up to rounding, by a Cholesky factor."""
     shifted = symmetric.clone()
-    shifted.diagonal().sub_(margin)
+    shifted.diagonal().sub_(number)
     return not torch.linalg.cholesky_ex(shifted).info
+
+
+def _rest_of_plain_step(spread: float) -> float:
+    r"""How far below 1 Björck's step leaves singular values with $\|A^\top A - I\|_2 \le$ `spread` < 1."""
+    return 1 - math.sqrt(1 - spread) * (1 + spread / 2)
 
 
 def _round_factor(e: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,15 +50,20 @@ def bound_padding(
     check_choice(subject, "mode", mode, ("constant", *PADDING_MODES))
     if len(pad) % 2:
         raise ArgumentError(
-            f"{subject}: `pad` must hold pairs (front, behind); got {len(pad)} numbers. "
-            "Give two numbers for each padded dimension, the last dimension first."
+            subject=subject,
+            argument="pad",
+            rule="must hold pairs (front, behind)",
+            got=f"{len(pad)} numbers",
+            remedy="Give two numbers for each padded dimension, the last dimension first.",
         )
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
     sizes = [None] * len(pairs) if input_size is None else list(input_size)
     if len(sizes) != len(pairs):
         raise ArgumentError(
-            f"{subject}: `input_size` must have one size per padded dimension; got {len(sizes)} "
-            f"sizes for {len(pairs)} pairs."
+            subject=subject,
+            argument="input_size",
+            rule="must have one size per padded dimension",
+            got=f"{len(sizes)} sizes for {len(pairs)} pairs",
         )
     copies = math.prod(_copies(mode, a, b, n) for (a, b), n in zip(pairs, sizes, strict=True))
     return Bound(norm_of_copies(copies, p), p, method="copies of one input")
@@ -79,8 +84,10 @@ def _copies(mode: str, front: int, behind: int, size: int | None) -> int:
         size is not None and size < (1 if mode == "replicate" else least)
     ):
         raise ArgumentError(
-            f"bound_padding: `pad` must be non-negative and shorter than the input in mode "
-            f"{mode!r}; got ({front}, {behind}) for size {size}."
+            subject="bound_padding",
+            argument="pad",
+            rule=f"must be non-negative and shorter than the input in mode {mode!r}",
+            got=f"({front}, {behind}) for size {size}",
         )
     if mode == "replicate":
         return 1 + (front + behind if size in (None, 1) else max(front, behind))

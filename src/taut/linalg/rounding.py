@@ -47,13 +47,15 @@ def check_arithmetic(subject: str) -> None:
         half = torch.finfo(dtype).eps / 4
         if not bool(((one + half == 1) & (-one - half == -1) & (one - half / 4 == 1)).all()):
             raise ArgumentError(
-                f"{subject}: this thread must round to nearest; another rounding mode is set. "
-                "Restore the usual one before proving anything."
+                subject=subject,
+                rule="this thread must round to nearest; another rounding mode is set",
+                remedy="Restore the usual one before proving anything.",
             )
         if not bool((torch.full((4,), least, dtype=dtype) * one > 0).all()):
             raise ArgumentError(
-                f"{subject}: numbers below the normal range must be kept; they are flushed to "
-                "zero. Call torch.set_flush_denormal(False) before proving anything."
+                subject=subject,
+                rule="numbers below the normal range must be kept; they are flushed to zero",
+                remedy="Call torch.set_flush_denormal(False) before proving anything.",
             )
 
 
@@ -66,8 +68,11 @@ def unit_roundoff(dtype: torch.dtype = torch.float64) -> float:
     """
     if not dtype.is_floating_point:
         raise DtypeError(
-            f"unit_roundoff: `dtype` must be a real floating-point type; got dtype={dtype}. "
-            "Use torch.float32 or torch.float64."
+            subject="unit_roundoff",
+            argument="dtype",
+            rule="must be a real floating-point type",
+            got=f"dtype={dtype}",
+            remedy="Use torch.float32 or torch.float64.",
         )
     return torch.finfo(dtype).eps / 2
 
@@ -85,8 +90,11 @@ def gamma(k: int, dtype: torch.dtype = torch.float64) -> float:
     accumulated = k * Fraction(unit_roundoff(dtype))
     if not 0 <= accumulated < 1:
         raise ArgumentError(
-            f"gamma: `k` must satisfy 0 <= k * u < 1; got k={k} in {dtype}. "
-            "Accumulate in a wider dtype."
+            subject="gamma",
+            argument="k",
+            rule="must satisfy 0 <= k * u < 1",
+            got=f"k={k} in {dtype}",
+            remedy="Accumulate in a wider dtype.",
         )
     return float_up(accumulated / (1 - accumulated))
 
@@ -156,14 +164,20 @@ def exact_double(subject: str, tensor: Tensor) -> Tensor:
     """
     if not tensor.dtype.is_floating_point:
         raise DtypeError(
-            f"{subject}: `weight` must be a real floating-point tensor; got dtype={tensor.dtype}. "
-            "Convert it with .double()."
+            subject=subject,
+            argument="weight",
+            rule="must be a real floating-point tensor",
+            got=f"dtype={tensor.dtype}",
+            remedy="Convert it with .double().",
         )
     double = tensor.detach().to("cpu", torch.float64)
     if not math.isfinite(_largest_magnitude(double)):
         raise NonFiniteError(
-            f"{subject}: `weight` must be finite; got NaN or infinity. "
-            "Reload the weight, and look for the step that broke it."
+            subject=subject,
+            argument="weight",
+            rule="must be finite",
+            got="NaN or infinity",
+            remedy="Reload the weight, and look for the step that broke it.",
         )
     return double
 

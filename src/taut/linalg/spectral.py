@@ -67,8 +67,10 @@ def power_iteration(
     check_count("power_iteration", "num_steps", num_steps)
     if vector.shape != weight.shape[1:]:
         raise ArgumentError(
-            "power_iteration: `vector` must have one entry per column of `weight`; "
-            f"got {tuple(vector.shape)} for a weight of {tuple(weight.shape)}."
+            subject="power_iteration",
+            argument="vector",
+            rule="must have one entry per column of `weight`",
+            got=f"{tuple(vector.shape)} for a weight of {tuple(weight.shape)}",
         )
     v = vector.detach()
     u = weight.new_zeros(weight.shape[0])
@@ -267,8 +269,10 @@ def bound_operator_norm(weight: Tensor, norm: NormLike, output: NormLike | None 
         return bound_spectral_norm(weight)
     if q != LINF and p != L1:
         raise ArgumentError(
-            f"{subject}: the pair of norms must have a closed form; got {p!r} -> {q!r}, which is "
-            "hard to compute. Use equal norms, an output norm of LINF or an input norm of L1."
+            subject=subject,
+            rule="the pair of norms must have a closed form",
+            got=f"{p!r} -> {q!r}, which is hard to compute",
+            remedy="Use equal norms, an output norm of LINF or an input norm of L1.",
         )
     scaled, exponent, exact = _scaled_matrix(subject, weight)
     of_rows = q == LINF
@@ -309,6 +313,10 @@ def _scaled_matrix(subject: str, weight: Tensor) -> tuple[Tensor, int, bool]:
 def _check_matrix(subject: str, weight: Tensor) -> None:
     if weight.dim() != 2:
         raise ArgumentError(
-            f"{subject}: `weight` must be a matrix (out, in); got shape {tuple(weight.shape)}. "
-            "Flatten a convolution with taut.linalg.convolution, or bound the matrices one by one."
+            subject=subject,
+            argument="weight",
+            rule="must be a matrix (out, in)",
+            got=f"shape {tuple(weight.shape)}",
+            remedy="Flatten a convolution with taut.linalg.convolution, or bound the matrices "
+            "one by one.",
         )

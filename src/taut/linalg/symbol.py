@@ -16,7 +16,7 @@ from torch import Tensor
 from taut.linalg.rounding import float_up, gamma, scale_to_unit, sqrt_up, sum_up, unit_roundoff
 from taut.linalg.spectral import UNDERFLOW, largest_square_up, shifted_factor
 
-__all__ = ["bound_symbol", "widen_grid"]
+__all__ = ["bound_symbol", "complete_squares", "grid_angles", "widen_grid"]
 
 # Numbers per batch of transfer matrices: some ten megabytes with the working copies.
 _BATCH = 2**17
@@ -53,7 +53,18 @@ def widen_grid(degree: int, points: int) -> Fraction:
     return 1 / cosine
 
 
-def bound_symbol(taps: Tensor, offsets: Sequence[Sequence[int]], points: Sequence[int]) -> float:
+def grid_angles(offsets: Sequence[Sequence[int]], points: Sequence[int]) -> Tensor:
+    r"""The angles $\omega \cdot q$ of one of each pair of conjugate frequencies, `(frequencies, taps)`."""
+    frequencies, places, turn = _lattices(offsets, points)
+    return _angles(frequencies @ places, turn)
+
+
+def bound_symbol(
+    taps: Tensor,
+    offsets: Sequence[Sequence[int]],
+    points: Sequence[int],
+    guess: float = 0.0,
+) -> float:
     r"""A proven upper bound of $\max_\omega \|\sum_q K_q e^{i\omega\cdot q}\|_2$ over a grid.
 
     For each frequency, $A = T(\omega)$ or its transpose, whichever is wide, satisfies
@@ -72,6 +83,7 @@ def bound_symbol(taps: Tensor, offsets: Sequence[Sequence[int]], points: Sequenc
         taps: `(groups, out, in, *number of offsets per dimension)`, float64.
         offsets: per dimension the exponents `q`.
         points: per dimension the number of frequencies $2\pi j/N$.
+        guess: a number near the norm, if one is known; it saves time.
 
     Example:
         >>> taps = torch.tensor([[[[1.0, -1.0]]]], dtype=torch.float64)
@@ -85,7 +97,7 @@ def bound_symbol(taps: Tensor, offsets: Sequence[Sequence[int]], points: Sequenc
     flat = scaled.reshape(groups * rows * columns, -1).T.contiguous()
     frequencies, places, turn = _lattices(offsets, points)
     num_batches = min(len(frequencies), -(-len(frequencies) * flat.shape[1] // _BATCH))
-    squared, c = Fraction(0), 0.0
+    squared, c = Fraction(0), math.ldexp(guess, -exponent) ** 2
     for batch in range(num_batches):
         # Every batch is spread over all frequencies: the first meets nearly the largest norm.
         angles = _angles(frequencies[batch::num_batches] @ places, turn)
@@ -105,13 +117,14 @@ def _lattices(
     """Whole numbers `f` `(frequencies, dims)` and `q` `(dims, taps)`, and the units of a full turn.
 
     The angle of frequency `f` at offset `q` is `f @ q` units. Frequencies come in conjugate pairs
-    of equal norm; the last dimension holds one of each pair.
+    of equal norm; there is one of each pair.
     """
     turn = math.prod(points)
-    counts = [*points[:-1], points[-1] // 2 + 1]
-    frequencies = [torch.arange(n) * (turn // p) for n, p in zip(counts, points, strict=True)]
+    frequencies = _pairs([torch.arange(n) * (turn // n) for n in points])
+    ranks = torch.tensor([turn**dim for dim in range(len(points))])
+    frequencies = frequencies[frequencies @ ranks <= (-frequencies % turn) @ ranks]
     places = [torch.tensor(list(each)) for each in offsets]
-    return _pairs(frequencies), _pairs(places).T.contiguous(), turn
+    return frequencies, _pairs(places).T.contiguous(), turn
 
 
 def _pairs(axes: list[Tensor]) -> Tensor:
@@ -130,7 +143,7 @@ def _bound_batch(real: Tensor, imaginary: Tensor, c: float) -> tuple[Fraction, f
         real, imaginary = real.mT, imaginary.mT
     m, n = real.shape[-2:]
     gram = torch.complex(*_square(real, imaginary))
-    shifts, factor = _complete(gram, c)
+    shifts, factor = complete_squares(gram, c)
     square = _square(factor.real, factor.imag)
     residual = torch.stack([square[0].add_(gram.real), square[1].add_(gram.imag)], 1)
     residual[:, 0].diagonal(dim1=-2, dim2=-1).sub_(shifts[:, None])
@@ -151,11 +164,11 @@ def _square(real: Tensor, imaginary: Tensor) -> tuple[Tensor, Tensor]:
     return both @ both.mT, torch.cat([imaginary, -real], -1) @ both.mT
 
 
-def _complete(gram: Tensor, c: float) -> tuple[Tensor, Tensor]:
+def complete_squares(gram: Tensor, c: float) -> tuple[Tensor, Tensor]:
     """Numbers `c` above the eigenvalues of each matrix, and factors with `LL* ~ cI - gram`."""
     shifts = gram.real.new_full(gram.shape[:1], c)
     factor, failed = shifted_factor(gram, shifts[:, None])
-    slack = 1e-9
+    slack = 1e-9 if shifts.dtype == torch.float64 else 1e-5
     while failed.any():
         largest = float(torch.linalg.eigvalsh(gram[failed])[:, -1].amax())
         shifts[failed] = max(largest, c) * (1 + slack) + 1e-300

@@ -96,8 +96,11 @@ def bound_pooling(
         n = per_dimension(subject, "input_size", input_size, dims)
     if (kind != "max" and max(d) > 1) or (kind == "lp" and max(pads) > 0):
         raise ArgumentError(
-            f"{subject}: `{'dilation' if max(d) > 1 else 'padding'}` must be what torch has for "
-            f"kind={kind!r}; got dilation={dilation}, padding={padding}. Leave it out."
+            subject=subject,
+            argument="dilation" if max(d) > 1 else "padding",
+            rule=f"must be what torch has for kind={kind!r}",
+            got=f"dilation={dilation}, padding={padding}",
+            remedy="Leave it out.",
         )
     each = zip(k, s, pads, d, n, strict=True)
     windows = [_Windows(*numbers, ceil_mode, count_include_pad) for numbers in each]
@@ -105,7 +108,9 @@ def bound_pooling(
         return _by_counting(p, _product(w.overlap for w in windows), Fraction(1))
     if kind == "average" and divisor_override is not None:
         if divisor_override == 0:
-            raise ArgumentError(f"{subject}: `divisor_override` must not be 0; got 0.")
+            raise ArgumentError(
+                subject=subject, argument="divisor_override", rule="must not be 0", got="0"
+            )
         scale = Fraction(math.prod(k), abs(divisor_override))
         return _by_weight(p, (w.uniform(p) for w in windows), scale)
     if kind == "average":
@@ -133,8 +138,10 @@ def bound_adaptive_pooling(
     check_choice(subject, "kind", kind, _KINDS)
     if len(output_size) != len(input_size):
         raise ArgumentError(
-            f"{subject}: `output_size` must have the length of `input_size`; "
-            f"got {len(output_size)} and {len(input_size)}."
+            subject=subject,
+            argument="output_size",
+            rule="must have the length of `input_size`",
+            got=f"{len(output_size)} and {len(input_size)}",
         )
     counts, norms = Fraction(1), []
     for m, n in zip(output_size, input_size, strict=True):
@@ -166,8 +173,11 @@ class _Windows:
     ) -> None:
         if 2 * pad > d * (k - 1) + 1:
             raise ArgumentError(
-                "bound_pooling: `padding` must be at most half a window; "
-                f"got padding={pad} for kernel_size={k}. torch refuses it too."
+                subject="bound_pooling",
+                argument="padding",
+                rule="must be at most half a window",
+                got=f"padding={pad} for kernel_size={k}",
+                remedy="torch refuses it too.",
             )
         self.k, self.s, self.pad, self.d, self.n = k, s, pad, d, n
         self.ceil_mode, self.counts_pad = ceil_mode, counts_pad

@@ -267,8 +267,13 @@ def check_labels(subject: str, logits: Tensor, labels: Tensor) -> None:
     if lowest < 0 or highest >= classes:
         wrong = lowest if lowest < 0 else highest
         raise ArgumentError(
-            f"{subject}: `labels` must lie in 0..{classes - 1} for {classes} classes; got {wrong}. "
-            + ("Use 0 and 1 for one output." if _is_binary(logits) else "Number classes from 0.")
+            subject=subject,
+            argument="labels",
+            rule=f"must lie in 0..{classes - 1} for {classes} classes",
+            got=str(wrong),
+            remedy="Use 0 and 1 for one output."
+            if _is_binary(logits)
+            else "Number classes from 0.",
         )
 
 

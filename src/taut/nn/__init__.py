@@ -4,9 +4,18 @@ from taut.nn import init, utils
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout, PairLength
 from taut.nn.balls import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
 from taut.nn.builders import make_activation, mlp, separable_conv2d
+from taut.nn.clip import Clip
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
+from taut.nn.conv_aol import (
+    AOLConv1d,
+    AOLConv2d,
+    AOLConv3d,
+    AOLConvTranspose1d,
+    AOLConvTranspose2d,
+    AOLConvTranspose3d,
+)
 from taut.nn.conv_orthonormal import (
     OrthonormalConv1d,
     OrthonormalConv2d,
@@ -24,6 +33,7 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose3d,
 )
 from taut.nn.distance import LinfDistance, SortDistance
+from taut.nn.distance_patches import LinfDistance2d
 from taut.nn.downsampling import (
     AdaptiveL2Pool2d,
     InvertibleDownsampling2d,
@@ -37,7 +47,7 @@ from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.padding import SymmetricPad1d, SymmetricPad2d, SymmetricPad3d
 from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
-from taut.nn.potential_conv import PotentialStep2d, SLLResidual2d
+from taut.nn.potential_conv import CPLResidual2d, PotentialStep2d, SLLResidual2d
 from taut.nn.rectifiers import LPReLU, SoftHuber
 from taut.nn.rescaled import AOLLinear, UnitNormLinear
 from taut.nn.residual import Residual
@@ -47,12 +57,20 @@ from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
 __all__ = [
+    "AOLConv1d",
+    "AOLConv2d",
+    "AOLConv3d",
+    "AOLConvTranspose1d",
+    "AOLConvTranspose2d",
+    "AOLConvTranspose3d",
     "AOLLinear",
     "Abs",
     "AdaptiveL2Pool2d",
     "CPLResidual",
+    "CPLResidual2d",
     "Centering",
     "ChannelShift2d",
+    "Clip",
     "ConeCritic",
     "ConstrainedConv",
     "ConstrainedLayer",
@@ -70,6 +88,7 @@ __all__ = [
     "LinfConv1d",
     "LinfConv2d",
     "LinfDistance",
+    "LinfDistance2d",
     "LinfLinear",
     "LipschitzBatchNorm",
     "MaxMin",

@@ -38,9 +38,12 @@ class ChannelActivation(nn.Module):
         """The dimension to act over; for `(batch, features)` it is plain which one that is."""
         if self.dim is None and x.ndim > 2:
             raise ArgumentError(
-                f"{type(self).__name__}: `dim` must be given for inputs of more than two dimensions; "
-                f"got an input of shape {tuple(x.shape)}. Use dim=1 for images, whose channels come "
-                "second, or dim=-1 where they come last."
+                subject=type(self).__name__,
+                argument="dim",
+                rule="must be given for inputs of more than two dimensions",
+                got=f"an input of shape {tuple(x.shape)}",
+                remedy="Use dim=1 for images, whose channels come second, or dim=-1 where they "
+                "come last.",
             )
         return -1 if self.dim is None else self.dim
 
@@ -198,8 +201,11 @@ class Householder(ChannelActivation):
         check_count("Householder", "num_channels", num_channels, least=2)
         if num_channels % 2:
             raise ArgumentError(
-                f"Householder: `num_channels` must be even; got num_channels={num_channels}. "
-                f"Use {num_channels + 1}."
+                subject="Householder",
+                argument="num_channels",
+                rule="must be even",
+                got=f"num_channels={num_channels}",
+                remedy=f"Use {num_channels + 1}.",
             )
         self.num_channels = num_channels
         angles = torch.full((num_channels // 2,), angle)
@@ -213,8 +219,10 @@ class Householder(ChannelActivation):
         dim = self._channels(x)
         if x.shape[dim] != self.num_channels:
             raise ArgumentError(
-                "Householder: `x` must have the channels it was made for; got "
-                f"{x.shape[dim]}, num_channels={self.num_channels}."
+                subject="Householder",
+                argument="x",
+                rule="must have the channels it was made for",
+                got=f"{x.shape[dim]}, num_channels={self.num_channels}",
             )
         return functional.householder(x, self.angle, dim)
 

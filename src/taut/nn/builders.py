@@ -100,8 +100,11 @@ def mlp(
     """
     if len(sizes) < 2:
         raise ArgumentError(
-            f"mlp: `sizes` must name the input and the output at least; got sizes={list(sizes)}. "
-            "Use [in, hidden, ..., out]."
+            subject="mlp",
+            argument="sizes",
+            rule="must name the input and the output at least",
+            got=f"sizes={list(sizes)}",
+            remedy="Use [in, hidden, ..., out].",
         )
     check_positive("mlp", "lipschitz", lipschitz)
     _check_activation(activation)
@@ -181,8 +184,11 @@ def _check_activation(activation: object) -> None:
     ):
         kind = activation if isinstance(activation, type) else type(activation)
         raise ArgumentError(
-            "mlp: `activation` must be a name or a function from the width to a new module; got "
-            f"{activation!r}. Use a name, or lambda width: {kind.__name__}()."
+            subject="mlp",
+            argument="activation",
+            rule="must be a name or a function from the width to a new module",
+            got=repr(activation),
+            remedy=f"Use a name, or lambda width: {kind.__name__}().",
         )
 
 

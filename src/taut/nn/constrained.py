@@ -89,8 +89,11 @@ class ConstrainedLayer(nn.Module, ABC):
     def _check_bias(self, bias: bool) -> None:
         if not isinstance(bias, bool):
             raise ArgumentError(
-                f"{type(self).__name__}: `bias` must be True or False; got bias={bias!r}. "
-                "Give other arguments by name."
+                subject=type(self).__name__,
+                argument="bias",
+                rule="must be True or False",
+                got=f"bias={bias!r}",
+                remedy="Give other arguments by name.",
             )
 
     def reset_parameters(self) -> None:
@@ -200,8 +203,10 @@ class ConstrainedLayer(nn.Module, ABC):
             return
         if not math.isfinite(weight.abs().amax()):
             raise NonFiniteError(
-                f"{self}: the weight must be finite; got NaN or infinity, so a gradient or a step "
-                "overflowed. Lower the learning rate, clip gradients, or restore a checkpoint."
+                subject=str(self),
+                rule="the weight must be finite",
+                got="NaN or infinity, so a gradient or a step overflowed",
+                remedy="Lower the learning rate, clip gradients, or restore a checkpoint.",
             )
         if not compares_numbers(weight):
             self._checked.keep(weight, weight)
@@ -209,9 +214,10 @@ class ConstrainedLayer(nn.Module, ABC):
     def _check_dtype(self) -> None:
         if self.weight.dtype not in (torch.float32, torch.float64):
             raise DtypeError(
-                f"{type(self).__name__}: the weight must be float32 or float64; got "
-                f"{self.weight.dtype}, in which the constraint cannot hold. Keep the module in "
-                "float32 and use torch.autocast, or fold it first."
+                subject=type(self).__name__,
+                rule="the weight must be float32 or float64",
+                got=f"{self.weight.dtype}, in which the constraint cannot hold",
+                remedy="Keep the module in float32 and use torch.autocast, or fold it first.",
             )
 
     def train(self, mode: bool = True) -> Self:

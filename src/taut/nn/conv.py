@@ -67,8 +67,11 @@ class ConstrainedConv(ConstrainedLayer):
             check_count(name, "groups", groups)
             if count % groups:
                 raise ArgumentError(
-                    f"{name}: `groups` must divide `{argument}`; got groups={groups}, "
-                    f"{argument}={count}. Use {math.gcd(in_channels, out_channels)} or a divisor."
+                    subject=name,
+                    argument="groups",
+                    rule=f"must divide `{argument}`",
+                    got=f"groups={groups}, {argument}={count}",
+                    remedy=f"Use {math.gcd(in_channels, out_channels)} or a divisor.",
                 )
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -116,9 +119,11 @@ class ConstrainedConv(ConstrainedLayer):
             )
         ):
             raise ArgumentError(
-                f"{name}: circular `padding` must be at most dilation * (kernel_size - 1) in all; "
-                f"got padding={self.padding} on both sides for kernel_size={self.kernel_size}: "
-                "some outputs would be there twice. Use padding='same' or less."
+                subject=name,
+                rule="circular `padding` must be at most dilation * (kernel_size - 1) in all",
+                got=f"padding={self.padding} on both sides for kernel_size={self.kernel_size}: "
+                "some outputs would be there twice",
+                remedy="Use padding='same' or less.",
             )
 
     def _sides(self) -> list[tuple[int, int]]:
@@ -203,9 +208,12 @@ class ConstrainedConv(ConstrainedLayer):
         uneven = any(n % s for n, s in zip(size, self.stride, strict=True))
         if self.padding_mode == "circular" and uneven:
             raise ArgumentError(
-                f"{type(self).__name__}: `stride` must divide the size of the input with circular "
-                f"padding; got stride={self.stride}, size {size}. The phases of a circle would "
-                "mix; use padding_mode='zeros', or pad the input."
+                subject=type(self).__name__,
+                argument="stride",
+                rule="must divide the size of the input with circular padding",
+                got=f"stride={self.stride}, size {size}",
+                remedy="The phases of a circle would mix; use padding_mode='zeros', or pad the "
+                "input.",
             )
 
     def extra_repr(self) -> str:
@@ -252,9 +260,12 @@ class TransposedConv(ConstrainedConv):
         name = type(self).__name__
         if padding_mode != "zeros" or isinstance(padding, str):
             raise ArgumentError(
-                f"{name}: `padding` must be numbers and `padding_mode` 'zeros'; got "
-                f"padding={padding!r}, padding_mode={padding_mode!r}. A transposed convolution "
-                "crops its output by `padding`; torch has no other kind."
+                subject=name,
+                argument="padding",
+                rule="must be numbers and `padding_mode` 'zeros'",
+                got=f"padding={padding!r}, padding_mode={padding_mode!r}",
+                remedy="A transposed convolution crops its output by `padding`; torch has no "
+                "other kind.",
             )
         super().__init__(
             in_channels,
@@ -272,8 +283,11 @@ class TransposedConv(ConstrainedConv):
         limits = zip(self.output_padding, self.stride, self.dilation, strict=True)
         if any(extra >= max(s, d) for extra, s, d in limits):
             raise ArgumentError(
-                f"{name}: `output_padding` must be below the stride or the dilation; got "
-                f"output_padding={self.output_padding}, stride={self.stride}. torch refuses it too."
+                subject=name,
+                argument="output_padding",
+                rule="must be below the stride or the dilation",
+                got=f"output_padding={self.output_padding}, stride={self.stride}",
+                remedy="torch refuses it too.",
             )
 
 

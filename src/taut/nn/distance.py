@@ -14,13 +14,15 @@ from taut.norms import LINF, Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.dense import PRODUCTS
 
-__all__ = ["LinfDistance", "SortDistance"]
+__all__ = ["LinfDistance", "SortDistance", "StoredPoints", "corner_distances", "largest_difference"]
 
 _CHUNK = 2**22  # differences that are sorted at once
 _NUM_TERMS = 10  # of the order statistics of `SortDistance`
 
 
-class _Distance(nn.Module):
+class StoredPoints(nn.Module):
+    """The base of layers of distances: the points, and the exponent in training mode."""
+
     weight: nn.Parameter
 
     def __init__(
@@ -59,7 +61,7 @@ class _Distance(nn.Module):
 
 
 @final
-class LinfDistance(_Distance):
+class LinfDistance(StoredPoints):
     r"""$y_o = \max_i |x_i - w_{oi}|$: 1-Lipschitz in L-inf, whatever the weight.
 
     **Theorem.** $|y_o(x) - y_o(x')| \le \|x - x'\|_\infty$: the triangle inequality. No projection is
@@ -107,7 +109,7 @@ class LinfDistance(_Distance):
 
 
 @final
-class SortDistance(_Distance):
+class SortDistance(StoredPoints):
     r"""A weighted sum of the largest distances to a stored point: 1-Lipschitz in L-inf.
 
     $$y_o = \sum_{k < 10} c_k\, u_{(k)}, \qquad u_i = |x_i - w_{oi}|, \qquad c_k \propto q (1 - q)^k$$
@@ -208,14 +210,13 @@ def _each_unit(call: Call) -> Constants:
     return call.x.constants.through(gain)
 
 
-def _magnitude(call: Call, x: Tensor) -> Tensor:
+def largest_difference(call: Call, x: Tensor) -> Tensor:
+    """What no difference exceeds, for each point and each stored one."""
     weight = call.module.weight.double().abs().amax(-1)
     return x.abs().amax(-1, keepdim=True) + weight
 
 
-def _corner_distances(
-    call: Call, lower: list[Tensor], upper: list[Tensor]
-) -> tuple[Tensor, Tensor]:
+def corner_distances(call: Call, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Over a box, `|x_i - w|` ranges from the gap between `w` and the interval to its farther end."""
     (low,), (high,), weight = lower, upper, call.module.weight.double()
     # A maximum may hide a NaN, and then no bound would hold.
@@ -263,8 +264,8 @@ register(
     proof="distances",
     constants=_each_unit,
     # One subtraction; a maximum is exact.
-    rounding=Rounding(lambda call: 1, _magnitude, _each_unit),
-    image=_corner_distances,
+    rounding=Rounding(lambda call: 1, largest_difference, _each_unit),
+    image=corner_distances,
     file=_file(LinfDistance),
 )
 register(
@@ -272,7 +273,7 @@ register(
     proof="order statistics of distances",
     constants=_each_unit,
     # A subtraction, a rounded coefficient, a product, and a sum.
-    rounding=Rounding(lambda call: _NUM_TERMS + 3, _magnitude, _each_unit, PRODUCTS),
-    image=_corner_distances,
+    rounding=Rounding(lambda call: _NUM_TERMS + 3, largest_difference, _each_unit, PRODUCTS),
+    image=corner_distances,
     file=_file(SortDistance, q=float),
 )

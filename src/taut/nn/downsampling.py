@@ -8,6 +8,7 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.nn import functional as F
 
 from taut import functional
@@ -43,8 +44,9 @@ class _Rearrangement(nn.Module):
     def _to_pixels(self, subject: str, x: Tensor) -> Tensor:
         if x.dim() < 3 or x.shape[-3] % self.factor**2:
             raise ArgumentError(
-                f"{subject} must be (..., channels, height, width) with channels in multiples of "
-                f"{self.factor**2}; got shape {tuple(x.shape)}."
+                rule=f"{subject} must be (..., channels, height, width) with channels in "
+                f"multiples of {self.factor**2}",
+                got=f"shape {tuple(x.shape)}",
             )
         return F.pixel_shuffle(x, self.factor)
 
@@ -74,13 +76,18 @@ class InvertibleDownsampling2d(_Rearrangement):
         """Maps `(..., c, h, w)` to `(..., c * factor**2, h / factor, w / factor)`."""
         if x.dim() < 3:
             raise ArgumentError(
-                "InvertibleDownsampling2d: the input must be (..., channels, height, width); got "
-                f"shape {tuple(x.shape)}. Use unflatten to make images of rows."
+                subject="InvertibleDownsampling2d",
+                rule="the input must be (..., channels, height, width)",
+                got=f"shape {tuple(x.shape)}",
+                remedy="Use unflatten to make images of rows.",
             )
         if x.shape[-2] % self.factor or x.shape[-1] % self.factor:
             raise ArgumentError(
-                f"InvertibleDownsampling2d: `factor` must divide height and width; got "
-                f"factor={self.factor}, size {tuple(x.shape[-2:])}. Pad the input with zeros first."
+                subject="InvertibleDownsampling2d",
+                argument="factor",
+                rule="must divide height and width",
+                got=f"factor={self.factor}, size {tuple(x.shape[-2:])}",
+                remedy="Pad the input with zeros first.",
             )
         return F.pixel_unshuffle(x, self.factor)
 
@@ -234,8 +241,10 @@ def scaled_adaptive_average(x: Tensor, output_size: Sequence[int]) -> Tensor:
 
 @lru_cache(64)
 def _factor(output_size: tuple[int, ...], size: tuple[int, ...]) -> float:
+    with unset_fake_temporarily():  # sizes are numbers, also where inputs are not
+        bound = bound_adaptive_pooling("average", L2, output_size, size)
     # A hair below the inverse, so that rounding a proof upwards does not pass 1.
-    return (1 - 2.0**-50) / bound_adaptive_pooling("average", L2, output_size, size).value
+    return (1 - 2.0**-50) / bound.value
 
 
 def _scaled_constants(call: Call) -> Constants:

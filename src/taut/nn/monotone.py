@@ -3,7 +3,7 @@ r"""`Monotone`: a network that provably never falls along chosen inputs."""
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +30,10 @@ class Monotone(nn.Module):
 
     $K$ is the *proven* constant of the whole network from L1 to L-inf, the largest slope of any
     output along any single input. It is never above the constants in L2 and L-inf, so a network with
-    constant 1 in any of the three norms does. Evaluation proves it again whenever a weight has
-    changed. Training uses the last proof: constrained layers never exceed it, others may until the
-    next evaluation.
+    constant 1 in any of the three norms does. Evaluation proves it again whenever a tensor, a number
+    among the attributes, a hook or a layer of the network has changed; `bound_increase` and `taut.fold`
+    always do. Training uses the last proof: constrained layers never exceed it, others may until the
+    next evaluation. `torch.compile` breaks its graph at that proof; fold a network to compile it whole.
 
     Folded, it is a `Residual` with a linear shortcut of weight $c s$, which `taut.save`,
     `taut.certify` and exporters know. In floating point, outputs at inputs closer than
@@ -95,24 +96,50 @@ class Monotone(nn.Module):
                 got=f"outputs of shape {shape}",
             )
         self.outputs = shape[0]
-        held = self._weights()
         wanted = float(Fraction(constant) * (1 + Fraction(self.slack)))
-        slope = torch.tensor(wanted, dtype=torch.float64).to(held.dtype)
+        slope = torch.tensor(wanted, dtype=torch.float64).to(self._dtype())
         slope = torch.nextafter(slope, torch.full_like(slope, math.inf)) if constant else slope
         self.slope = slope.to(self.directions.device)
-        self._cache.keep(held, self.slope.new_tensor(constant, dtype=torch.float64))
+        self._cache.keep(self._numbers(), self.slope.new_tensor(constant, dtype=torch.float64))
+        self._proven_structure = self._structure()
         return constant
 
-    def _weights(self) -> Tensor:
-        """All numbers of the network in a row, in its own dtype."""
-        held = [*self.network.parameters(), *self.network.buffers()]
-        floats = [value.detach().flatten() for value in held if value.is_floating_point()]
-        return torch.cat(floats) if floats else torch.zeros(1)
+    def _tensors(self) -> list[Tensor]:
+        return [*self.network.parameters(), *self.network.buffers()]
 
+    def _dtype(self) -> torch.dtype:
+        floats = (value.dtype for value in self._tensors() if value.is_floating_point())
+        return next(floats, torch.float32)
+
+    def _numbers(self) -> Tensor:
+        """All numbers of the network in a row."""
+        held = [value.detach().flatten().to(torch.float64) for value in self._tensors()]
+        return torch.cat([torch.zeros(1, dtype=torch.float64), *held])
+
+    def _structure(self) -> list[tuple[Any, ...]]:
+        """What else decides the function: the layers, their hooks, and numbers among their attributes."""
+        return [
+            (
+                layer,
+                *layer._forward_hooks.values(),
+                *layer._forward_pre_hooks.values(),
+                *((k, v) for k, v in vars(layer).items() if not k.startswith("_") and _is_plain(v)),
+            )
+            for layer in self.network.modules()
+        ]
+
+    @torch.compiler.disable()
     def _constant(self) -> float:
         """The proven constant of the network as it stands; proves it again after a change."""
-        known = self._cache.recall(self._weights())
-        if known is not None:
+        if any(layer.training for layer in self.network.modules()):
+            raise ArgumentError(
+                subject="Monotone",
+                argument="network",
+                rule="must be in evaluation mode, as the layer around it is",
+                remedy="Call .eval() on the whole model.",
+            )
+        known = self._cache.recall(self._numbers())
+        if known is not None and self._structure() == self._proven_structure:
             return float(known)
         if any(type(value) is not nn.Parameter for value in self.network.parameters()):
             raise ArgumentError(
@@ -129,14 +156,14 @@ class Monotone(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(n, features)` to `(n, outputs)`."""
-        if not self.training and not torch.compiler.is_compiling():
+        if not self.training and not torch.compiler.is_exporting():
             self._constant()
         rows = self._shortcut().reshape(-1, self.directions.shape[-1])
         return x @ rows.to(x.dtype).mT + self.network(x)
 
     def as_residual(self) -> Residual:
         """The same map as a `Residual` around the network itself, with the slope of a fresh proof."""
-        self._constant()
+        self._refresh()
         weight = self._shortcut().reshape(-1, self.directions.shape[-1])
         shortcut = nn.Linear(weight.shape[1], self.outputs, bias=False, device="meta")
         shortcut.weight = nn.Parameter(weight.expand(self.outputs, -1).clone(), requires_grad=False)
@@ -144,7 +171,7 @@ class Monotone(nn.Module):
 
     def bound_increase(self) -> Bound:
         r"""A proven lower bound of $s_i\,\partial g / \partial x_i$ wherever $s_i \ne 0$: $c - K$."""
-        constant = Fraction(self._constant())
+        constant = Fraction(self._refresh())
         rate = float(Fraction(self.slope.item()) - constant)
         return Bound(
             max(0.0, math.nextafter(rate, -math.inf)),
@@ -155,6 +182,10 @@ class Monotone(nn.Module):
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         return f"directions={self.directions.tolist()}, slack={self.slack}"
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, bool | int | float | str | tuple) or callable(value)
 
 
 register(Monotone, plain=Monotone.as_residual)

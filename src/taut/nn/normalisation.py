@@ -38,8 +38,11 @@ class _BatchLayer(nn.Module):
         check_count(name, "num_features", num_features)
         if momentum is not None and not 0 < momentum <= 1:
             raise ArgumentError(
-                f"{name}: `momentum` must lie in (0, 1]; got momentum={momentum!r}. "
-                "It is the weight of the newest batch; 0.1 is usual."
+                subject=name,
+                argument="momentum",
+                rule="must lie in (0, 1]",
+                got=f"momentum={momentum!r}",
+                remedy="It is the weight of the newest batch; 0.1 is usual.",
             )
         self.num_features = num_features
         self.momentum = None if momentum is None else float(momentum)
@@ -53,8 +56,10 @@ class _BatchLayer(nn.Module):
     def _check_channels(self, x: Tensor) -> None:
         if x.dim() < 2 or x.shape[1] != self.num_features:
             raise ArgumentError(
-                f"{type(self).__name__}: `num_features` must be the channel count, dimension 1 of the "
-                f"input; got num_features={self.num_features}, input shape {tuple(x.shape)}."
+                subject=type(self).__name__,
+                argument="num_features",
+                rule="must be the channel count, dimension 1 of the input",
+                got=f"num_features={self.num_features}, input shape {tuple(x.shape)}",
             )
 
     def _follow(self, **statistics: Tensor) -> None:
@@ -272,7 +277,9 @@ def _projection(call: Call) -> Constants:
 def _terms(call: Call) -> int:
     n = _size(call)
     if n is None:
-        raise NoRuleError("how many channels there are is not known. Give `input_shape`.")
+        raise NoRuleError(
+            rule="how many channels there are is not known", remedy="Give `input_shape`."
+        )
     return n + 6
 
 

@@ -28,6 +28,7 @@ from taut.linalg import (
     retract,
     rounding_margin,
 )
+from taut.linalg.transforms import call_on_numbers
 from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 from taut.rules import FileSchema, register
@@ -111,6 +112,17 @@ class OrthonormalLinear(ConstrainedLinear):
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The nearest orthonormal matrix."""
         return nearest_orthonormal(weight)
+
+    def _feasible_numbers(self) -> Tensor:
+        if not self.training or self._may_write():
+            return super()._feasible_numbers()
+        # What training has made feasible stays as it is, also where it stands in for the parameter.
+        return call_on_numbers(self._constrain_stand_in, self.weight)
+
+    def _constrain_stand_in(self, weight: Tensor) -> Tensor:
+        self._check_weight()
+        with torch.inference_mode(False), torch.no_grad():
+            return self.constrain_in_training(weight).detach()
 
     def _weight_in_use(self) -> Tensor:
         if not self.projects_in_place or torch.compiler.is_exporting():

@@ -1,4 +1,4 @@
-r"""`SLLResidual2d`: the residual layer of `taut.nn.potential` with a convolution in it.
+r"""`SLLResidual2d`, `CPLResidual2d`: the residual layers of `taut.nn.potential` with a convolution in it.
 
 The theorem is the same, with the convolution $K$ for $W$ and its adjoint, the transposed convolution
 with the same kernel and padding, for $W^\top$: $x - 2 K^\top \mathrm{relu}(K x + b)$ is Lipschitz in
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from taut.errors import ArgumentError
 from taut.linalg import bound_convolution
+from taut.nn.conv_aol import AOLConv, FreeKernelConv
 from taut.nn.conv_spectral import SpectralConv
 from taut.nn.potential import register_potential
 from taut.nn.relu_pairs import (
@@ -26,7 +27,7 @@ from taut.norms import Norm
 from taut.rules import Call
 from taut.rules.convolution import DIRECT
 
-__all__ = ["PotentialStep2d", "SLLResidual2d"]
+__all__ = ["CPLResidual2d", "PotentialStep2d", "SLLResidual2d"]
 
 
 class _Potential2d(ReluPair):
@@ -48,14 +49,17 @@ class _Potential2d(ReluPair):
     def _check_odd(self, kernel_size: int) -> None:
         if kernel_size % 2 == 0:
             raise ArgumentError(
-                f"{type(self).__name__}: `kernel_size` must be odd, so that outputs are where inputs "
-                f"are; got kernel_size={kernel_size}. Use 1, 3 or 5."
+                subject=type(self).__name__,
+                argument="kernel_size",
+                rule="must be odd, so that outputs are where inputs are",
+                got=f"kernel_size={kernel_size}",
+                remedy="Use 1, 3 or 5.",
             )
 
 
 @final
 class PotentialStep2d(_Potential2d, FixedReluPair):
-    r"""$x - 2 K^\top \mathrm{relu}(K x + b)$ with a fixed kernel: what `SLLResidual2d` folds to.
+    r"""$x - 2 K^\top \mathrm{relu}(K x + b)$ with a fixed kernel: what the layers here fold to.
 
     Lipschitz in L2 with $\max(1, 2\|K\|_2^2 - 1)$, for any kernel; it starts at zero, as the
     identity. Zeros are beyond the image.
@@ -104,26 +108,8 @@ class PotentialStep2d(_Potential2d, FixedReluPair):
         return x - 2 * F.fold(pulled, x.shape[-2:], k, padding=k // 2)
 
 
-@final
-class SLLResidual2d(_Potential2d, ConstrainedReluPair, SpectralConv):
-    r"""`SLLResidual` with a convolution: $x - 2 K^\top \mathrm{relu}(K x + b)$, 1-Lipschitz in L2.
-
-    The kernel is that of `SpectralConv2d`, rescaled on its shorter side, so that $\|K\|_2 \le 1$ for
-    images of every size. Zeros are beyond the image.
-
-    Args:
-        channels: channels of input and output.
-        hidden_channels: rows of the kernel; by default as many.
-        kernel_size: side of the windows, odd.
-        bias: whether to learn an offset before ReLU.
-        device: where the parameters live.
-        dtype: float32 or float64.
-
-    Example:
-        >>> layer = SLLResidual2d(3, 8)
-        >>> taut.bound_lipschitz(layer, input_shape=(3, 6, 6)).value
-        1.0
-    """
+class _PotentialResidual2d(_Potential2d, ConstrainedReluPair, FreeKernelConv):
+    """A potential step whose kernel is kept at norm 1 or less."""
 
     plain_type = PotentialStep2d
     _dims = 2
@@ -148,6 +134,42 @@ class SLLResidual2d(_Potential2d, ConstrainedReluPair, SpectralConv):
         return {**super()._sizes(), "kernel_size": self.kernel_size[0]}
 
 
+@final
+class SLLResidual2d(_PotentialResidual2d, AOLConv):
+    r"""`SLLResidual` with a convolution: $x - 2 K^\top \mathrm{relu}(K x + b)$, 1-Lipschitz in L2.
+
+    The kernel is that of `AOLConv2d`, rescaled on its shorter side, so that $\|K\|_2 \le 1$ for
+    images of every size. Zeros are beyond the image.
+
+    Args:
+        channels: channels of input and output.
+        hidden_channels: rows of the kernel; by default as many.
+        kernel_size: side of the windows, odd.
+        bias: whether to learn an offset before ReLU.
+        device: where the parameters live.
+        dtype: float32 or float64.
+
+    Example:
+        >>> layer = SLLResidual2d(3, 8)
+        >>> taut.bound_lipschitz(layer, input_shape=(3, 6, 6)).value
+        1.0
+    """
+
+
+@final
+class CPLResidual2d(_PotentialResidual2d, SpectralConv):
+    r"""`CPLResidual` with a convolution: $x - 2 K^\top \mathrm{relu}(K x + b)$, 1-Lipschitz in L2.
+
+    The kernel is that of `SpectralConv2d`, divided by a proven bound of its norm. The arguments are those
+    of `SLLResidual2d`.
+
+    Example:
+        >>> layer = CPLResidual2d(3, 8)
+        >>> taut.bound_lipschitz(layer, input_shape=(3, 6, 6)).value
+        1.0
+    """
+
+
 def _norm(call: Call, norm: Norm) -> float:
     module, shape = call.module, call.x.shape
     size = None if shape is None else shape[1:]
@@ -164,6 +186,7 @@ register_potential(
 register_pairs(
     PotentialStep2d,
     SLLResidual2d,
+    CPLResidual2d,
     shapes=lambda a: with_offset(
         (a["hidden_channels"], a["channels"], a["kernel_size"], a["kernel_size"]), a
     ),

@@ -34,7 +34,9 @@ class LPReLU(nn.Module):
         super().__init__()
         check_count("LPReLU", "num_parameters", num_parameters)
         if not -1 <= init <= 1:
-            raise ArgumentError(f"LPReLU: `init` must lie in [-1, 1]; got init={init}.")
+            raise ArgumentError(
+                subject="LPReLU", argument="init", rule="must lie in [-1, 1]", got=f"init={init}"
+            )
         self.num_parameters = num_parameters
         self.weight = nn.Parameter(torch.full((num_parameters,), float(init)))
 

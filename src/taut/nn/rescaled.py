@@ -73,7 +73,7 @@ class AOLLinear(_RescaledLinear):
     1-Lipschitz in L2 (`rescale_rows`). One matrix product and no iteration, in training as in
     evaluation. Orthonormal matrices, with one of which training begins, come back as they are; the
     norm of those far from orthonormal is below 1, and `taut.bound_lipschitz` tells it.
-    `taut.nn.SpectralConv2d` is the same for convolutions. The arguments are those of
+    `taut.nn.AOLConv2d` is the same for convolutions. The arguments are those of
     `torch.nn.Linear`.
 
     Example:

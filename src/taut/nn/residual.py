@@ -56,13 +56,18 @@ class Residual(nn.Module):
         check_finite("Residual", "scale", scale)
         if mode == "average" and not 0 <= scale <= 1:
             raise ArgumentError(
-                f"Residual: `scale` must lie in [0, 1] for an average; got scale={scale}. "
-                "Use mode='add' for other weights."
+                subject="Residual",
+                argument="scale",
+                rule="must lie in [0, 1] for an average",
+                got=f"scale={scale}",
+                remedy="Use mode='add' for other weights.",
             )
         if learned and mode != "average":
             raise ArgumentError(
-                f"Residual: `learned` needs mode='average', whose constant no weight enlarges; got "
-                f"mode={mode!r}."
+                subject="Residual",
+                argument="learned",
+                rule="needs mode='average', whose constant no weight enlarges",
+                got=f"mode={mode!r}",
             )
         self.body = body
         self.shortcut = shortcut
@@ -87,8 +92,11 @@ class Residual(nn.Module):
         traced: object = y
         if not isinstance(traced, fx.Proxy) and y.shape != x.shape:
             raise ArgumentError(
-                f"Residual: `body` must keep the shape of its input; got {tuple(x.shape)} and "
-                f"{tuple(y.shape)}. Bring the shapes together before the block, or by `shortcut`."
+                subject="Residual",
+                argument="body",
+                rule="must keep the shape of its input",
+                got=f"{tuple(x.shape)} and {tuple(y.shape)}",
+                remedy="Bring the shapes together before the block, or by `shortcut`.",
             )
         if self.mode == "concat":
             return torch.cat([x, y], 1) * self._scale

@@ -99,8 +99,11 @@ class ParsevalLinear(ConstrainedLinear):
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         if not 0 < beta <= 0.5:
             raise ArgumentError(
-                f"ParsevalLinear: `beta` must lie in (0, 0.5]; got beta={beta}. "
-                "Published networks use 0.0003 to 0.5."
+                subject="ParsevalLinear",
+                argument="beta",
+                rule="must lie in (0, 0.5]",
+                got=f"beta={beta}",
+                remedy="Published networks use 0.0003 to 0.5.",
             )
         self.beta = beta
         self.reset_parameters()

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from taut.errors import ArgumentError
-from taut.nn import balls, conv_orthonormal, conv_spectral
+from taut.nn import balls, conv_aol, conv_orthonormal, conv_spectral
 from taut.nn.constrained import ConstrainedLayer
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.rescaled import AOLLinear, UnitNormLinear
 from taut.nn.spectral import SpectralLinear
+from taut.norms import L2
 
 __all__ = ["aol", "l1", "linf", "orthonormal", "remove", "spectral", "unit_norm"]
 
@@ -90,7 +91,7 @@ def orthonormal(module: _M, name: str = "weight", method: str = "retract") -> _M
 
 
 def spectral(module: _M, name: str = "weight") -> _M:
-    """Divides a dense weight by a proven bound of its norm; rescales the channels of a kernel.
+    """Divides a matrix or a kernel by a proven bound of its norm.
 
     As `taut.nn.SpectralLinear` and `taut.nn.SpectralConv2d` do. The arguments are those of `orthonormal`.
 
@@ -102,7 +103,7 @@ def spectral(module: _M, name: str = "weight") -> _M:
 
 
 def aol(module: _M, name: str = "weight") -> _M:
-    """Rescales rows, columns or channels by sums of the Gram matrix, as `taut.nn.AOLLinear` does.
+    """Rescales rows, columns or channels, as `taut.nn.AOLLinear` and `taut.nn.AOLConv2d` do.
 
     The arguments are those of `orthonormal`.
 
@@ -157,6 +158,14 @@ def remove(module: _M, name: str = "weight") -> _M:
         )
     held: Any = module.parametrizations
     chain = held[name]
+    if len(chain) > 1:
+        raise ArgumentError(
+            subject="remove",
+            argument="name",
+            rule="must be that of a tensor with one parametrization, or the others would go with it",
+            got=f"{len(chain)} of them",
+            remedy="Use torch.nn.utils.parametrize.remove_parametrizations.",
+        )
     made = chain[0]
     value = made.evaluated(chain.original) if isinstance(made, Constraint) else chain()
     fixed = nn.Parameter(value.detach().clone(), chain.original.requires_grad)
@@ -175,7 +184,7 @@ def remove(module: _M, name: str = "weight") -> _M:
 _CONVOLUTIONS: dict[str, Any] = {
     "orthonormal": (conv_orthonormal, "Orthonormal"),
     "spectral": (conv_spectral, "Spectral"),
-    "aol": (conv_spectral, "Spectral"),
+    "aol": (conv_aol, "AOL"),
     "linf": (balls, "Linf"),
 }
 
@@ -225,4 +234,15 @@ def _convolution(kind: Any, module: Any, more: dict[str, Any]) -> ConstrainedLay
     arguments = {name: getattr(module, name) for name in _GEOMETRY}
     if module.transposed:
         arguments["output_padding"] = module.output_padding
-    return kind(module.in_channels, module.out_channels, **arguments, **more)
+    layer = kind(module.in_channels, module.out_channels, **arguments, **more)
+    on_circle = module.padding_mode == "circular" and max(module.stride) == 1
+    if layer.input_norm == L2 and module.padding_mode != "zeros" and not on_circle:
+        raise ArgumentError(
+            subject="taut.nn.utils",
+            argument="module",
+            rule="must pad with zeros, or circularly with stride 1: the norm of other paddings depends on "
+            "the size of the input, which a layer of torch does not check",
+            got=f"padding_mode={module.padding_mode!r}, stride={module.stride}",
+            remedy=f"Use taut.nn.{kind.__name__}.",
+        )
+    return layer

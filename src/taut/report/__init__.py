@@ -2,6 +2,7 @@
 
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier import classifier_page, classifier_sections, run_facts
+from taut.report.monitor import monitor_headline, monitor_page, monitor_rows
 from taut.report.page import Code, Compared, Link, Meter, Page, Section, Table, check_extras
 from taut.report.sentences import (
     ATTACK_NAMES,
@@ -11,6 +12,7 @@ from taut.report.sentences import (
     as_sentence,
     certified_guarantees,
     certified_headline,
+    distance_assumption,
     distance_guarantees,
     distance_headline,
     distance_rows,
@@ -19,6 +21,7 @@ from taut.report.sentences import (
     radius_unit,
 )
 from taut.report.wasserstein import wasserstein_page
+from taut.report.wasserstein_differences import column_records
 
 __all__ = [
     "ATTACK_NAMES",
@@ -40,11 +43,16 @@ __all__ = [
     "check_extras",
     "classifier_page",
     "classifier_sections",
+    "column_records",
+    "distance_assumption",
     "distance_guarantees",
     "distance_headline",
     "distance_rows",
     "draw",
     "format_bound",
+    "monitor_headline",
+    "monitor_page",
+    "monitor_rows",
     "percent",
     "radius_unit",
     "run_facts",

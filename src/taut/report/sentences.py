@@ -17,6 +17,7 @@ __all__ = [
     "as_sentence",
     "certified_guarantees",
     "certified_headline",
+    "distance_assumption",
     "distance_guarantees",
     "distance_headline",
     "distance_rows",
@@ -211,6 +212,13 @@ def distance_rows(result: WassersteinResult) -> list[list[str]]:
     constant = format_bound(result.lipschitz.value, "upper", 7)
     rows.append(["constant", f"≤\N{NO-BREAK SPACE}{constant}", f"{result.kind} critic, proven"])
     return rows
+
+
+def distance_assumption(result: WassersteinResult) -> str:
+    """What the bounds assume of the rows, in one sentence."""
+    if result.finite:
+        return "The bounds hold for these rows, and claim nothing about populations behind them."
+    return "Assumption: the rows of each dataset are i.i.d. samples of one population."
 
 
 def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str, str]:

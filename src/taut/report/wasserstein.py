@@ -19,7 +19,7 @@ from taut.report.sentences import (
     distance_rows,
     format_bound,
 )
-from taut.report.wasserstein_differences import collect_details, extremes, features
+from taut.report.wasserstein_differences import collect_details, columns, extremes, features
 from taut.transport import WassersteinResult
 
 __all__ = ["draw_interval", "wasserstein_page"]
@@ -67,6 +67,7 @@ def wasserstein_page(
             ),
             _scores(result, names),
             *features(details),
+            *columns(details),
             *extremes(details),
             *_training(result),
             Section("Guarantees", terms=tuple(distance_guarantees(result, method).items())),

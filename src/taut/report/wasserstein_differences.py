@@ -1,7 +1,7 @@
 """Which features and rows of two datasets differ most, according to the critic."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ from torch import Generator, Tensor
 from taut.data import Table as Rows
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.feature_shares import attribute
+from taut.report.feature_table import feature_records, feature_sections
 from taut.report.figures import Tile, as_image, draw_gallery, draw_image
 from taut.report.page import Section, Table
-from taut.transport import WassersteinResult
+from taut.transport import WassersteinResult, compare_features
 
-__all__ = ["Details", "collect_details", "extremes", "features"]
+__all__ = ["Details", "collect_details", "column_records", "columns", "extremes", "features"]
 
 # Weights of the critic times points that it scores: seconds for the slowest critic.
 _WORK = 3 * 10**9
@@ -40,14 +41,30 @@ class Details:
 
     @property
     def labels(self) -> list[str]:
-        """The names of the features."""
+        """The names of the columns."""
+        encoding = self.tables[0].encoding
+        if encoding is not None:
+            return [column.name for column in encoding.used]
         named = self.tables[0].columns or self.tables[1].columns
         return list(named) or [f"column {j}" for j in range(len(self.parts))]
 
     @property
+    def groups(self) -> list[slice]:
+        """The features of each column."""
+        encoding = self.tables[0].encoding
+        singles = [slice(j, j + 1) for j in range(len(self.parts))]
+        return singles if encoding is None else encoding.groups
+
+    @property
+    def shares(self) -> list[float]:
+        """The contribution of each column, as a part of the difference of scores."""
+        return [float(self.parts[group].sum()) / self.total for group in self.groups]
+
+    @property
     def order(self) -> list[int]:
-        """The features by their contribution, the largest first."""
-        return self.parts.abs().argsort(descending=True, stable=True).tolist()
+        """The columns by their contribution, the largest first."""
+        sizes = torch.stack([self.parts[group].sum().abs() for group in self.groups])
+        return sizes.argsort(descending=True, stable=True).tolist()
 
     @property
     def means(self) -> list[np.ndarray]:
@@ -83,11 +100,11 @@ def collect_details(
     picks, scores, points = [], [], []
     for table, known in zip((x, y), result.scores, strict=True):
         pick = torch.randperm(len(table), generator=generator)[:most].sort().values
-        rows = torch.from_numpy(np.ascontiguousarray(table.values[pick.numpy()])).double()
+        some = replace(table, values=np.ascontiguousarray(table.values[pick.numpy()]))
         picks.append(pick)
         whole = result.finite and len(known) == len(table)
-        scores.append(known[pick] if whole else result.score(rows))
-        points.append(result.scaling(rows))
+        scores.append(known[pick] if whole else result.score(some))
+        points.append(result.scaling(torch.from_numpy(some.values)))
     num_pairs = min(256, max(32, _WORK // size // 16))
     parts, total = attribute(result.critic, *points, num_pairs=num_pairs, generator=generator)
     return Details(result, (x, y), names, (*picks,), (*scores,), parts, total)
@@ -103,26 +120,42 @@ def features(details: Details) -> list[Section]:
         "line. The contributions add up to the total."
     )
     sign = "A negative contribution belongs to a feature that moves the other way."
-    shares = (details.parts / details.total).numpy()
     if details.has_images:
         note = f"Orange and purple are the two signs, white is zero. {sign}"
-        pictures = _maps(details, shares)
+        pictures = _maps(details, (details.parts / details.total).numpy())
         return [Section("Contributions of the pixels", [words], None, pictures, 2, note)]
+    shares = details.shares
     first, rest = details.order[:_MOST_FEATURES], details.order[_MOST_FEATURES:]
-    bars = [(details.labels[j], float(shares[j])) for j in first]
+    bars = [(details.labels[j], shares[j]) for j in first]
     if rest:
-        bars.append((f"{len(rest)} others", float(shares[rest].sum())))
-    rows = [[details.labels[j], *(f"{mean[j]:.4g}" for mean in details.means)] for j in first]
-    held = [len(table) for table in details.tables]
-    part = "" if held == list(details.result.rows) else "Means of the first {:,} and {:,} rows."
-    return [
-        Section("Contributions of the features", [words], pictures=[_bars(bars)], note=sign),
-        Section(
-            "Means of the features",
-            table=Table(["feature", *details.names], rows),
-            note=part.format(*held),
-        ),
-    ]
+        bars.append((f"{len(rest)} others", sum(shares[j] for j in rest)))
+    return [Section("Contributions of the columns", [words], pictures=[_bars(bars)], note=sign)]
+
+
+def column_records(
+    result: WassersteinResult, x: Rows, y: Rows, *, seed: int = 0
+) -> list[dict[str, Any]]:
+    """What the report says of each column, for JSON; none for images.
+
+    Args:
+        result: result of `taut.wasserstein`.
+        x: rows of the first dataset, or some of them, in their original units.
+        y: rows of the second dataset.
+        seed: random seed of the choice of rows where there are many.
+    """
+    details = collect_details(result, x, y, ("A", "B"), Generator().manual_seed(seed))
+    if details.has_images:
+        return []
+    return feature_records(compare_features(x, y), details.shares if details.total > 0 else None)
+
+
+def columns(details: Details) -> list[Section]:
+    """The columns one by one: distances, tests, means and small plots; none for images."""
+    if details.has_images:
+        return []
+    compared = compare_features(*details.tables)
+    shares = details.shares if details.total > 0 else None
+    return feature_sections(compared, shares, details.tables, details.names)
 
 
 def _bars(shares: Sequence[tuple[str, float]]) -> Picture:
@@ -134,7 +167,8 @@ def _bars(shares: Sequence[tuple[str, float]]) -> Picture:
         colours = [COLOURS["blue"] if value >= 0 else COLOURS["orange"] for value in values]
         places = range(len(shares))
         bars = axes.barh(places, values, color=colours, height=0.7)
-        axes.bar_label(bars, [f"{value:.3g} %" for value in values], padding=4, fontsize=8)
+        texts = [f"{round(value, 1) + 0.0:g} %" for value in values]
+        axes.bar_label(bars, texts, padding=4, fontsize=8)
         axes.set_yticks(places, short)
         axes.invert_yaxis()
         axes.grid(False, axis="y")
@@ -190,12 +224,33 @@ def extremes(details: Details) -> list[Section]:
 
 
 def _table(details: Details, side: int, places: Sequence[int], scores: Sequence[float]) -> Table:
-    shown, values = details.order[:_MOST_SHOWN], details.tables[side].values
+    shown, table = details.order[:_MOST_SHOWN], details.tables[side]
+    some = table.values[list(places)]
+    encoding = table.encoding
+    cells = (
+        [[f"{value:.4g}" for value in row] for row in some]
+        if encoding is None
+        else encoding.decode(some)
+    )
+    unlike = _unlike(details, side, some)
     rows = [
-        [str(place), f"{score:.4g}", *(f"{values[place][j]:.4g}" for j in shown)]
-        for place, score in zip(places, scores, strict=False)
+        [str(place), f"{score:.4g}", most, *(row[j] for j in shown)]
+        for place, score, most, row in zip(places, scores, unlike, cells, strict=False)
     ]
-    return Table(["row", "score", *(details.labels[j] for j in shown)], rows)
+    header = ["row", "score", "most unusual", *(details.labels[j] for j in shown)]
+    return Table(header, rows, wide=True)
+
+
+def _unlike(details: Details, side: int, rows: np.ndarray) -> list[str]:
+    """For each row, the column in which it is farthest from the other dataset, in its deviations."""
+    other = np.asarray(details.tables[1 - side].values, np.float64)
+    there = ~np.isnan(other)
+    count = np.maximum(there.sum(0), 1)
+    centre = np.where(there, other, 0).sum(0) / count
+    spread = np.sqrt(np.where(there, (other - centre) ** 2, 0).sum(0) / count)
+    steps = np.where(np.isnan(rows), 0, (rows - centre) / np.where(spread > 0, spread, 1))
+    away = np.stack([np.linalg.norm(steps[:, group], axis=1) for group in details.groups], 1)
+    return [f"{details.labels[j]} ({away[i, j]:.1f} sd)" for i, j in enumerate(away.argmax(1))]
 
 
 def _gallery(details: Details, side: int, places: Sequence[int], title: str) -> Picture:

@@ -89,9 +89,11 @@ def _constants(call: Call) -> Constants:
     x = call.first
     weight = call["weight"]
     if not isinstance(weight, Tensor):
-        raise NoRuleError("a kernel that depends on the input has no constant.")
+        raise NoRuleError(rule="a kernel that depends on the input has no constant")
     if x.shape is not None and len(x.shape) != weight.dim() - 1:
-        raise NoRuleError("a convolution without a batch would mix samples. Keep the batch.")
+        raise NoRuleError(
+            rule="a convolution without a batch would mix samples", remedy="Keep the batch."
+        )
     geometry = _geometry(call)
     size = None if x.shape is None else x.shape[1:]
 
@@ -151,7 +153,9 @@ def convolution_schema(
         if transposed:
             rows, columns = columns, rows
         if rows % a["groups"] or columns % a["groups"]:
-            raise ArgumentError(f"`groups` must divide the channels; got {a['groups']}.")
+            raise ArgumentError(
+                argument="groups", rule="must divide the channels", got=str(a["groups"])
+            )
         kernel = (rows, columns // a["groups"], *a["kernel_size"])
         stored = kernel if weight is None else weight({**a, "kernel": kernel})
         return {"weight": stored} | ({"bias": (a["out_channels"],)} if a["bias"] else {})
@@ -180,7 +184,9 @@ def _padding_of(module: type[nn.Module], text: str, dims: int) -> str | tuple[in
     try:
         amounts = [int(part) for part in text.split(" ")]
     except ValueError as error:
-        raise ArgumentError(f"`padding` must be numbers; got {text[:80]!r}.") from error
+        raise ArgumentError(
+            argument="padding", rule="must be numbers", got=repr(text[:80])
+        ) from error
     check_sizes(module.__name__, "padding", amounts, Sizes(dims, 0))
     return tuple(amounts)
 

@@ -62,14 +62,16 @@ def _sides(call: Call) -> tuple[Tensor, bool, Any]:
     if isinstance(fixed, Tensor) and fixed.dim() == 1:
         return fixed[:, None] if on_right else fixed[None], on_right, id(fixed)
     if not isinstance(fixed, Tensor) or fixed.dim() != 2:
-        raise NoRuleError("of matrix products only those with one fixed matrix are followed.")
+        raise NoRuleError(rule="only matrix products with one constant matrix are supported")
     return fixed, on_right, id(fixed)
 
 
 def _matmul(call: Call) -> Constants:
     weight, on_right, key = _sides(call)
     if not on_right and (call.x.shape is None or len(call.x.shape) < 2):
-        raise NoRuleError("a matrix times the batch mixes its samples. Use x @ weight.")
+        raise NoRuleError(
+            rule="a matrix times the batch mixes its samples", remedy="Use x @ weight."
+        )
     if on_right:
         return linear_constants(call, weight.detach().mT, ("matmul", key))
     # Columns stand behind one another here, so only pairs of equal norms are blocks of one kind.
@@ -95,7 +97,7 @@ register_linear(
 def _addmm(call: Call) -> Constants:
     fixed = isinstance(call["self"], Tensor) and isinstance(call["mat2"], Tensor)
     if call["alpha"] != 1 or call["beta"] != 1 or not fixed:
-        raise NoRuleError("of addmm only a fixed offset plus x @ weight is followed.")
+        raise NoRuleError(rule="addmm is supported only as a constant offset plus x @ weight")
     return linear_constants(call, call["mat2"].detach().mT, ("addmm", id(call["mat2"])))
 
 
@@ -113,22 +115,26 @@ def _blocks(call: Call) -> Tensor:
     """The matrices `(blocks, out, in)` of a linear einsum: one operand fixed, the batch kept."""
     equation, operands = call["equation"].replace(" ", ""), call["tensors"]
     if "." in equation or "->" not in equation or len(operands) != 2:
-        raise NoRuleError("of einsums only those of two operands with named indices are followed.")
+        raise NoRuleError(rule="only einsums of two operands with named indices are supported")
     inputs, output = equation.split("->")
     names = inputs.split(",")
     place = 0 if isinstance(operands[0], Tensor) else 1
     fixed, mine, theirs = operands[place], names[place], names[1 - place]
     if not isinstance(fixed, Tensor) or any(len(set(n)) < len(n) for n in (mine, theirs, output)):
-        raise NoRuleError("an einsum must have one fixed operand, and each index once in each.")
+        raise NoRuleError(rule="an einsum must have one fixed operand, and each index once in each")
     batch = theirs[0]
     if batch in mine or output[:1] != batch or not set(theirs) <= set(mine) | set(output):
-        raise NoRuleError("an einsum must keep the batch in front, and sum over shared indices.")
+        raise NoRuleError(
+            rule="an einsum must keep the batch in front, and sum over shared indices"
+        )
     if not set(mine) <= set(theirs) | set(output):
-        raise NoRuleError("an einsum must not sum over indices of the fixed operand alone.")
+        raise NoRuleError(rule="an einsum must not sum over indices of the fixed operand alone")
     shape = input_shape(call)
     sizes = dict(zip(mine, fixed.shape, strict=True))
     if any(sizes.get(i, n) != n for i, n in zip(theirs[1:], shape, strict=True)):
-        raise NoRuleError("an einsum that repeats entries of size 1 is not followed. Expand them.")
+        raise NoRuleError(
+            rule="an einsum that repeats entries of size 1 is not supported", remedy="Expand them."
+        )
     shared = [i for i in mine if i in theirs and i in output]
     free = [i for i in mine if i not in theirs]
     summed = [i for i in mine if i not in output]

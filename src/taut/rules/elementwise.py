@@ -42,8 +42,9 @@ def _softplus(call: Call) -> float:
     if call["beta"] > 0 and call["threshold"] >= 40:
         return 1.0
     raise NoRuleError(
-        "softplus with a threshold below 40 jumps there, by up to log(1 + exp(-threshold)) / beta. "
-        "Use threshold=40."
+        rule="softplus with a threshold below 40 jumps there, by up to log(1 + exp(-threshold)) "
+        "/ beta",
+        remedy="Use threshold=40.",
     )
 
 
@@ -59,7 +60,8 @@ def _size(call: Call) -> float:
     if call.target is aten.softplus.default:
         if call["threshold"] > 80:
             raise NoRuleError(
-                "softplus with a threshold above 80 overflows in float32. Use threshold=40."
+                rule="softplus with a threshold above 80 overflows in float32",
+                remedy="Use threshold=40.",
             )
         return 1.0 + 1.0 / call["beta"]
     if call.target in (aten.elu.default, aten.celu.default):
@@ -114,7 +116,7 @@ def _by_slope(slope: Slope) -> Callable[[Call], Constants]:
     def constants(call: Call) -> Constants:
         steepest = slope(call)
         if not math.isfinite(steepest):
-            raise NoRuleError("it has no proven slope with these arguments.")
+            raise NoRuleError(rule="it has no proven slope with these arguments")
         return call.first.constants.scaled(steepest)
 
     return constants
@@ -177,9 +179,9 @@ register(
 def _clamp(call: Call) -> Constants:
     for name in ("min", "max"):
         if isinstance(call[name], Value):
-            raise NoRuleError("limits that follow the input are not followed.")
+            raise NoRuleError(rule="limits that depend on the input are not supported")
         if isinstance(call[name], Tensor) and call.shape != call.first.shape:
-            raise NoRuleError("limits that repeat the tensor are not followed.")
+            raise NoRuleError(rule="limits that repeat the tensor are not supported")
     return call.first.constants
 
 

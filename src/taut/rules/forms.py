@@ -178,20 +178,23 @@ def along_dim(call: Call) -> Constants:
     return call.first.constants
 
 
-_NO_SHAPE = "its constant depends on a size that is not known. Give `input_shape`."
+_NO_SHAPE = {
+    "rule": "its constant depends on a size that is not known",
+    "remedy": "Give `input_shape`.",
+}
 
 
 def input_shape(call: Call) -> tuple[int, ...]:
     """The shape of one sample of the input, on which the constant depends."""
     if call.x.shape is None:
-        raise NoRuleError(_NO_SHAPE)
+        raise NoRuleError(**_NO_SHAPE)
     return call.x.shape
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
     """The shape of one sample of the only result, on which the constant depends."""
     if call.shape is None:
-        raise NoRuleError(_NO_SHAPE)
+        raise NoRuleError(**_NO_SHAPE)
     return call.shape
 
 
@@ -200,19 +203,22 @@ def refuse_batch_dim(dim: int, incoming: Value) -> None:
     dims = None if incoming.shape is None else len(incoming.shape) + 1
     if dim == 0 or (dim < -1 and dims is None) or (dims is not None and dim == -dims):
         raise NoRuleError(
-            f"an operation along dim={dim} mixes the samples of a batch, or may: samples must pass "
-            "through a network on their own. Give `input_shape`, or use another dim."
+            rule=f"an operation along dim={dim} mixes the samples of a batch, or may: samples "
+            "must pass through a network on their own",
+            remedy="Give `input_shape`, or use another dim.",
         )
 
 
 def batch_free_dims(call: Call, dims: object) -> list[int]:
     """The dimensions as places in one sample, none of them the batch."""
     if dims is None or dims == []:
-        raise NoRuleError("an operation over all dimensions mixes the batch. Give `dim`.")
+        raise NoRuleError(
+            rule="an operation over all dimensions mixes the batch", remedy="Give `dim`."
+        )
     places = []
     for dim in dims if isinstance(dims, (tuple, list)) else [dims]:
         if not isinstance(dim, int):
-            raise NoRuleError("named dimensions are not followed. Use numbers.")
+            raise NoRuleError(rule="named dimensions are not supported", remedy="Use numbers.")
         refuse_batch_dim(dim, call.x)
         count = None if call.x.shape is None else len(call.x.shape)
         places.append(dim - 1 if dim > 0 else -1 if count is None else dim + count)

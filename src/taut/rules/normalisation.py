@@ -34,12 +34,12 @@ def _scale(call: Call) -> Tensor:
     """The factor of each channel in magnitude, up to three roundings."""
     variance = exact_double("BatchNorm", call["running_var"])
     if bool((variance < 0).any()):
-        raise NoRuleError("a running variance below 0 is none, and loses digits against eps.")
+        raise NoRuleError(rule="a running variance below 0 is none, and loses digits against eps")
     factor = (variance + call["eps"]).rsqrt()
     if call["weight"] is not None:
         factor = factor * exact_double("BatchNorm", call["weight"]).abs()
     if not torch.isfinite(factor).all():
-        raise NoRuleError("a running variance of 0 has no inverse root without eps.")
+        raise NoRuleError(rule="a running variance of 0 has no inverse root without eps")
     return factor
 
 
@@ -97,8 +97,8 @@ register(
 def _call_of(module: Any) -> tuple[Any, dict[str, Any]]:
     if module.running_var is None:
         raise NoRuleError(
-            "BatchNorm without running statistics depends on the batch. "
-            "Use track_running_stats=True."
+            rule="BatchNorm without running statistics depends on the batch",
+            remedy="Use track_running_stats=True.",
         )
     return call_with_attributes(batch_norm)(module)
 
@@ -111,9 +111,10 @@ def _shapes(a: Arguments) -> Shapes:
 def _usual_momentum(module: Any) -> float:
     if module.momentum is None or not module.track_running_stats:
         raise ArgumentError(
-            "save: batch normalisation must follow running statistics by a momentum; got "
-            f"momentum={module.momentum}, track_running_stats={module.track_running_stats}. "
-            "A file cannot say it."
+            subject="save",
+            rule="batch normalisation must follow running statistics by a momentum",
+            got=f"momentum={module.momentum}, track_running_stats={module.track_running_stats}",
+            remedy="A file cannot say it.",
         )
     return module.momentum
 

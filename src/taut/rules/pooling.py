@@ -36,7 +36,9 @@ def _dims(call: Call) -> int:
     name = getattr(call.target, "_opname", call.target.__name__)
     dims = int(name[-2]) if name.endswith("d") else len(output)
     if call.first.shape is not None and len(call.first.shape) != dims + 1:
-        raise NoRuleError("pooling without a batch or channels would mix samples. Keep both.")
+        raise NoRuleError(
+            rule="pooling without a batch or channels would mix samples", remedy="Keep both."
+        )
     return dims
 
 
@@ -159,7 +161,7 @@ register(
 
 def _call_of(module: nn.Module) -> tuple[Any, dict[str, Any]]:
     if getattr(module, "return_indices", False):
-        raise NoRuleError("max pooling that returns indices is not followed.")
+        raise NoRuleError(rule="max pooling that returns indices is not supported")
     name = type(module).__name__  # such as AvgPool2d
     dims = int(name[-2])
     if name.startswith("Adaptive"):
@@ -182,8 +184,10 @@ def _usual_ceil_mode(module: Any) -> bool:
         given = getattr(module, unusual, None)
         if given:
             raise ArgumentError(
-                f"save: `{unusual}` of {type(module).__name__} must be left out; got {given}. "
-                "A file cannot say it."
+                subject="save",
+                rule=f"`{unusual}` of {type(module).__name__} must be left out",
+                got=str(given),
+                remedy="A file cannot say it.",
             )
     return module.ceil_mode
 

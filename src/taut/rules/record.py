@@ -43,10 +43,11 @@ class Call:
 
     Attributes:
         target: the function, or the module.
-        arguments: a `Value` wherever a tensor follows the network's input; stored tensors, numbers
-            and the like as they are. A module has one argument, `input`.
-        shape: of one sample of the result, without the batch, where known; None for several results.
-        proofs: what was proven before of the same stored tensors, to be proven once.
+        arguments: a `Value` for each tensor that depends on the network's input; constant tensors and
+            numbers as they are. A module has one argument, `input`.
+        shape: shape of one sample of the result, without the batch; None if it is unknown, or if
+            there are several results.
+        proofs: cache of bounds that were proven for stored tensors.
     """
 
     target: Any
@@ -64,19 +65,19 @@ class Call:
 
     @property
     def values(self) -> list[Value]:
-        """The arguments that follow the input, in order."""
+        """The arguments that depend on the input, in order."""
         return [leaf for leaf in tree_leaves(self.arguments) if isinstance(leaf, Value)]
 
     @property
     def x(self) -> Value:
-        """The only argument that follows the input.
+        """The only argument that depends on the input.
 
         Raises:
-            NoRuleError: others follow it too, such as a weight that depends on the input.
+            NoRuleError: others depend on it too, such as a weight that depends on the input.
         """
         values = self.values
         if len(values) != 1:
-            raise NoRuleError("only one argument may follow the input here.")
+            raise NoRuleError(rule="only one argument may depend on the input here")
         return values[0]
 
     @property
@@ -84,7 +85,7 @@ class Call:
         """The first argument, which must be the only one that follows the input."""
         first = next(iter(self.arguments.values()))
         if not isinstance(first, Value) or len(self.values) != 1:
-            raise NoRuleError("only the first argument may follow the input here.")
+            raise NoRuleError(rule="only the first argument may depend on the input here")
         return first
 
     def with_values(self, values: list[Any]) -> "Call":
@@ -194,11 +195,11 @@ _SCHEMAS: dict[str, FileSchema] = {}
 
 
 def register(*operations: Any, file: FileSchema | None = None, **knowledge: Any) -> None:
-    """Registers what is known of modules of exactly these types, or of these functions.
+    """Registers the rules for modules of exactly these types, or for these functions.
 
-    Whoever registers a record answers for its proofs. Types are matched exactly: a subclass may do
-    anything in its own forward, so it is followed inside instead of trusted; only `plain` also
-    serves subclasses that keep the forward.
+    The rules are trusted: whoever registers them is responsible for their proofs. Types
+    are matched exactly: a subclass may have another forward, so its forward is captured and analysed
+    instead; only `plain` also serves subclasses that keep the forward.
 
     Args:
         operations: module types, their full names where importing them costs too much, or functions
@@ -220,8 +221,9 @@ def register(*operations: Any, file: FileSchema | None = None, **knowledge: Any)
     unknown = knowledge.keys() - Record.__dataclass_fields__.keys()
     if unknown:
         raise ArgumentError(
-            f"register: a record must be made of {', '.join(Record.__dataclass_fields__)}; "
-            f"got {', '.join(sorted(unknown))}."
+            subject="register",
+            rule=f"a record must be made of {', '.join(Record.__dataclass_fields__)}",
+            got=", ".join(sorted(unknown)),
         )
     for operation in operations:
         is_module = inspect.isclass(operation) and issubclass(operation, nn.Module)

@@ -78,7 +78,7 @@ def householder(module: nn.Module, width: int, subject: str) -> Iterator[Tensor 
     normals = torch.cat([torch.diag(turn.sin()), torch.diag(-turn.cos())])
     eye = torch.eye(width, dtype=torch.float64)
     if normals.shape != (width, half):
-        raise ArgumentError(f"{subject} must have one angle for each pair of {width} channels.")
+        raise ArgumentError(rule=f"{subject} must have one angle for each pair of {width} channels")
     yield from (torch.cat([eye, -eye, -normals.T]), None, torch.cat([eye, -eye, 2 * normals], 1))
 
 
@@ -127,10 +127,11 @@ def _stages(size: int) -> Iterator[list[Pair]]:
 
 def _group_width(subject: str, width: int, size: int) -> int:
     if width % size:
-        raise ArgumentError(f"{subject} must divide {width} channels into groups of {size}.")
+        raise ArgumentError(rule=f"{subject} must divide {width} channels into groups of {size}")
     if size > _LARGEST_GROUP:
         raise ArgumentError(
-            f"{subject} must have groups of at most {_LARGEST_GROUP} to be rewritten; got {size}. "
-            "Use MaxMin or a smaller group."
+            rule=f"{subject} must have groups of at most {_LARGEST_GROUP} to be rewritten",
+            got=str(size),
+            remedy="Use MaxMin or a smaller group.",
         )
     return width // size

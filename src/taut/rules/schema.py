@@ -93,13 +93,16 @@ class FileSchema:
         """Raises `ArgumentError` unless every argument is there, of its type and of a usual size."""
         if arguments.keys() != self.arguments.keys():
             raise ArgumentError(
-                f"the arguments must be {sorted(self.arguments)}; got {shorten(sorted(arguments))}."
+                rule=f"the arguments must be {sorted(self.arguments)}",
+                got=shorten(sorted(arguments)),
             )
         for name, value in arguments.items():
             self._check_argument(name, value)
         for name, least in self.sizes.items():
             if arguments[name] < least:
-                raise ArgumentError(f"`{name}` must be at least {least}; got {arguments[name]}.")
+                raise ArgumentError(
+                    argument=name, rule=f"must be at least {least}", got=str(arguments[name])
+                )
 
     def _check_argument(self, name: str, value: Any) -> None:
         wanted: Any = self.arguments[name]
@@ -109,7 +112,9 @@ class FileSchema:
             usual &= math.isfinite(value) if float in kinds else abs(value) < _LARGEST
         if not usual or (name in self.limits and value > self.limits[name]):
             names = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
-            raise ArgumentError(f"`{name}` must be a usual {names}; got {name}={shorten(value)}.")
+            raise ArgumentError(
+                argument=name, rule=f"must be a usual {names}", got=f"{name}={shorten(value)}"
+            )
         if isinstance(wanted, Sizes):
             check_sizes(self.module.__name__, name, value, wanted)
 
@@ -117,11 +122,13 @@ class FileSchema:
 def check_sizes(subject: str, name: str, values: list[Any], wanted: Sizes) -> None:
     """Raises unless a list holds as many whole numbers of a usual size as wanted."""
     if wanted.count not in (None, len(values)):
-        raise ArgumentError(f"`{name}` must hold {wanted.count} numbers; got {len(values)}.")
+        raise ArgumentError(
+            argument=name, rule=f"must hold {wanted.count} numbers", got=str(len(values))
+        )
     for value in values:
         check_count(subject, name, value, wanted.least)
         if value >= _LARGEST:
-            raise ArgumentError(f"`{name}` must be a usual number; got {value}.")
+            raise ArgumentError(argument=name, rule="must be a usual number", got=str(value))
 
 
 def shorten(value: object) -> str:

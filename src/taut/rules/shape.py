@@ -50,7 +50,7 @@ def _keeps_batch_first(call: Call) -> Constants:
         names = ("dim0", "dim1", "source", "destination")
         moved = tree_leaves([call[name] for name in names if call[name] is not None])
     if 0 in [place % rank for place in moved]:
-        raise NoRuleError("moving the batch away from the front mixes the samples of a batch.")
+        raise NoRuleError(rule="moving the batch away from the front mixes the samples of a batch")
     return call.first.constants
 
 
@@ -67,7 +67,7 @@ def _unsqueeze(call: Call) -> Constants:
         or (x.shape is None and dim < -1)
         or (x.shape is not None and dim == -len(x.shape) - 2)
     ):
-        raise NoRuleError("a new dimension in front of the batch mixes its samples.")
+        raise NoRuleError(rule="a new dimension in front of the batch mixes its samples")
     return x.constants
 
 
@@ -79,14 +79,16 @@ def _slice(call: Call) -> Constants:
             call["start"] in (None, 0) and call["end"] in (None, 2**63 - 1) and call["step"] == 1
         )
         if not whole:
-            raise NoRuleError("only slices that keep the batch are followed: use x[:, ...].")
+            raise NoRuleError(rule="only slices that keep the batch are supported: use x[:, ...]")
         return x.constants
     return along_dim(call)
 
 
 def _evaluating(call: Call) -> Constants:
     if call["train"]:
-        raise NoRuleError("dropout in training mode is random. Pass training=self.training.")
+        raise NoRuleError(
+            rule="dropout in training mode is random", remedy="Pass training=self.training."
+        )
     return call.first.constants
 
 
@@ -129,7 +131,9 @@ def _repeats(call: Call) -> Constants:
     shape = call.first.shape
     # Copies of the whole batch, or a new dimension in front of it, would mix its samples.
     if shape is not None and (len(times) != len(shape) + 1 or times[0] != 1):
-        raise NoRuleError("repeating the batch mixes its samples. Repeat 1 times along dim 0.")
+        raise NoRuleError(
+            rule="repeating the batch mixes its samples", remedy="Repeat 1 times along dim 0."
+        )
     return _copies(call)
 
 
@@ -147,7 +151,9 @@ def _indexed(call: Call) -> Constants:
         indices = [None, call["index"]]
     stored = [index for index in indices if index is not None]
     if indices[0] is not None or any(index.dtype == torch.bool for index in stored):
-        raise NoRuleError("only whole numbers may choose entries, and the batch must stay whole.")
+        raise NoRuleError(
+            rule="only whole numbers may choose entries, and the batch must stay whole"
+        )
     numbers = torch.arange(math.prod(before), dtype=torch.float64, device=stored[0].device)
     reads = call.run(numbers.view(1, *before)).long().flatten().bincount()
     return call.first.constants.repeated(int(reads.max()) if reads.numel() else 0)
@@ -163,7 +169,7 @@ def _pad(call: Call) -> Constants:
     x, amounts = call.first, list(call["pad"])
     mode = call["mode"] or "constant"
     if x.shape is not None and len(amounts) > 2 * len(x.shape):
-        raise NoRuleError("padding along the batch mixes its samples.")
+        raise NoRuleError(rule="padding along the batch mixes its samples")
     dims = len(amounts) // 2
 
     def bound(norm: Norm) -> float:

@@ -134,7 +134,7 @@ register(
 
 def _vector_norm(call: Call) -> Constants:
     if call["ord"] not in (2, 2.0):
-        raise NoRuleError(f"of vector norms only the Euclidean is followed; got {call['ord']}.")
+        raise NoRuleError(rule="only the Euclidean vector norm is supported", got=str(call["ord"]))
     constants = along_dim(call)
     # One entry of the result may move by the length of a whole vector, not of an entry.
     return Constants(constants.values[0], constants.values[1], constants.values[1])

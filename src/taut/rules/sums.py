@@ -34,8 +34,8 @@ def _spread(x: Value, call: Call) -> Constants:
     """The constants of an operand after broadcasting to the shape of the result."""
     if call.shape is None or x.shape is None:
         raise NoRuleError(
-            "two tensors of unknown shapes are combined, and broadcasting repeats entries. "
-            "Give `input_shape`."
+            rule="two tensors of unknown shapes are combined, and broadcasting repeats entries",
+            remedy="Give `input_shape`.",
         )
     return x.constants.repeated(math.prod(call.shape) // max(1, math.prod(x.shape)))
 
@@ -59,7 +59,8 @@ def _multiply(call: Call) -> Constants:
     a, b = _operands(call)
     if isinstance(a, Value) and isinstance(b, Value):
         raise NoRuleError(
-            "the product of two tensors that both depend on the input has no global Lipschitz constant."
+            rule="the product of two tensors that both depend on the input has no global "
+            "Lipschitz constant"
         )
     value, other = (a, b) if isinstance(a, Value) else (b, a)
     constants = value.constants if _is_number(other) else _spread(value, call)
@@ -70,11 +71,13 @@ def _divide(call: Call) -> Constants:
     a, b = _operands(call)
     if isinstance(b, Value):
         raise NoRuleError(
-            "division by a tensor that depends on the input has no global Lipschitz constant."
+            rule="division by a tensor that depends on the input has no global Lipschitz constant"
         )
     inverse = 1 / exact_double("division", torch.as_tensor(b, dtype=torch.float64))
     if not bool(inverse.isfinite().all()):
-        raise NoRuleError("division by 0, or by numbers too small for float64, has no constant.")
+        raise NoRuleError(
+            rule="division by 0, or by numbers too small for float64, has no constant"
+        )
     constants = a.constants if _is_number(b) else _spread(a, call)
     return constants.scaled(math.nextafter(_largest(inverse), math.inf))
 
@@ -83,7 +86,7 @@ def _largest(x: Any) -> float:
     if isinstance(x, Tensor) and not x.is_complex():
         return float(exact_double("factor", x.double()).abs().amax()) if x.numel() else 0.0
     if not isinstance(x, Real) or not math.isfinite(x):
-        raise NoRuleError(f"a factor of {x!r} has no constant.")
+        raise NoRuleError(rule=f"a factor of {x!r} has no constant")
     return abs(float(x))
 
 
@@ -117,7 +120,7 @@ for _sign, _targets in (
 
 def _reverse_difference(call: Call) -> Constants:
     if call["alpha"] not in (None, 1):
-        raise NoRuleError("torch.rsub with `alpha` is not supported. Multiply first.")
+        raise NoRuleError(rule="torch.rsub with `alpha` is not supported", remedy="Multiply first.")
     _ = call.first
     return _add(call)
 
@@ -190,9 +193,11 @@ register_linear(
 def _chosen(call: Call) -> Constants:
     """Of entries from one tensor or another, as a stored mask says."""
     if isinstance(call["mask" if call["condition"] is None else "condition"], Value):
-        raise NoRuleError("a choice that depends on the input may jump. Use maximum or clamp.")
+        raise NoRuleError(
+            rule="a choice that depends on the input may jump", remedy="Use maximum or clamp."
+        )
     if any(isinstance(x, float) and not math.isfinite(x) for x in call.arguments.values()):
-        raise NoRuleError("the fill value of masked entries must be finite.")
+        raise NoRuleError(rule="the fill value of masked entries must be finite")
     return _larger(call)
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "RobustConformalClassifier",
     "RobustConformalRegressor",
     "WassersteinDrift",
+    "WassersteinMonitor",
     "certify_pipeline",
 ]
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from taut.sklearn.classifier import LipschitzClassifier
     from taut.sklearn.conformal import RobustConformalClassifier, RobustConformalRegressor
     from taut.sklearn.drift import WassersteinDrift
+    from taut.sklearn.monitor import WassersteinMonitor
     from taut.sklearn.regressor import LipschitzRegressor
     from taut.sklearn.tolerances import certify_pipeline
 else:
@@ -29,6 +31,7 @@ else:
         "classifier": "LipschitzClassifier",
         "conformal": "RobustConformalClassifier RobustConformalRegressor",
         "drift": "WassersteinDrift",
+        "monitor": "WassersteinMonitor",
         "regressor": "LipschitzRegressor",
         "tolerances": "certify_pipeline",
     }

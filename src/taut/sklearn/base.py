@@ -108,7 +108,7 @@ class LipschitzEstimator(BaseEstimator):
         norm: NormName = "l2",
         lipschitz: float | None = None,
         epochs: int = 50,
-        batch_size: int = 32,
+        batch_size: int = 64,
         lr: float = 1e-2,
         validation_fraction: float = 0.0,
         patience: int = 10,
@@ -197,8 +197,10 @@ class LipschitzEstimator(BaseEstimator):
                 )
             except ArgumentError as error:
                 raise ArgumentError(
-                    f"{subject}: `hidden_sizes` and `activation` must make a network; got "
-                    f"hidden_sizes={widths}, activation={self.activation!r}. {error}"
+                    subject=subject,
+                    rule="`hidden_sizes` and `activation` must make a network",
+                    got=f"hidden_sizes={widths}, activation={self.activation!r}",
+                    remedy=f"{str(error).rstrip('.')}.",
                 ) from error
 
     def _monotone(self, net: nn.Sequential, opposite: bool) -> tuple[nn.Module, float]:

@@ -103,7 +103,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         radius: float | None = None,
         loss: LossName = "cross_entropy",
         epochs: int = 50,
-        batch_size: int = 32,
+        batch_size: int = 64,
         lr: float = 1e-2,
         validation_fraction: float = 0.0,
         patience: int = 10,

@@ -1,33 +1,38 @@
 r"""`WassersteinDrift`: drift from a reference, of batches and of single rows."""
 
+import copy
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OutlierMixin
-from sklearn.preprocessing import RobustScaler, StandardScaler
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from taut.audit import bound_lipschitz
 from taut.data import Table
 from taut.errors import ArgumentError, DataError, check_choice, check_count
 from taut.nn import ConeCritic
 from taut.sklearn.base import RandomState, predict_rows, seed_of
+from taut.sklearn.frames import encode_frame, fit_frame, order_columns
 from taut.transport import (
     CRITICS,
+    SCALINGS,
     CriticName,
+    FeatureScaling,
     Method,
     Scaling,
     WassersteinResult,
+    fit_scaling,
     wasserstein,
 )
 
 __all__ = ["WassersteinDrift"]
 
 _SUBJECT = "WassersteinDrift"
-_SCALERS = {"none": None, "standard": StandardScaler, "robust": RobustScaler}
 
 
 class WassersteinDrift(OutlierMixin, BaseEstimator):
@@ -50,12 +55,19 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
 
     As in scikit-learn, larger scores mean closer to the reference.
 
+    **Frames** of pandas or polars may hold categories, dates, times and missing values. Each column becomes
+    numbers by an encoding with a stated metric (`taut.data.fit_encoding`), and columns are matched by
+    name. A category that the reference lacks is never farther away than the metric says, so the
+    false-alarm rate of rows holds.
+
     Args:
         false_alarm_rate: false-alarm rate $\alpha$ of single rows, in (0, 1).
         num_centres: number of rows of the reference that become centres, at most half of them.
         confidence: joint confidence level of both bounds of `compare`.
         scaling: scaling of the features: "none" keeps the data's own units; "standard" and "robust"
             make features comparable, for rows by the centres, for batches as `taut.wasserstein` does.
+            By default "standard" for frames with more than numbers, else "none".
+        encoding: options of `taut.data.fit_encoding`, such as `{"drop": ["id"]}`, for frames.
         method: confidence bound of the means: "betting", "bernstein" or "hoeffding".
         critics: kinds of critics that `compare` tries.
         num_steps: training steps of the longest fit.
@@ -65,10 +77,11 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         random_state: random seed or generator; equal data and seed give equal results.
 
     Attributes:
-        reference_: `(n, features)`, the rows of `fit`.
+        reference_: the rows of `fit`: `(n, features)`, or the frame if it holds more than numbers.
+        encoding_: how columns became features; None for numbers alone.
         critic_: $s$, on scaled features.
         lipschitz_: its proven constant.
-        scaler_: the fitted scaler of rows, None without scaling.
+        scaler_: the fitted scaling of rows, None where numbers are not scaled.
         offset_: minus the threshold: `decision_function` is `score_samples` less this.
         false_alarm_rate_: the proven rate, $(n + 1 - k)/(n + 1)$: at most `false_alarm_rate`, but for
             references so small ($n < 1/\alpha - 1$) that only rows beyond all $n$ are predicted -1.
@@ -86,7 +99,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         True
     """
 
-    scaling: Scaling
+    scaling: Scaling | None
     method: Method
 
     def __init__(
@@ -95,7 +108,8 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         false_alarm_rate: float = 0.05,
         num_centres: int = 1000,
         confidence: float = 0.95,
-        scaling: Scaling = "none",
+        scaling: Scaling | None = None,
+        encoding: Mapping[str, Any] | None = None,
         method: Method = "betting",
         critics: tuple[CriticName, ...] = CRITICS,
         num_steps: int = 1000,
@@ -108,6 +122,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         self.num_centres = num_centres
         self.confidence = confidence
         self.scaling = scaling
+        self.encoding = encoding
         self.method = method
         self.critics = critics
         self.num_steps = num_steps
@@ -120,10 +135,11 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         """Keeps the reference and fixes the threshold of rows.
 
         Args:
-            X: `(n, features)`, finite, at least two rows; bounds in `compare` need 20.
+            X: `(n, features)`, finite, at least two rows, or a frame; bounds in `compare` need 20.
             y: ignored.
         """
-        check_choice(_SUBJECT, "scaling", self.scaling, tuple(_SCALERS))
+        if self.scaling is not None:
+            check_choice(_SUBJECT, "scaling", self.scaling, SCALINGS)
         check_count(_SUBJECT, "num_centres", self.num_centres)
         if not 0 < self.false_alarm_rate < 1:
             raise ArgumentError(
@@ -132,17 +148,19 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
                 rule="must lie strictly between 0 and 1",
                 got=f"false_alarm_rate={self.false_alarm_rate!r}",
             )
-        points: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        self.encoding_ = fit_frame(_SUBJECT, X, self.encoding)
+        if self.encoding_ is None:
+            points: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+            self.reference_ = points.copy()  # what the caller does to X later is no drift
+        else:
+            validate_data(self, X, skip_check_array=True)
+            points, self.reference_ = encode_frame(self.encoding_, X), copy.deepcopy(X)
         self.seed_ = seed_of(self.random_state)
-        self.reference_ = points.copy()  # what the caller does to X later is no drift
         generator = torch.Generator().manual_seed(self.seed_)
         shuffled = points[torch.randperm(len(points), generator=generator).numpy()]
         middle = min(len(points) // 2, self.num_centres)
-        scaler = _SCALERS[self.scaling]
-        self.scaler_ = None if scaler is None else scaler().fit(shuffled[:middle])
-        self.critic_ = ConeCritic.from_points(
-            torch.tensor(self._scaled(shuffled[:middle])), sign=-1
-        )
+        self.scaler_ = self._fit_scaler(shuffled[:middle])
+        self.critic_ = ConeCritic.from_points(self._scaled(shuffled[:middle]), sign=-1)
         self.lipschitz_ = bound_lipschitz(self.critic_, "l2", (points.shape[1],))
         unseen = np.sort(-self._scores(shuffled[middle:]))
         # In fractions: a rounded product could lie on the wrong side of a whole number.
@@ -161,7 +179,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Minus the distance of every row to the nearest centre, `(n,)`, in scaled units."""
-        return self._scores(predict_rows(self, X))
+        return self._scores(self._rows(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """`score_samples(X) - offset_`: below zero for the rows that `predict` calls -1."""
@@ -175,17 +193,27 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         """The distance between the reference's population and that of `X`, with its bounds.
 
         Equal to `taut.wasserstein(reference_, X, seed=seed_)` with the parameters of this estimator.
+        The columns of frames are matched by name, in any order.
 
         Args:
             X: `(m, features)`, at least 20 rows.
         """
-        rows = predict_rows(self, X)
-        names = tuple(map(str, getattr(self, "feature_names_in_", ())))
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        first, second = self.reference_, X
+        if self.encoding_ is None:
+            titles = () if names is None else tuple(map(str, names))
+            rows = predict_rows(self, order_columns(X, names)).copy()
+            first, second = (
+                Table(first, titles, None, "reference"),
+                Table(rows, titles, None, "X"),
+            )
         return wasserstein(
-            Table(self.reference_, names, None, "reference"),
-            Table(rows.copy(), names, None, "X"),
+            first,
+            second,
             confidence=self.confidence,
             scaling=self.scaling,
+            encoding=self.encoding,
             method=self.method,
             critics=self.critics,
             num_steps=self.num_steps,
@@ -221,11 +249,27 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             X: `(m, features)`, at least 20 rows.
             y: ignored.
         """
+        self._rows(X)  # columns in another order are an error here, as in scikit-learn's estimators
         return 0.0 - self.compare(X).lower.value
 
-    def _scaled(self, points: np.ndarray) -> np.ndarray:
-        return points if self.scaler_ is None else self.scaler_.transform(points)
+    def _rows(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        if self.encoding_ is None:
+            return predict_rows(self, X)
+        return encode_frame(self.encoding_, X)
+
+    def _fit_scaler(self, points: np.ndarray) -> FeatureScaling | None:
+        mixed = self.encoding_ is not None
+        method = self.scaling or ("standard" if mixed else "none")
+        if method == "none" and not mixed:
+            return None
+        fixed = torch.from_numpy(self.encoding_.fixed) if self.encoding_ is not None else None
+        return fit_scaling(method, torch.tensor(points), (), fixed)[0]
+
+    def _scaled(self, points: np.ndarray) -> Tensor:
+        rows = torch.tensor(points)
+        return rows if self.scaler_ is None else self.scaler_(rows)
 
     @torch.no_grad()
     def _scores(self, points: np.ndarray) -> np.ndarray:
-        return self.critic_(torch.tensor(self._scaled(points))).flatten().numpy()
+        return self.critic_(self._scaled(points)).flatten().numpy()

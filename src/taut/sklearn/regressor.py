@@ -70,7 +70,7 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         loss: Literal["squared_error", "quantile"] = "squared_error",
         quantile: float = 0.5,
         epochs: int = 50,
-        batch_size: int = 32,
+        batch_size: int = 64,
         lr: float = 1e-2,
         validation_fraction: float = 0.0,
         patience: int = 10,

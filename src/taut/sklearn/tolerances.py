@@ -133,7 +133,9 @@ def _slope(name: str, step: Any, count: int) -> np.ndarray:
     if kind is MaxAbsScaler:
         return 1 / step.scale_
     raise NoRuleError(
-        f"certify_pipeline: step {name!r} ({kind.__name__}) is none of those that scale columns one by "
-        "one: StandardScaler, MinMaxScaler without clipping, MaxAbsScaler, RobustScaler. Nothing is "
-        "proven through it."
+        subject="certify_pipeline",
+        argument="pipeline",
+        rule="must scale columns one by one before its last step: StandardScaler, MinMaxScaler without "
+        "clipping, MaxAbsScaler or RobustScaler",
+        got=f"step {name!r} ({kind.__name__}), through which nothing is proven",
     )

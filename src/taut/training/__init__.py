@@ -18,6 +18,7 @@ __all__ = [
     "RunFolder",
     "TrainConfig",
     "TrainedRun",
+    "architecture_of",
     "augment",
     "build_network",
     "certify_inputs",
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from taut.training.augmentation import augment
     from taut.training.config import TrainConfig, from_toml, to_toml
     from taut.training.config_fields import Configuration, FieldType, field_docs, field_types
-    from taut.training.defaults import resolve
+    from taut.training.defaults import architecture_of, resolve
     from taut.training.evaluation import Evaluation, certify_inputs, evaluate
     from taut.training.examples import Examples, InputSpec, Prepared, load_data, prepare
     from taut.training.fitting import fit
@@ -67,7 +68,7 @@ else:
         "augmentation": "augment",
         "config": "TrainConfig from_toml to_toml",
         "config_fields": "Configuration FieldType field_docs field_types",
-        "defaults": "resolve",
+        "defaults": "architecture_of resolve",
         "evaluation": "Evaluation certify_inputs evaluate",
         "examples": "Examples InputSpec Prepared load_data prepare",
         "fitting": "fit",

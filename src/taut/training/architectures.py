@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -11,6 +12,7 @@ from torch import nn
 from taut.errors import ArgumentError, check_choice
 from taut.nn import (
     Centering,
+    Clip,
     ConstrainedLinear,
     InvertibleDownsampling2d,
     LinfConv2d,
@@ -18,6 +20,7 @@ from taut.nn import (
     OrthonormalConv2d,
     Residual,
     Scale,
+    SortDistance,
     SpectralConv2d,
     make_activation,
     mlp,
@@ -51,6 +54,7 @@ def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int)
     Returns:
         The network on the CPU, in training mode, float32 or float64.
     """
+    assert config.arch is not None
     check_choice("TrainConfig", "arch", config.arch, tuple(ARCHITECTURES))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -263,17 +267,46 @@ def _plain_convolution(channels: int, following: int, kernel_size: int, stride: 
 def _build_distance(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
     """Layers of L-inf distances with centred outputs; a logit is minus the last distance.
 
-    Inputs are multiplied by the constant first, and all else is 1-Lipschitz in L-inf.
+    Inputs are multiplied by the constant first, and all else is 1-Lipschitz in L-inf. With `keep` below 1
+    all layers but the first are order statistics of distances.
     """
     assert config.lipschitz is not None and config.hidden is not None
     flatten = [] if len(input_shape) == 1 else [nn.Flatten()]
+    later = LinfDistance if config.keep == 1 else partial(SortDistance, q=config.keep)
     layers: list[nn.Module] = [*flatten, Scale(config.lipschitz)]
-    size = math.prod(input_shape)
-    for width in config.hidden:
+    for place, (before, width) in enumerate(pairwise([math.prod(input_shape), *config.hidden])):
         # The mean of the last batch alone: before evaluation it is taken over a large one.
-        layers += [LinfDistance(size, width), Centering(width, momentum=1.0, bias=False)]
-        size = width
-    return nn.Sequential(*layers, LinfDistance(size, outputs), Scale(-1.0))
+        means = Centering(width, momentum=1.0, bias=False)
+        layers += [(later if place else LinfDistance)(before, width), means]
+    last = (math.prod(input_shape), *config.hidden)[-1]
+    return nn.Sequential(*layers, later(last, outputs), Scale(-1.0))
+
+
+def _build_ibp(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
+    r"""Plain layers and ReLU behind a clipped input.
+
+    For each number of `channels` there is first a 4 x 4 convolution of stride 2. Weights start with the
+    deviation $\sigma = \sqrt{2 \pi} / n$ for $n$ inputs, with which intervals keep their width on average:
+    $n$ terms of $E|w| = \sqrt{2 / \pi}\,\sigma$, of which ReLU lets half through.
+    """
+    assert config.hidden is not None and config.clip is not None
+    layers: list[nn.Module] = [Clip(config.clip, 1 - config.clip)] if config.clip else []
+    size = math.prod(input_shape)
+    if config.channels:
+        width, *sides = check_image("ibp", input_shape)
+        for channels in config.channels:
+            layers += [nn.Conv2d(width, channels, 4, 2, 1), nn.ReLU()]
+            width, sides = channels, [side // 2 for side in sides]
+        size = width * math.prod(sides)
+    layers += [] if len(input_shape) == 1 else [nn.Flatten()]
+    for before, following in pairwise([size, *config.hidden]):
+        layers += [nn.Linear(before, following), nn.ReLU()]
+    layers.append(nn.Linear((size, *config.hidden)[-1], outputs))
+    for layer in layers:
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.normal_(layer.weight, std=math.sqrt(2 * math.pi) / layer.weight[0].numel())
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    return nn.Sequential(*layers)
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -282,4 +315,5 @@ ARCHITECTURES: dict[str, Architecture] = {
     "lenet": _build_lenet,
     "wrn": _build_wrn,
     "distance": _build_distance,
+    "ibp": _build_ibp,
 }

@@ -18,12 +18,13 @@ def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
     """Each image shifted at random, and with `"crop-flip"` mirrored at random.
 
     A crop of the size of the image from the image with zeros around it, an eighth of the shorter
-    side wide: 4 pixels for 32, as is usual for CIFAR, 3 for 28, 1 for 8. All positions are equally
-    likely, and half of the images are mirrored.
+    side wide: 4 pixels for 32, as is usual for CIFAR, 3 for 28, 1 for 8; with `"shift"` one pixel for
+    all, and the border repeats the pixels beside it. All positions are equally likely, and half of
+    the images are mirrored.
 
     Args:
         x: `(n, channels, height, width)`; not changed.
-        kind: `"none"`, `"crop"` or `"crop-flip"`.
+        kind: `"none"`, `"crop"`, `"crop-flip"` or `"shift"`.
         generator: source of randomness, on the CPU.
 
     Returns:
@@ -39,7 +40,7 @@ def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
         return x
     check_augmentation(kind, tuple(x.shape[1:]))
     count, channels, height, width = x.shape
-    border = min(height, width) // 8
+    border = 1 if kind == "shift" else min(height, width) // 8
     places = torch.randint(2 * border + 1, (2, count, 1), generator=generator)
     rows, columns = places[0] + torch.arange(height), places[1] + torch.arange(width)
     if kind == "crop-flip":
@@ -47,7 +48,7 @@ def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
         columns = torch.where(mirrored, columns.flip(1), columns)
     image, channel = torch.arange(count), torch.arange(channels)
     at = (image[:, None, None, None], channel[:, None, None], rows[:, None, :, None])
-    padded = F.pad(x, (border,) * 4)
+    padded = F.pad(x, (border,) * 4, mode="replicate" if kind == "shift" else "constant")
     return padded[tuple(i.to(x.device) for i in (*at, columns[:, None, None, :]))]
 
 

@@ -59,36 +59,43 @@ class TrainConfig(Configuration):
             tolerances.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
             (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus fading cross-entropy); by default
-            cross_entropy, or ramp for the arch distance.
+            cross_entropy, or ramp for the arch distance; ibp takes the cross_entropy of the worst logits
+            that interval propagation finds possible.
         margin: target margin of the loss; by default derived from `radius`. In linf, certifying
             the radius takes a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
-            of it: for radius 0.1, --loss hinge --lipschitz 1000 --margin 100.
+            of it: for radius 0.1, --arch dense --loss hinge --lipschitz 1000 --margin 100.
         temperature: factor that multiplies the logits in the cross-entropy (an inverse temperature);
             by default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
-        arch: architecture: dense for any data; distance for any data in linf, where its units, the
-            distances to stored points, certify most; conv, lenet or wrn (Wide ResNet) for images. The
-            certificates of wrn are too weak to be useful.
+        arch: architecture: dense for any data; distance (distances to stored points) or ibp (a plain
+            ReLU network, trained on interval bounds) for any data in linf, where they certify most; conv,
+            lenet or wrn (Wide ResNet) for images. The certificates of wrn are too weak to be useful. By
+            default distance in linf without a constraint or tolerances, dense otherwise.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
-            for lenet, 64,128,256 for wrn.
+            for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.
         hidden: widths of the hidden dense layers; by default 1024,1024,1024 for images with at
             least 784 values, 256,256,256 for smaller images, and 128,128 for tables; conv has two such
             layers instead of three, lenet has one of width 50, wrn has none; distance has
-            256,256,256 for all images.
+            256,256,256 for large images, ibp 512,512, and both have 128,128 for others.
         lipschitz: Lipschitz constant of the network; by default 1, or 1000 in linf; for distance, the
             reciprocal standard deviation of the pixels.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
+        keep: probability with which the units of distance keep an input in training; below 1 they are
+            order statistics of distances (SortNet), behind a first layer of plain distances.
+        clip: distance from both ends of the pixel range within which ibp sets pixels to that end; by
+            default 1.1 * radius, or 0 where the range is unknown or too narrow.
         epochs: number of training epochs; by default 40, or more if needed to reach 2500 steps.
         augment: augmentation of the training images: crop (random crops, padded by an eighth of the
-            shorter side) or crop-flip (also random horizontal flips).
+            shorter side), crop-flip (also random horizontal flips) or shift (by at most one pixel); by
+            default shift for distance and ibp on images of at least 24 pixels a side, otherwise none.
         batch_size: number of examples per step, over all processes; by default about 1 % of the
-            training rows, as a power of two from 32 to 512 (128 for distance).
-        optimizer: optimizer; by default adam in l2 and for distance, aggmo in linf and l1.
-        lr: peak learning rate; by default 0.003 for adam, 0.02 for distance; for aggmo in linf
-            and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.
+            training rows, as a power of two from 32 to 512 (128 for distance, 256 for ibp).
+        optimizer: optimizer; by default adam in l2, for distance and for ibp, aggmo otherwise.
+        lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.002 for ibp; for aggmo
+            in linf and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.
         schedule: learning-rate schedule: cosine decay to zero, a step decay at each milestone, or
             constant.
         milestones: epochs at which the step schedule decays.
@@ -131,7 +138,7 @@ class TrainConfig(Configuration):
     margin: float | None = setting(None, "positive")
     temperature: float | None = setting(None, "positive")
     alpha: float = setting(10.0, "positive")
-    arch: ArchitectureName = setting("dense", "open")  # noqa: RUF009
+    arch: ArchitectureName | None = setting(None, "open")  # noqa: RUF009
     channels: tuple[int, ...] = ()
     blocks: int = 4
     hidden: tuple[int, ...] | None = None
@@ -139,8 +146,10 @@ class TrainConfig(Configuration):
     activation: ActivationName | str = "maxmin"
     constraint: ConstraintName | None = setting(None, "open")  # noqa: RUF009
     dropout: float = setting(0.0, "share")
+    keep: float = setting(1.0, "positive")
+    clip: float | None = setting(None, "not_negative")
     epochs: int | None = None
-    augment: AugmentationName = "none"
+    augment: AugmentationName | None = None
     batch_size: int | None = None
     optimizer: OptimizerName | None = None
     lr: float | None = setting(None, "positive")

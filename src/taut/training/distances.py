@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.nn import Centering, LinfDistance, SortDistance
+from taut.nn.distance import StoredPoints
 
 __all__ = [
     "cross_entropy_weight",
@@ -56,7 +57,7 @@ def cross_entropy_weight(progress: float) -> float:
 def set_exponent(model: nn.Module, exponent: float) -> None:
     """Sets the exponent of every distance layer in training mode."""
     for layer in model.modules():
-        if isinstance(layer, LinfDistance | SortDistance):
+        if isinstance(layer, StoredPoints):
             layer.exponent = exponent
 
 
@@ -77,11 +78,11 @@ def start_distances(model: nn.Sequential, inputs: Tensor) -> None:
         model: layers in order, as `build_network` makes them.
         inputs: training inputs `(n, *shape)`.
     """
-    if not any(isinstance(layer, LinfDistance) for layer in model.modules()):
+    if not any(isinstance(layer, StoredPoints) for layer in model.modules()):
         return
     x = _some_rows(inputs, model)
     for layer in model.train():
-        if isinstance(layer, LinfDistance):
+        if isinstance(layer, LinfDistance | SortDistance):
             chosen = x.var(0).argsort(descending=True, stable=True)[: layer.out_features]
             layer.weight.add_(x.mean())
             layer.weight[torch.arange(len(chosen)), chosen] = x.mean() + _FAR
@@ -95,7 +96,7 @@ def update_means(model: nn.Module, inputs: Tensor) -> bool:
     Returns:
         Whether the network was last trained as it is evaluated, with maxima; others always are.
     """
-    layers = [m for m in model.modules() if isinstance(m, LinfDistance | SortDistance)]
+    layers = [m for m in model.modules() if isinstance(m, StoredPoints)]
     exact = all(math.isinf(layer.exponent) for layer in layers)
     if layers and any(isinstance(m, Centering) for m in model.modules()):
         set_exponent(model, math.inf)

@@ -45,10 +45,18 @@ class Evaluation:
         return (self.correct & (self.radii > radius)).double().mean().item()
 
 
-def evaluate(model: nn.Module, examples: Examples, norm: NormLike, spec: InputSpec) -> Evaluation:
-    """Certifies every example in real arithmetic; processes share the work."""
+def evaluate(
+    model: nn.Module,
+    examples: Examples,
+    norm: NormLike,
+    spec: InputSpec,
+    method: CertificateMethod = "lipschitz",
+    radius: float | None = None,
+) -> Evaluation:
+    """Certifies every example in real arithmetic, as `certify_inputs` does; processes share the work."""
     rows = parallel.share(torch.arange(len(examples)))
-    found = certify_inputs(model, spec, examples.inputs[rows], norm, examples.labels[rows])
+    inputs, labels = examples.inputs[rows], examples.labels[rows]
+    found = certify_inputs(model, spec, inputs, norm, labels, method=method, radius=radius)
     assert found.correct is not None
     return Evaluation(
         correct=parallel.gather(found.correct.cpu()),
@@ -65,6 +73,7 @@ def certify_inputs(
     labels: Tensor | None = None,
     arithmetic: Arithmetic = "real",
     method: CertificateMethod = "lipschitz",
+    radius: float | None = None,
     rounded: bool = False,
 ) -> Certificates:
     r"""Certified radii of a network whose inputs are prepared by `spec`.
@@ -82,6 +91,7 @@ def certify_inputs(
         labels: `(n,)`, the true classes.
         arithmetic: see `taut.certify`.
         method: see `taut.certify`; intervals are clipped to the range of the data if it is known.
+        radius: see `taut.certify`.
         rounded: whether inputs were rounded to float32 on their way, as rows of a table are. The
             radius is then that of the row before rounding, against rows that are rounded as well.
 
@@ -89,7 +99,6 @@ def certify_inputs(
         ArgumentError: free categories have too many combinations.
     """
     p, weights = as_norm(norm), spec.weights
-    known = method != "lipschitz" and spec.low is not None and spec.high is not None
 
     def radii(inputs: Tensor) -> Certificates:
         return certify(
@@ -99,8 +108,9 @@ def certify_inputs(
             labels=labels,
             arithmetic=arithmetic,
             method=method,
-            input_range=(spec.low, spec.high) if known else None,  # type: ignore[arg-type]
+            input_range=None if method == "lipschitz" else spec.input_range,
             tolerance=weights,
+            radius=radius,
         )
 
     found = radii(x)
@@ -110,8 +120,8 @@ def certify_inputs(
             changed[:, group] = values.to(x)
         other = radii(changed)
         agrees = other.prediction == found.prediction
-        radius = torch.where(agrees, torch.minimum(found.radius, other.radius), 0.0)
-        found = replace(found, radius=radius, margin=torch.minimum(found.margin, other.margin))
+        smallest = torch.where(agrees, torch.minimum(found.radius, other.radius), 0.0)
+        found = replace(found, radius=smallest, margin=torch.minimum(found.margin, other.margin))
     if not rounded:
         return found
     moving = x.double().flatten(1)

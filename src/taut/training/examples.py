@@ -94,6 +94,11 @@ class InputSpec:
                 found.append((group, self.apply(block)[:, group]))
         return found
 
+    @property
+    def input_range(self) -> tuple[float, float] | None:
+        """Smallest and largest possible value of an input, where both are known."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
     def apply(self, inputs: np.ndarray | Tensor) -> Tensor:
         r"""Inputs of the source, `(n, *shape)`, as the network takes them; float32.
 
@@ -177,12 +182,9 @@ def load_data(config: TrainConfig) -> LabelledData:
     }
     if "names" in chosen:
         chosen["names"] = [str(name) for name in chosen["names"]]
-    try:
-        return load_labelled(
-            config.data, data_dir=config.data_dir, label=config.label, test=config.test, **chosen
-        )
-    except DataError as error:
-        raise error.replace(option="drop='...'" if error.option else "") from error
+    return load_labelled(
+        config.data, data_dir=config.data_dir, label=config.label, test=config.test, **chosen
+    )
 
 
 def with_absolute_paths(config: AnyConfig) -> AnyConfig:
@@ -274,8 +276,9 @@ def _measure(name: str, rows: LabelledSet, wide: np.ndarray) -> tuple[np.ndarray
     same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
     if not changes.any():
         raise DataError(
-            f"train: {name}: a column must change for a network to learn from it; none does, of "
-            f"{len(same)}. Give other columns or more rows."
+            subject=f"train: {name}",
+            rule=f"a column must change for a network to learn from it; none does, of {len(same)}",
+            remedy="Give other columns or more rows.",
         )
     if same and rows.encoding is None:
         some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")

@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 
 from taut import parallel
 from taut.audit import bound_lipschitz
@@ -26,8 +27,9 @@ from taut.training.distances import (
     update_means,
 )
 from taut.training.environment import Environment
-from taut.training.evaluation import evaluate
-from taut.training.examples import Prepared, load_data, prepare, with_absolute_paths
+from taut.training.evaluation import Evaluation, evaluate
+from taut.training.examples import Examples, Prepared, load_data, prepare, with_absolute_paths
+from taut.training.intervals import MAX_GRADIENT
 from taut.training.objective import Objective, parseval_step
 from taut.training.progress import Log, Progress
 from taut.training.run_folder import RunFolder, write_json
@@ -166,8 +168,8 @@ class _ClassifierSession(Session[TrainConfig]):
         self.environment.seed(here)
         mine = parallel.share(rows).to(self.environment.device)
         x, labels = self.rows.inputs[mine], self.rows.labels[mine]
-        x = augment(x, config.augment, generator_at(config.seed, *here, 0))
-        progress = self._progress_at(position.step + 0.5)
+        x = augment(x, config.augment or "none", generator_at(config.seed, *here, 0))
+        progress = self.objective.progress = self._progress_at(position.step + 0.5)
         set_exponent(state.model, exponent_at(progress))
         if isinstance(self.objective.loss, RampLoss):
             self.objective.loss.weight = cross_entropy_weight(progress)
@@ -175,6 +177,8 @@ class _ClassifierSession(Session[TrainConfig]):
             loss, logits = self.objective(state.model, x, labels, here)
             (loss * parallel.share_weight(len(rows))).backward()
             parallel.average_gradients(state.model.parameters())
+            if config.arch == "ibp":
+                clip_grad_norm_(state.model.parameters(), MAX_GRADIENT)
         if config.parseval_beta:
             parseval_step(state.model, config.parseval_beta)
         correct = (logits.argmax(1) == labels).sum()
@@ -207,7 +211,7 @@ class _ClassifierSession(Session[TrainConfig]):
         else:
             assert config.radius is not None
             held_out = self.data.validation.to(self.environment.device, self.environment.dtype)
-            found = evaluate(state.model, held_out, config.norm, self.data.spec)
+            found = self._evaluate(state.model, held_out, config.radius)
             bound = found.lipschitz
             row["clean"], row["certified"] = found.clean, found.certified(config.radius)
             if (score := (row["certified"], row["clean"])) > position.best_score:
@@ -217,6 +221,13 @@ class _ClassifierSession(Session[TrainConfig]):
         row["seconds"] = self.count_seconds()
         position.end_epoch(row)
         return row
+
+    def _evaluate(
+        self, model: nn.Module, examples: Examples, radius: float | None = None
+    ) -> Evaluation:
+        """Certified evaluation, by the method that the architecture is trained for."""
+        method = "interval" if self.config.arch == "ibp" else "lipschitz"
+        return evaluate(model, examples, self.config.norm, self.data.spec, method, radius)
 
     def progress(self, ended: dict[str, Any] | None = None) -> Progress:
         """The progress after a step, or at the end of an epoch, of which this is the row."""
@@ -238,7 +249,7 @@ class _ClassifierSession(Session[TrainConfig]):
             state.model.load_state_dict(state.best)
         model = state.model.eval().cpu()
         test = self.data.test.to(torch.device("cpu"), self.environment.dtype)
-        found = evaluate(model, test, config.norm, self.data.spec)
+        found = self._evaluate(model, test)
         result = {
             "clean": found.clean,
             "certified": found.certified(config.radius),

@@ -8,6 +8,7 @@ from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, RampLoss
 from taut.regularizers import spectral_jacobian
 from taut.training.config import TrainConfig
 from taut.training.examples import InputSpec
+from taut.training.intervals import training_radius, worst_logits
 from taut.training.schedule import generator_at
 
 __all__ = ["Objective", "make_loss", "parseval_step"]
@@ -34,21 +35,26 @@ def make_loss(config: TrainConfig) -> nn.Module:
 class Objective:
     """The function of a batch that training minimises.
 
-    The loss, on adversarial inputs if requested, and the Jacobian penalty.
+    The loss, on adversarial inputs if requested or on the worst logits of interval propagation, and the
+    Jacobian penalty.
 
     Args:
         config: resolved configuration.
-        spec: range of the inputs, which attacks respect.
+        spec: range of the inputs, which attacks and boxes respect.
+
+    Attributes:
+        progress: share of the run that is over.
     """
 
     def __init__(self, config: TrainConfig, spec: InputSpec) -> None:
         self.config, self.spec = config, spec
         self.loss = make_loss(config)
+        self.progress = 0.0
 
     def __call__(
         self, model: nn.Module, x: Tensor, labels: Tensor, position: tuple[int, ...]
     ) -> tuple[Tensor, Tensor]:
-        """The value for one batch, and the outputs `(n, classes)` of the network there.
+        """The value for one batch, and the outputs `(n, classes)` of the network that it compares.
 
         Args:
             model: network in training mode.
@@ -71,7 +77,12 @@ class Objective:
                 generator=generator,
             )
         with torch.autocast(x.device.type, torch.bfloat16, config.dtype == "bfloat16"):
-            logits = model(x)
+            if config.arch == "ibp":
+                assert config.radius is not None
+                radius = training_radius(config.radius, self.progress)
+                logits = worst_logits(model, x, labels, radius, self.spec.low, self.spec.high)
+            else:
+                logits = model(x)
             value = self.loss(logits, labels)
         if config.jacobian_weight:
             penalty = spectral_jacobian(model, x, generator=generator)

@@ -48,17 +48,22 @@ class TrainedRun:
         """
         if self.source is not None:
             return prepare(self.config, self.source, self.inputs)
-        subject = f"{self.folder or 'run'}: the data of the run, {self.config.data},"
+        subject, data = str(self.folder or "run"), f"the data of the run, {self.config.data},"
         remedy = "Restore it, or give other examples, as with taut certify --data."
         try:
             found = load_data(self.config)
         except ArgumentError as error:
             raise ArgumentError(
-                f"{subject} must be where training read it; got none. {error} {remedy}"
+                subject=subject,
+                rule=f"{data} must be where training read it",
+                got="none",
+                remedy=f"{error} {remedy}",
             ) from error
         if fingerprint_of(found) != self.result["fingerprint"]:
             raise ArgumentError(
-                f"{subject} must hold the numbers that training read; it holds others. {remedy}"
+                subject=subject,
+                rule=f"{data} must hold the numbers that training read; it holds others",
+                remedy=remedy,
             )
         return prepare(self.config, found, self.inputs)
 

@@ -1,4 +1,4 @@
-"""Wasserstein distances: exact, by critics, with confidence bounds; problems of known distance.
+"""Wasserstein distances: exact, by critics, with confidence bounds; monitoring; problems of known distance.
 
 `taut.wasserstein` is the estimator; the functions here are its parts.
 """
@@ -16,9 +16,12 @@ from taut.transport.critics import (
 from taut.transport.distance_bounds import bound_population_upper
 from taut.transport.estimator import wasserstein
 from taut.transport.exact import Transport, exact_transport
-from taut.transport.feature_scaling import FeatureScaling, Scaling
+from taut.transport.feature_comparison import FeatureComparison, compare_features
+from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fit_scaling
 from taut.transport.funnel_problem import funnels
 from taut.transport.mean_bounds import Method, bound_difference, bound_mean
+from taut.transport.monitor import Change, Monitor, MonitoredBatch, fit_monitor
+from taut.transport.monitor_file import load_monitor, save_monitor
 from taut.transport.problems import (
     Problem,
     absolute_value,
@@ -36,11 +39,16 @@ from taut.transport.skewed_directions import pursue_centres, skewed_directions
 
 __all__ = [
     "CRITICS",
+    "SCALINGS",
+    "Change",
     "ConeFit",
     "CriticFit",
     "CriticName",
+    "FeatureComparison",
     "FeatureScaling",
     "Method",
+    "Monitor",
+    "MonitoredBatch",
     "Problem",
     "Sampler",
     "SavedCritic",
@@ -51,19 +59,24 @@ __all__ = [
     "bound_difference",
     "bound_mean",
     "bound_population_upper",
+    "compare_features",
     "cone",
     "coupling_upper_bound",
     "dual_value",
     "exact_transport",
     "fit_cones",
     "fit_critic",
+    "fit_monitor",
+    "fit_scaling",
     "funnels",
     "laplaces",
     "load_critic",
+    "load_monitor",
     "network_critic",
     "permutation_p_value",
     "pursue_centres",
     "rescale_network",
+    "save_monitor",
     "shells",
     "shifted_gaussians",
     "skewed_directions",

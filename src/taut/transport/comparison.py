@@ -38,6 +38,7 @@ from taut.transport.resampling import (
     permutation_p_value,
 )
 from taut.transport.result import WassersteinResult
+from taut.transport.sample_checks import note_copies, note_order
 from taut.transport.selection import (
     CriticName,
     OnProgress,
@@ -111,6 +112,9 @@ class Comparison:
     ) -> WassersteinResult:
         """The distance of the populations, from rows that the critic has not seen."""
         each = confidence_of_each(_SUBJECT, confidence)
+        for name, side in (("x", self.x), ("y", self.y)):
+            if isinstance(side, Table):
+                self.notes += note_copies(side, name) + note_order(side, name, self.columns)
         fitted = self._fit_line(each, diameter) if self.x.dim == 1 else self._fit(each, diameter)
         selected, stages, upper = fitted.selected, fitted.stages, fitted.upper
         sx, sy = stages[-1].x, stages[-1].y
@@ -315,7 +319,7 @@ class Comparison:
                 rule=f"`x` and `y` must have at least {_MIN_ROWS} rows for bounds on populations",
                 got=f"{rows[0]} and {rows[1]}",
                 remedy="Give more rows.",
-                option="finite=True",
+                option=("finite", True),
             )
 
     def finite_sets(self) -> WassersteinResult:

@@ -20,6 +20,7 @@ from taut.data import (
     describe_columns,
     fit_pair,
     is_frame,
+    list_some,
     read_source,
     select_positions,
 )
@@ -28,8 +29,10 @@ from taut.errors import ArgumentError, DataError
 __all__ = [
     "BatchStream",
     "Dataset",
+    "columns_of",
     "iterate_batches",
     "load_rows",
+    "match_columns",
     "note_constant",
     "open_dataset",
     "open_pair",
@@ -98,7 +101,7 @@ def open_pair(
         y: as for `open_dataset`.
         encoding: encoding of the columns, or options of `taut.data.fit_encoding`.
     """
-    sources = [_columns_of(data, name) for data, name in ((x, "x"), (y, "y"))]
+    sources = [columns_of(data, name) for data, name in ((x, "x"), (y, "y"))]
     first, second = sources
     if first is None or second is None:
         if encoding is not None:
@@ -116,7 +119,7 @@ def open_pair(
     return pair._replace(notes=(*notes, *pair.notes))
 
 
-def _columns_of(data: Any, name: str) -> ColumnSource | None:
+def columns_of(data: Any, name: str) -> ColumnSource | None:
     """The columns of a table before they are encoded; `None` where there are none."""
     if isinstance(data, TableStream):
         return None if data.choice is not None else data.table
@@ -140,7 +143,7 @@ def open_dataset(
         >>> open_dataset(torch.zeros(3, 2), "x")
         Table(3 x 2, float32, from x)
     """
-    if encoding is not None and (columns := _columns_of(data, name)) is not None:
+    if encoding is not None and (columns := columns_of(data, name)) is not None:
         if isinstance(data, TableStream):
             return data.encoded(encoding)
         chosen = columns.select(encoding.select(columns.names, columns.subject))
@@ -161,6 +164,32 @@ def open_dataset(
         if getattr(inner, "ndim", 0) > 1:
             return BatchStream(data, name, as_table([first], name, min_rows=1))
     return as_table(data, name, min_rows=min_rows)
+
+
+def match_columns(data: Dataset, columns: Sequence[str] | None, dim: int, whose: str) -> Dataset:
+    """The same sample with the given columns in their order, matched by name where both have names.
+
+    Args:
+        data: the sample.
+        columns: the names, or none.
+        dim: number of columns.
+        whose: whose columns these are, for errors.
+
+    Raises:
+        DataError: it has other columns.
+    """
+    if columns and data.columns and tuple(columns) != data.columns:
+        if missing := [name for name in columns if name not in data.columns]:
+            raise DataError(
+                subject=data.source,
+                rule=f"must have the columns that {whose}",
+                got=f"none called {list_some(missing)}",
+            )
+        return data.select(columns)
+    if data.dim != dim:
+        rule = f"must have {dim} columns, as {whose}"
+        raise DataError(subject=data.source, rule=rule, got=str(data.dim))
+    return data
 
 
 def iterate_batches(data: Dataset) -> Iterator[Tensor]:
@@ -195,7 +224,7 @@ def load_rows(data: Dataset, subject: str) -> Tensor:
                 f"{_MOST_CELLS // data.dim} rows of {data.dim} columns",
                 got=f"more in {data.source}",
                 remedy="Take a sample of its rows.",
-                option="finite=False",
+                option=("finite", False),
             )
     return torch.cat(parts)
 

@@ -126,8 +126,10 @@ def exact_transport(
     rows, columns, mass, offsets, solved = solve(distances(x[here], anchors), a[here], b[there])
     if not solved:
         raise NotConvergedError(
-            f"{subject}: the network simplex must end at an optimum; it did not, for "
-            f"{len(x)} x {len(y)} points. Look for weights or distances of wildly different size."
+            subject=subject,
+            rule=f"the network simplex must end at an optimum; it did not, for {len(x)} x "
+            f"{len(y)} points",
+            remedy="Look for weights or distances of wildly different size.",
         )
     rows, columns = here[rows], there[columns]
     upper = plan_cost(x, y, a, b, (rows, columns, mass))

@@ -11,13 +11,13 @@ from torch import Generator, Tensor, nn
 
 from taut.bounds import Bound
 from taut.certificates import BoundedEvaluation
-from taut.data import Encoding, list_some
-from taut.errors import DamagedFileError, DataError, check_choice
+from taut.data import Encoding
+from taut.errors import DamagedFileError, check_choice
 from taut.export import open_file, save
 from taut.norms import L2
 from taut.transport.arguments import check_seed, confidence_of_each
 from taut.transport.critics import score_points
-from taut.transport.dataset import Dataset, iterate_batches, open_dataset
+from taut.transport.dataset import Dataset, iterate_batches, match_columns, open_dataset
 from taut.transport.distance_bounds import Scores, Stage, bound_population_lower
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling
 from taut.transport.mean_bounds import METHODS, Method
@@ -90,18 +90,7 @@ class SavedCritic:
         Raises:
             DataError: it has other columns.
         """
-        if self.columns and data.columns and self.columns != data.columns:
-            if missing := [name for name in self.columns if name not in data.columns]:
-                raise DataError(
-                    subject=data.source,
-                    rule="must have the columns that the critic was trained on",
-                    got=f"none called {list_some(missing)}",
-                )
-            return data.select(self.columns)
-        if data.dim != self.dim:
-            rule = f"must have {self.dim} columns, as the critic was trained on"
-            raise DataError(subject=data.source, rule=rule, got=str(data.dim))
-        return data
+        return match_columns(data, self.columns, self.dim, "the critic was trained on")
 
     def lower_bounds(
         self, data: Any, confidence: float = 0.95, method: Method = "betting", *, seed: int = 0
@@ -240,7 +229,9 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
         )
     except (LookupError, TypeError, ValueError) as error:
         name = os.fspath(path)
-        said = error if isinstance(error, DamagedFileError) else "a part is missing"
+        said = "a part is missing"
+        if isinstance(error, DamagedFileError):
+            said = str(error).rstrip(".")
         raise DamagedFileError(
             subject=f"load_critic: {os.path.basename(name)}",
             rule="must hold a critic with its scores",
@@ -251,7 +242,7 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
 
 def _check(fits: bool, otherwise: str) -> None:
     if not fits:
-        raise DamagedFileError(otherwise)
+        raise DamagedFileError(rule=otherwise)
 
 
 def _number(value: Any) -> float:

@@ -168,9 +168,11 @@ class CriticRecords:
             found = CriticRecords.read(path)
             if found.header["settings"] != self.header["settings"]:
                 raise ArgumentError(
-                    "CriticRecords: `path` must be a record with the settings "
-                    f"{self.header['settings']}; got {str(path)!r}, with "
-                    f"{found.header['settings']}. Use the same settings, or another file."
+                    subject="CriticRecords",
+                    argument="path",
+                    rule=f"must be a record with the settings {self.header['settings']}",
+                    got=f"{str(path)!r}, with {found.header['settings']}",
+                    remedy="Use the same settings, or another file.",
                 )
             self.header, self.results = found.header, found.results
 

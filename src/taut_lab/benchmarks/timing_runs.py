@@ -1,5 +1,6 @@
-"""The timing benchmarks `taut bench layers` and `taut bench conv`."""
+"""The timing benchmarks `taut bench layers`, `taut bench conv` and `taut bench distances`."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from taut.errors import check_choice, check_count
 from taut_lab.benchmarks.peers import explain_missing
+from taut_lab.benchmarks.timed_distances import DENSE, compile_kernels, timed_distances
 from taut_lab.benchmarks.timed_layers import (
     PLAIN,
     PLAIN_CONV,
@@ -28,7 +30,14 @@ from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, timed_
 from taut_lab.framework.provenance import describe_machine
 from taut_lab.framework.timing import CLOCKS, TimedFunction, one_thread, time_in_turn
 
-__all__ = ["ConvSettings", "LayerSettings", "run_conv", "run_layers"]
+__all__ = [
+    "ConvSettings",
+    "DistanceSettings",
+    "LayerSettings",
+    "run_conv",
+    "run_distances",
+    "run_layers",
+]
 
 # Called before each run with the names of the comparison and of the layer, and the fraction done.
 OnRun = Callable[[str, str, float], None]
@@ -94,6 +103,23 @@ class ConvSettings(TimingSettings):
 
 
 @dataclass(frozen=True)
+class DistanceSettings(TimingSettings):
+    """Further settings of the benchmark of distances.
+
+    Attributes:
+        batch: number of points.
+        width: number of stored points, and length of each.
+        exponents: finite exponents of the norms; infinity is added.
+    """
+
+    rounds: int = 20
+    peers: bool = False
+    batch: int = 256
+    width: int = 512
+    exponents: tuple[int, ...] = (8, 64, 1024)
+
+
+@dataclass(frozen=True)
 class _Plan:
     """A comparison to be run; `limits` override arguments of `time_in_turn`."""
 
@@ -127,6 +153,16 @@ def run_conv(
     check_count("run_conv", "batch", settings.batch)
     check_count("run_conv", "kernel_size", settings.kernel_size)
     return _run("run_conv", settings, _conv_plans(settings), len(settings.shapes), on_run)
+
+
+def run_distances(
+    settings: DistanceSettings = DistanceSettings(),  # noqa: B008 (frozen)
+    on_run: OnRun = lambda comparison, name, done: None,
+) -> TimingRecord:
+    """Compares distances with a dense layer of the same size on one thread."""
+    check_count("run_distances", "batch", settings.batch)
+    check_count("run_distances", "width", settings.width)
+    return _run("run_distances", settings, _distance_plans(settings), 1, on_run)
 
 
 def _run(
@@ -195,6 +231,15 @@ def _conv_plans(settings: ConvSettings) -> Iterator[_Plan]:
         sizes = {"in": inside, "out": out, "side": side, "batch": settings.batch}
         title, errors = f"{inside} x {side} x {side}", partial(circle_errors, side=side)
         yield _trained(title, "conv", sizes, PLAIN_CONV, layers, errors)
+
+
+def _distance_plans(settings: DistanceSettings) -> Iterator[_Plan]:
+    sizes = {"batch": settings.batch, "width": settings.width}
+    exponents = (*settings.exponents, math.inf)
+    seconds = compile_kernels(settings.batch, settings.width, settings.exponents, settings.seed)
+    functions = timed_distances(settings.batch, settings.width, exponents, seed=settings.seed)
+    sizes |= {"compiled": len(exponents), "seconds": round(seconds)}
+    yield _Plan("distances", "distances", sizes, DENSE, functions)
 
 
 def _layer_plans(settings: LayerSettings) -> Iterator[_Plan]:

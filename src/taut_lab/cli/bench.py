@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taut.cli.parameters import COUNT, POSITIVE, Whole
+
 if TYPE_CHECKING:
     from taut_lab.benchmarks.critic_records import CriticResult
 
@@ -37,7 +39,7 @@ _TIMING = (
     ),
     click.option(
         "--rounds",
-        type=click.IntRange(min=1),
+        type=COUNT,
         default=40,
         show_default=True,
         help="Number of timed runs per layer; slow layers get fewer.",
@@ -67,7 +69,7 @@ def _several(name: str, to: str, default: tuple[int, ...], help: str, least: int
     return click.option(
         name,
         to,
-        type=click.IntRange(min=least),
+        type=Whole(min=least),
         multiple=True,
         default=default,
         show_default=True,
@@ -110,7 +112,7 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 @click.option(
     "--batch-size",
     "batch",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=64,
     show_default=True,
     help="Batch size.",
@@ -139,6 +141,43 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 
 @bench.command()
 @click.option(
+    "--batch-size",
+    "batch",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Batch size.",
+)
+@click.option(
+    "--width",
+    type=click.IntRange(min=2),
+    default=512,
+    show_default=True,
+    help="Number of stored points, and length of each.",
+)
+@_options(_TIMING[1:])
+def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
+    """Time distances to stored points.
+
+    Forward and backward passes of fused kernels, of chunks without a compiler and of torch.cdist, for
+    several exponents, beside a dense layer of the same size. Takes about three minutes.
+
+    \b
+    Example:
+      taut bench distances --out record.json
+      taut bench distances --show record.json
+    """
+    from taut_lab.benchmarks import DistanceSettings, run_distances
+
+    chosen = DistanceSettings(**settings)
+    if quick:
+        small = {"batch": 6, "width": 8, "exponents": (8,)}
+        chosen = replace(chosen, **small, rounds=2, min_rounds=1, warmup=1)
+    _measure_or_show(lambda on_run: run_distances(chosen, on_run), out, show)
+
+
+@bench.command()
+@click.option(
     "--part",
     "parts",
     type=click.Choice(["table1", "funnels", "coverage", "real"]),
@@ -154,7 +193,7 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 )
 @click.option(
     "--budget-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     default=12.0,
     show_default=True,
     help="Training time of each critic in the funnels part, in CPU seconds; the row called "
@@ -213,6 +252,113 @@ def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     print_critic_records(console, records)
     if out is not None:
         console.print(f"Record: {out}", soft_wrap=True)
+
+
+@bench.command()
+@click.option(
+    "--data",
+    type=click.Choice(["cifar10-25k", "cifar10", "mnist"]),
+    default="cifar10-25k",
+    show_default=True,
+    help="Dataset; cifar10-25k is a part of CIFAR-10 with 20,000 training and 5,000 test images.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder of the downloaded datasets.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=15.0,
+    show_default=True,
+    help="Training time of each layer, in minutes of CPU time on one thread.",
+)
+@click.option(
+    "--rate",
+    "rates",
+    type=click.FloatRange(min=0, min_open=True),
+    multiple=True,
+    default=(1e-3, 3e-3, 1e-2),
+    show_default=True,
+    help="Learning rate to choose from by validation loss, in trials of 8 % of the training time; "
+    "repeatable.",
+)
+@click.option(
+    "--layer",
+    "layers",
+    multiple=True,
+    help="Layer to run, or part of its name; repeatable.  [default: all]",
+)
+@click.option(
+    "--peers/--no-peers",
+    default=True,
+    show_default=True,
+    help="Include layers from deel-torchlip and orthogonium.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("zoo"),
+    show_default=True,
+    help="Folder for the results, one JSON file per layer.",
+)
+@click.option(
+    "--show",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Print the table of an existing folder without training anything.",
+)
+@click.option(
+    "--figure",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Image file (.svg, .png or .pdf) for a chart of the results.",
+)
+def zoo(
+    layers: tuple[str, ...],
+    peers: bool,
+    data_dir: str | None,
+    out: Path,
+    show: Path | None,
+    figure: Path | None,
+    **settings: Any,
+) -> None:
+    """Compare 1-Lipschitz convolutions in one network, at equal training time.
+
+    Every layer is trained in a network of the same shape, for the same CPU time on one thread, and
+    certified at L2 radius 36/255 (CIFAR-10) or 1.58 (MNIST) with a proven Lipschitz constant. Each
+    result is saved to OUT as soon as it is finished; running the command again resumes.
+
+    \b
+    Example:
+      taut bench zoo --minutes 5 --out zoo
+      taut bench zoo --layer Orthonormal --layer SLL
+      taut bench zoo --show benchmarks/zoo --figure zoo.svg
+    """
+    import torch
+    from rich.console import Console
+
+    from taut_lab.benchmarks.zoo import ZooSettings, read_zoo, run_zoo
+    from taut_lab.cli.zoo_output import draw_zoo, print_zoo, summary
+
+    console = Console()
+    if show is not None:
+        records = read_zoo(show)
+    else:
+        torch.set_num_threads(1)
+        records = run_zoo(
+            ZooSettings(**settings),
+            out,
+            data_dir=data_dir,
+            layers=layers,
+            peers=peers,
+            on_layer=lambda name: console.print(f"Training {name} ...", highlight=False),
+            on_record=lambda record: console.print(summary(record), highlight=False),
+        )
+    print_zoo(console, records)
+    if figure is not None:
+        figure.write_bytes(draw_zoo(records).render(figure.suffix.removeprefix(".") or "svg"))
+        console.print(f"Figure: {figure}", soft_wrap=True)
 
 
 def _line(name: str, result: "CriticResult") -> str:

@@ -13,7 +13,7 @@ from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, produc
 from taut_lab.experiments.prob_dim import PAPER_VALUES
 from taut_lab.framework.timing import Timing
 
-__all__ = ["benchmark_bar", "print_critic_records", "print_timing_record"]
+__all__ = ["benchmark_bar", "print_critic_records", "print_timing_record", "result_table"]
 
 # Title, table and remark below it.
 Section = tuple[str, Table, str]
@@ -22,6 +22,8 @@ _TITLES = {
     "dense": "Dense layers, training step: width {width}, batch {batch}",
     "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
     "activations": "Activations, forward and backward: {batch} x {width}",
+    "distances": "Distances, forward and backward: {batch} points to {width} of length {width} (kernels of "
+    "{compiled} exponents were compiled in {seconds} s)",
 }
 
 
@@ -95,7 +97,8 @@ def _print(console: Console, section: Section) -> None:
         _say(console, remark, "italic")
 
 
-def _table(columns: Sequence[str]) -> Table:
+def result_table(columns: Sequence[str]) -> Table:
+    """An empty table in the style of the benchmarks: names on the left, numbers on the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for i, name in enumerate(columns):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
@@ -103,9 +106,9 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _comparison_table(comparison: Comparison) -> Section:
-    with_errors = comparison.kind != "activations"
+    with_errors = comparison.kind not in ("activations", "distances")
     errors = ("error", "excess") if with_errors else ()
-    table = _table(["", "x plain", "ms", "spread", *errors])
+    table = result_table(["", "x plain", "ms", "spread", *errors])
     others = [
         e for e in comparison.entries if e.timing.name != comparison.baseline and e.timing.median
     ]
@@ -155,7 +158,7 @@ def _bold(text: str, best: bool) -> str:
 def _bjorck_table(comparison: Comparison) -> Section:
     timings = {entry.timing.name: entry.timing for entry in comparison.entries}
     ours = ("steps", "full", "products", "speed-up", "runs")
-    table = _table([*ours, "paper: full", "products", "speed-up"])
+    table = result_table([*ours, "paper: full", "products", "speed-up"])
     for k, (paper_full, paper_products) in PAPER_SECONDS.items():
         if full_name(k) in timings:
             table.add_row(
@@ -184,7 +187,7 @@ def _bjorck_cells(full: Timing, products: Timing) -> list[str]:
 def _paper_table(results: Sequence[CriticResult]) -> Iterator[Section]:
     """The paper's layout: rows are activations, columns dimension and depth."""
     places = list(dict.fromkeys((c.sizes["dim"], c.sizes["depth"]) for c in results))
-    table = _table(["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"])
+    table = result_table(["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"])
     for critic in dict.fromkeys(c.critic for c in results):
         own = {(c.sizes["dim"], c.sizes["depth"]): c for c in results if c.critic == critic}
         estimates = {place: c.estimate for place, c in own.items()}
@@ -208,7 +211,7 @@ def _funnels_tables(results: Sequence[CriticResult]) -> Iterator[Section]:
     counts = sorted({c.sizes["funnels"] for c in results})
     for critic in dict.fromkeys(c.critic for c in results):
         own = {(c.sizes["dim"], c.sizes["funnels"]): c for c in results if c.critic == critic}
-        table = _table(["dimension", *(f"{count} funnels" for count in counts)])
+        table = result_table(["dimension", *(f"{count} funnels" for count in counts)])
         for dim in dims:
             table.add_row(str(dim), *(_percent(own.get((dim, count))) for count in counts))
         title = f"Funnels, {critic}: relative error in percent"
@@ -233,7 +236,7 @@ def _sum_up(results: Sequence[CriticResult]) -> str:
 
 
 def _coverage_table(results: Sequence[CriticResult]) -> Iterator[Section]:
-    table = _table(["", "problems", "lower holds", "upper holds", "seconds"])
+    table = result_table(["", "problems", "lower holds", "upper holds", "seconds"])
     groups = {
         "distance zero": [c for c in results if c.truth == 0],
         "distance above zero": [c for c in results if c.truth > 0],
@@ -255,7 +258,7 @@ def _coverage_table(results: Sequence[CriticResult]) -> Iterator[Section]:
 def _real_table(results: Sequence[CriticResult]) -> Iterator[Section]:
     critics = list(dict.fromkeys(c.critic for c in results))
     names = (critic.removeprefix("taut, ") for critic in critics)
-    table = _table(["", "points", "exact", "gap", *names])
+    table = result_table(["", "points", "exact", "gap", *names])
     for problem in dict.fromkeys(c.problem for c in results):
         own = {c.critic: c for c in results if c.problem == problem}
         first = next(iter(own.values()))

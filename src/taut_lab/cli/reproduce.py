@@ -1,6 +1,5 @@
 """`taut reproduce`: the tables and figures of the paper."""
 
-import difflib
 import os
 import secrets
 from itertools import zip_longest
@@ -9,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.parameters import data_dir_option
+from taut.cli.failures import did_you_mean
+from taut.cli.parameters import COUNT, data_dir_option, json_option
 from taut.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -21,7 +21,17 @@ __all__ = ["reproduce"]
 
 _PRESETS = click.Choice(["smoke", "cpu", "gpu", "paper"])
 _INTERRUPTED = 130
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from taut_lab.experiments.registry import EXPERIMENTS
+
+    return [name for name in (*EXPERIMENTS, "all") if name.startswith(incomplete)]
+
+
+_names = click.argument(
+    "names", nargs=-1, required=True, metavar="NAME...", shell_complete=_complete
+)
 
 
 def _folder(*names: str) -> Any:
@@ -56,16 +66,16 @@ def reproduce() -> None:
     Examples:
       taut reproduce list
       taut reproduce all --preset smoke
-      taut reproduce NAME --preset cpu --jobs 2 --data-dir data
-      taut reproduce NAME --preset paper --cluster tcp://host:8786
-      taut reproduce show NAME
+      taut reproduce three-cones --preset cpu --jobs 2 --data-dir data
+      taut reproduce three-cones --preset paper --cluster tcp://host:8786
+      taut reproduce show three-cones
       taut reproduce report --out report
     """
 
 
 @reproduce.command("list")
 @_folder("--records", "--out")
-@_as_json
+@json_option
 def list_experiments(folder: Path, as_json: bool) -> None:
     """List the experiments with their progress and verdicts.
 
@@ -86,7 +96,7 @@ def list_experiments(folder: Path, as_json: bool) -> None:
 
 
 @reproduce.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@_names
 @click.option(
     "--preset",
     type=_PRESETS,
@@ -97,7 +107,7 @@ def list_experiments(folder: Path, as_json: bool) -> None:
 )
 @click.option(
     "--jobs",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=1,
     show_default=True,
     help="Number of worker processes, with one thread each.",
@@ -116,7 +126,7 @@ def list_experiments(folder: Path, as_json: bool) -> None:
 )
 @_folder("--out", "--records")
 @data_dir_option
-@_as_json
+@json_option
 def run(
     names: tuple[str, ...],
     preset: str,
@@ -137,7 +147,7 @@ def run(
     \b
     Examples:
       taut reproduce all --preset smoke
-      taut reproduce NAME --preset cpu --jobs 2 --data-dir data
+      taut reproduce three-cones --preset cpu --jobs 2 --data-dir data
 
     \b
     On several machines with access to the data:
@@ -189,20 +199,20 @@ def run(
 
 
 @reproduce.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@_names
 @click.option(
     "--preset",
     type=_PRESETS,
     help="Scale of the experiment.  [default: the largest finished preset]",
 )
 @_folder("--records", "--out")
-@_as_json
+@json_option
 def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool) -> None:
     """Print the tables of finished cells beside the paper's numbers.
 
     \b
     Example:
-      taut reproduce show NAME --preset cpu
+      taut reproduce show three-cones --preset cpu
     """
     from taut.cli.output import print_json
     from taut_lab.cli import reproduce_output as output
@@ -218,8 +228,10 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
             output.print_presentation(one)
         elif "all" not in names:
             raise ArgumentError(
-                f"reproduce show: at least one cell of {experiment.name} must be finished in {folder}; "
-                f"got none. Compute it: taut reproduce {experiment.name} --preset {preset or 'smoke'}."
+                subject="reproduce show",
+                rule=f"at least one cell of {experiment.name} must be finished in {folder}",
+                got="none",
+                remedy=f"Compute it: taut reproduce {experiment.name} --preset {preset or 'smoke'}.",
             )
     if as_json:
         print_json({"records": str(folder), "experiments": shown})
@@ -232,7 +244,7 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
     type=click.Path(file_okay=False, path_type=Path),
     help="Output folder of the report.  [default: RECORDS/report]",
 )
-@_as_json
+@json_option
 def report(folder: Path, out: Path | None, as_json: bool) -> None:
     """Write an HTML report of all finished cells, with figures.
 
@@ -260,13 +272,12 @@ def _choose(names: tuple[str, ...]) -> list["Experiment"]:
         names = tuple(EXPERIMENTS)
     for name in names:
         if name not in EXPERIMENTS:
-            near = difflib.get_close_matches(name, EXPERIMENTS, n=3, cutoff=0.6)
-            hint = (
-                f"Did you mean {' or '.join(near)}?" if near else f"Use {', '.join(EXPERIMENTS)}."
-            )
             raise ArgumentError(
-                f"reproduce: `NAME` must be an experiment of taut reproduce list, or all; got {name!r}. "
-                f"{hint}"
+                subject="reproduce",
+                argument="NAME",
+                rule="must be an experiment of taut reproduce list, or all",
+                got=repr(name),
+                remedy=did_you_mean(name, EXPERIMENTS) or f"Use {', '.join(EXPERIMENTS)}.",
             )
     return [find_experiment(name) for name in dict.fromkeys(names)]
 
@@ -276,8 +287,11 @@ def _cells(experiment: "Experiment", preset: str, seeds: tuple[int, ...]) -> lis
     held = sorted({cell.config["seed"] for cell in cells})
     if seeds and not set(seeds) & set(held):
         raise ArgumentError(
-            f"reproduce: `--seed` must be a seed of {experiment.name} with --preset {preset}: "
-            f"{', '.join(map(str, held))}; got {', '.join(map(str, seeds))}."
+            subject="reproduce",
+            argument="--seed",
+            rule=f"must be a seed of {experiment.name} with --preset {preset}: "
+            f"{', '.join(map(str, held))}",
+            got=", ".join(map(str, seeds)),
         )
     return [cell for cell in cells if not seeds or cell.config["seed"] in seeds]
 

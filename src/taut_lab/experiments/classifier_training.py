@@ -26,8 +26,9 @@ PLAIN: dict[str, Any] = {
 
 
 def train_classifier(settings: Mapping[str, Any], data: LabelledData | None = None) -> TrainedRun:
-    """Trains in memory with fields of `TrainConfig`, on their dataset or on `data`."""
-    return train(TrainConfig(**settings), data=data or load_dataset(settings["data"]))
+    """Trains in memory with fields of `TrainConfig`, on their dataset or on `data`; dense networks."""
+    config = TrainConfig(**{"arch": "dense", **settings})
+    return train(config, data=data or load_dataset(settings["data"]))
 
 
 def training_curve(run: TrainedRun) -> list[dict[str, float]]:

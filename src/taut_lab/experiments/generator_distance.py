@@ -105,9 +105,10 @@ def estimate_generator_distance(
     """
     if images.shape[1:] != generator.shape or held_out.shape[1:] != generator.shape:
         raise ArgumentError(
-            "estimate_generator_distance: `images` and `held_out` must have the generator's shape "
-            f"(n, {', '.join(map(str, generator.shape))}); got {tuple(images.shape)} and "
-            f"{tuple(held_out.shape)}."
+            subject="estimate_generator_distance",
+            rule="`images` and `held_out` must have the generator's shape (n, "
+            f"{', '.join(map(str, generator.shape))})",
+            got=f"{tuple(images.shape)} and {tuple(held_out.shape)}",
         )
     dim = generator.shape[0] * generator.shape[1] * generator.shape[2]
     run = run_critic(dim, _sampler(images, generator), critic)

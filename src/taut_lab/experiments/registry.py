@@ -13,6 +13,7 @@ from taut_lab.experiments import (
     generator_distance,
     interpretable_gradients,
     jacobians,
+    linf_frontier,
     mnist_classify,
     network_views,
     plane_critics,
@@ -46,6 +47,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         jacobians.DYNAMICAL_ISOMETRY,
         gan_samples.EXPERIMENT,
         tradeoff.EXPERIMENT,
+        linf_frontier.EXPERIMENT,
     )
 }
 

@@ -28,6 +28,7 @@ _PAPER = {
     "PGD 0.15": (1.36, 8.1, 52.9, 15.1, 99.7),
 }
 _COLOURS = {"Standard": "black", "Margin-0.1": "sky", "Margin-0.3": "vermilion", "PGD": "green"}
+_COLOURS |= {"Distance": "blue", "Interval": "orange"}
 
 
 def error_table(results: Sequence[Result], rows: Sequence[str]) -> ResultTable:
@@ -90,8 +91,9 @@ def proven_figure(results: Sequence[Result], rows: Sequence[str]) -> Figure:
         for row in rows:
             reach, shares = _mean_series(results, row, "reach", "proven")
             axes.plot(reach, shares, label=row, **_look(row))
-            _, claimed = _mean_series(results, row, "reach", "figure_rule")
-            axes.plot(reach, claimed, **{**_look(row), "linewidth": 0.8, "alpha": 0.7})
+            if row.startswith("Margin"):
+                _, claimed = _mean_series(results, row, "reach", "figure_rule")
+                axes.plot(reach, claimed, **{**_look(row), "linewidth": 0.8, "alpha": 0.7})
         axes.plot([], [], color="#777777", linewidth=0.8, label="thin: paper's rule")
         _finish(axes, "radius")
 

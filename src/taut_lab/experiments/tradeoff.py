@@ -46,7 +46,7 @@ def _run(config: Config) -> Outcome:
     settings["margin"] = settings.pop("offset")
     # The last epoch is used, so no validation rows are needed.
     run = train_classifier({**settings, "norm": "l2", "lr": 3e-3, "validation": 0.0})
-    seen = evaluate(run.model, run.data().test, "l2")
+    seen = evaluate(run.model, run.data().test, "l2", run.inputs)
     radius = config["radius"]
     radii = [round(radius * step / 10, 4) for step in range(21)]
     return Outcome(

@@ -13,10 +13,12 @@ CIFAR_PART = "cifar10-25k"
 _FILES = {CIFAR_PART: Path("cifar-10", "cifar-10-binary-25k.tar.gz")}
 
 
-def load_dataset(name: str) -> LabelledData:
-    """The dataset of that name, from the folder in the variable `TAUT_DATA`."""
+def load_dataset(name: str, data_dir: str | None = None) -> LabelledData:
+    """The dataset of that name, from a folder, by default that in the variable `TAUT_DATA`."""
     file = _FILES.get(name)
-    return load_labelled(name if file is None else data_folder(None) / file)
+    if file is None:
+        return load_labelled(name, data_dir=data_dir)
+    return load_labelled(data_folder(data_dir) / file)
 
 
 def datasets_of(config: Mapping[str, Any]) -> set[str]:

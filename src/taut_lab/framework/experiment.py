@@ -115,8 +115,9 @@ class Experiment:
         for config in configs:
             if not isinstance(config.get("seed"), int):
                 raise ArgumentError(
-                    f"{self.name}: every configuration must have an integer as its seed; "
-                    f"got {dict(config)!r}."
+                    subject=self.name,
+                    rule="every configuration must have an integer as its seed",
+                    got=repr(dict(config)),
                 )
             cell = Cell(self.name, self.version, json.loads(json.dumps(dict(config))))
             cells[cell.key] = cell

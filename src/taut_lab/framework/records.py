@@ -62,8 +62,11 @@ def to_json(value: Any, name: str = "value") -> Any:
     if isinstance(value, Sequence):
         return [to_json(item, f"{name}[{index}]") for index, item in enumerate(value)]
     raise ArgumentError(
-        f"Outcome: `{name}` must be plain data, that is numbers, strings, None, and lists and "
-        f"mappings of these; got a {type(value).__name__}. Use .item() or .tolist()."
+        subject="Outcome",
+        argument=name,
+        rule="must be plain data, that is numbers, strings, None, and lists and mappings of these",
+        got=f"a {type(value).__name__}",
+        remedy="Use .item() or .tolist().",
     )
 
 
@@ -102,7 +105,7 @@ def read_record_file(path: Path, parse: Callable[[Mapping[str, Any]], T]) -> T:
         return parse(fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise DamagedFileError(f"{path} is not a complete record ({reason}).") from error
+        raise DamagedFileError(rule=f"{path} is not a complete record ({reason})") from error
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,10 @@ class Record:
         for name, value in numbers.items():
             if not isinstance(from_json(value), Real):
                 raise ArgumentError(
-                    f"Outcome: `numbers[{name!r}]` must be a number; got {value!r}. "
-                    "Put other data into series."
+                    subject="Outcome",
+                    rule=f"`numbers[{name!r}]` must be a number",
+                    got=repr(value),
+                    remedy="Put other data into series.",
                 )
         return {
             "experiment": self.cell.experiment,

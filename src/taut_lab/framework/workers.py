@@ -37,8 +37,8 @@ class LostWorkerError(TautError, RuntimeError):
         times: how many workers died of the same call.
     """
 
-    def __init__(self, sentence: str, times: int = 1) -> None:
-        super().__init__(sentence)
+    def __init__(self, times: int = 1, **fields: Any) -> None:
+        super().__init__(**fields)
         self.times = times
 
 
@@ -128,7 +128,7 @@ class LocalWorkers:
                 self._all.remove(executor)
                 executor = _start()
                 self._all.append(executor)
-            raise LostWorkerError("the process that computed this cell died.") from error
+            raise LostWorkerError(rule="the process that computed this cell died") from error
         finally:
             self._idle.put(executor)
 
@@ -169,16 +169,22 @@ class ClusterWorkers:
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         if not _ADDRESS.fullmatch(address):
             raise ArgumentError(
-                f"ClusterWorkers: `address` must be a host and a port; got {address!r}. "
-                "Use one like tcp://host:8786, which dask scheduler prints when it starts."
+                subject="ClusterWorkers",
+                argument="address",
+                rule="must be a host and a port",
+                got=repr(address),
+                remedy="Use one like tcp://host:8786, which dask scheduler prints when it starts.",
             )
         try:
             self._client = distributed.Client(address, timeout=_TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
             raise ArgumentError(
-                f"ClusterWorkers: `address` must be that of a running dask scheduler; got "
-                f"{address!r} ({error}). Start one with dask scheduler, and workers with dask "
-                f"worker {address} --nthreads 1."
+                subject="ClusterWorkers",
+                argument="address",
+                rule="must be that of a running dask scheduler",
+                got=f"{address!r} ({error})",
+                remedy=f"Start one with dask scheduler, and workers with dask worker {address} "
+                "--nthreads 1.",
             ) from error
         self._address = address
         self._killed: type[Exception] = KilledWorker
@@ -200,7 +206,7 @@ class ClusterWorkers:
         def pass_on(done: "Future[Any]") -> None:
             error = self._lost() if done.cancelled() else done.exception()
             if isinstance(error, self._killed):
-                error = LostWorkerError("the scheduler gave up on it.", times=error.args[2] + 1)
+                error = LostWorkerError(error.args[2] + 1, rule="the scheduler gave up on it")
             if error is not None:
                 outer.set_exception(error)
             else:
@@ -216,6 +222,7 @@ class ClusterWorkers:
 
     def _lost(self) -> LostClusterError:
         return LostClusterError(
-            f"ClusterWorkers: the scheduler at {self._address} must run until the end; it is "
-            "gone. Finished cells are kept: start the scheduler and run the command again."
+            subject="ClusterWorkers",
+            rule=f"the scheduler at {self._address} must run until the end; it is gone",
+            remedy="Finished cells are kept: start the scheduler and run the command again.",
         )

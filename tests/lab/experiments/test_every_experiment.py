@@ -20,7 +20,7 @@ ORDER = """
 folding absolute-value three-cones prob-dim jacobian-norms activation-statistics generator-distance
 adversarial-robustness interpretable-gradients network-views bjorck-convergence
 bjorck-against-spectral bjorck-runtime mnist-classify small-mnist cifar-classify dynamical-isometry
-gan-samples tradeoff
+gan-samples tradeoff linf-frontier
 """
 
 

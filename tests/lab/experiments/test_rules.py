@@ -19,8 +19,8 @@ def printed(name):
     table = find_experiment(name).show([]).tables[0]
     for row, entries in table.rows.items():
         for column, entry in zip(table.columns, entries, strict=True):
-            assert entry.paper is not None
-            yield row, column, entry.paper
+            if entry.paper is not None:  # rows that are ours alone have none
+                yield row, column, entry.paper
 
 
 def cones(row, column, value):

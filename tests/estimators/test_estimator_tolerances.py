@@ -1,5 +1,7 @@
 """Tolerances, weights and warm starts of the estimators, and certificates through pipelines."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
@@ -73,8 +75,9 @@ def test_the_radius_through_a_scaler_is_the_one_behind_it():
     X, y = _table()
     model = LipschitzClassifier((16,), norm="linf", epochs=5)
     pipeline = make_pipeline(StandardScaler(), model).fit(X, y)
-    scaler = pipeline[0]
-    behind = pipeline[-1].certify(scaler.transform(X)).radius
+    scaler: Any = pipeline[0]
+    last: Any = pipeline[-1]
+    behind = last.certify(scaler.transform(X)).radius
     ahead = certify_pipeline(pipeline, X, tolerance=scaler.scale_).radius
     assert np.allclose(ahead, behind, rtol=1e-6)
 

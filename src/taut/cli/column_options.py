@@ -1,0 +1,53 @@
+"""Options that say what the columns of a table hold."""
+
+from typing import Any, TypeVar
+
+import click
+
+from taut.cli.parameters import POSITIVE, columns, encodings
+
+__all__ = ["COLUMN_OPTIONS", "column_options"]
+
+# Options of a command that are those of `taut.data.fit_encoding`.
+COLUMN_OPTIONS = (
+    *("columns", "drop", "categorical", "encode"),
+    *("category_distance", "missing_distance"),
+)
+
+_OPTIONS = (
+    click.option("--columns", type=columns, help="Columns to use: names or zero-based indices."),
+    click.option("--drop", type=columns, help="Columns to leave out."),
+    click.option("--categorical", type=columns, help="Columns whose numbers are categories."),
+    click.option(
+        "--encode",
+        type=encodings,
+        multiple=True,
+        metavar="COLUMN=KIND",
+        help="Encoding of one column: number, category, category:2 (categories 2 apart), date, time, or "
+        "ordered categories from first to last, 'size=S<M<L'; repeatable.",
+    ),
+    click.option(
+        "--names", type=columns, help="Names of all columns, for tables without a header."
+    ),
+    click.option(
+        "--category-distance",
+        type=POSITIVE,
+        default=1.0,
+        help="Distance between two different categories.",
+    ),
+    click.option(
+        "--missing-distance",
+        type=POSITIVE,
+        default=1.0,
+        help="Distance between a missing number and one at the centre of its column.",
+    ),
+)
+
+Decorated = TypeVar("Decorated", bound=Any)
+
+
+def column_options(command: Decorated) -> Decorated:
+    """Adds the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command

@@ -1,0 +1,120 @@
+"""Errors of commands: one line that names the command and its options, or one JSON object."""
+
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import IO, Any
+
+import click
+
+from taut.errors import ArgumentError, TautError
+
+__all__ = ["Failure", "columns_text", "did_you_mean", "explain"]
+
+# Arguments of the library, and the parameter by which commands give them.
+_NAMES = {"name_or_path": "data"}
+
+
+class Failure(click.ClickException):
+    """An error of the caller: a red line on standard error, or with --json an object on standard output.
+
+    Args:
+        command: the words of the command, such as "taut certify".
+        error: the error, whose fields name options as the command does.
+        as_json: whether the command was given --json.
+    """
+
+    exit_code = 2
+
+    def __init__(self, command: str, error: TautError, as_json: bool = False) -> None:
+        super().__init__(str(error))
+        self.command, self.error, self.as_json = command, error, as_json
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Prints the error, or writes it to `file`."""
+        if self.as_json:
+            fields = {name: getattr(self.error, name) for name in ("argument", "rule", "got")}
+            told = {"command": self.command, "kind": type(self.error).__name__, **fields}
+            told |= {"remedy": self.error.remedy, "message": self.message}
+            click.echo(json.dumps({"error": told}), file=file)
+        else:
+            line = f"{self.command}: {self.format_message()}"
+            click.secho(line, fg="red", file=file, err=file is None)
+
+
+def explain(
+    error: TautError | click.ClickException, command: click.Command, path: str
+) -> tuple[str, TautError]:
+    """The words of the command that failed, and its error with options in place of arguments.
+
+    Args:
+        error: raised by taut, or by click for what was typed.
+        command: the command that was run.
+        path: its words, such as "taut certify".
+    """
+    if isinstance(error, TautError):
+        return path, _with_options(error, command, path)
+    context = getattr(error, "ctx", None)
+    path = path if context is None else context.command_path
+    return path, _from_click(error, path)
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """A question that names the nearest of the choices; empty if none is near.
+
+    Example:
+        >>> did_you_mean("certfy", ["certify", "verify"])
+        'Did you mean certify or verify?'
+    """
+    return _question(get_close_matches(name, [*choices], n=3, cutoff=0.6))
+
+
+def _question(near: Sequence[str]) -> str:
+    return f"Did you mean {' or '.join(near)}?" if near else ""
+
+
+def columns_text(columns: Sequence[object]) -> str:
+    """The value of an option that lists columns, as it is typed; see `parameters.columns`."""
+    return ",".join(f'"{name}"' if "," in str(name) else str(name) for name in columns)
+
+
+def _from_click(error: click.ClickException, path: str) -> TautError:
+    message, argument, remedy = error.format_message().rstrip("."), "", ""
+    if isinstance(error, click.UsageError):
+        remedy = f"See {path} --help."
+    if isinstance(error, click.BadParameter) and isinstance(error.param, click.Parameter):
+        message, argument = f"is invalid: {error.message.rstrip('.')}", _flag(error.param)
+        if isinstance(error, click.MissingParameter):
+            message = "is missing"
+            if isinstance(error.param.type, click.Choice):
+                remedy = f"Use one of {', '.join(map(str, error.param.type.choices))}."
+    elif near := getattr(error, "possibilities", None):
+        message, remedy = error.message.rstrip("."), _question(near)
+    rule = f"{message[:1].lower()}{message[1:]}"
+    return ArgumentError(argument=argument, rule=rule, remedy=remedy)
+
+
+def _with_options(error: TautError, command: click.Command, path: str) -> TautError:
+    """The same error with the options of the command in place of arguments of Python."""
+    parameters = {str(parameter.name): parameter for parameter in command.params}
+    changes: dict[str, Any] = {"option": None}
+    named = _NAMES.get(error.argument, error.argument)
+    if f"{path} ".startswith(f"taut {error.subject} ") or named in parameters:
+        changes["subject"] = ""
+    if named in parameters:
+        changes["argument"] = _flag(parameters[named])
+        changes["got"] = error.got.removeprefix(f"{error.argument}=")
+    if isinstance(error.option, tuple) and error.option[0] in parameters:
+        flag, value = _flag(parameters[error.option[0]]), error.option[1]
+        text = columns_text(value) if isinstance(value, list) else str(value)
+        typed = flag if value is True else f"{flag} {shlex.quote(text)}"
+        changes["option"] = f"leave out {flag}" if value is False else f"use {typed}"
+    return error.replace(**changes)
+
+
+def _flag(parameter: click.Parameter) -> str:
+    """What is typed for a parameter: its long option, or the name of an argument in capitals."""
+    if isinstance(parameter, click.Option):
+        return max(parameter.opts, key=len)
+    return parameter.human_readable_name

@@ -1,0 +1,197 @@
+"""`taut watch`: drift from a reference, batch after batch, with one false-alarm rate for all of them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taut.cli.alarm import AlarmCommand
+from taut.cli.column_options import COLUMN_OPTIONS, column_options
+from taut.cli.parameters import (
+    EXISTING_FILE,
+    FILE,
+    NOT_NEGATIVE,
+    Finite,
+    json_option,
+    seed_option,
+    threads_option,
+    typed_options,
+)
+
+if TYPE_CHECKING:
+    from taut.transport import Monitor, MonitoredBatch
+
+__all__ = ["watch"]
+
+_FITTING = ("false_alarm_rate", "tolerance", "scaling", "seed", *COLUMN_OPTIONS)
+_UPDATING = ("log", "report")
+
+
+@click.command(cls=AlarmCommand)
+@click.argument("files", nargs=-1, metavar="REFERENCE | BATCH...")
+@click.option("--save", type=FILE, metavar="WATCH", help="Fit a monitor to REFERENCE and save it.")
+@click.option(
+    "--with",
+    "monitor",
+    type=EXISTING_FILE,
+    metavar="WATCH",
+    help="Saved monitor that takes the batches into account; the file is updated.",
+)
+@click.option(
+    "--false-alarm-rate",
+    type=Finite(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    help="Probability of a false alarm over the whole run, however many batches there are.",
+)
+@click.option(
+    "--tolerance",
+    type=NOT_NEGATIVE,
+    default=0.0,
+    help="Wasserstein distance from the reference that is no drift, in scaled units.",
+)
+@click.option(
+    "--scaling",
+    type=click.Choice(["none", "standard", "robust"]),
+    default="standard",
+    help="Scaling of the features: none (the units of the data), standard (mean and standard "
+    "deviation) or robust (median and quartiles).",
+)
+@column_options
+@click.option(
+    "--log", type=FILE, metavar="LOG", help="Append a line of JSON for each batch to a file."
+)
+@click.option(
+    "--report", type=FILE, metavar="PAGE.html", help="Write an HTML report of all batches."
+)
+@seed_option
+@threads_option
+@json_option
+def watch(files: Sequence[str], **options: Any) -> None:
+    """Watch batches of rows for drift from a reference.
+
+    REFERENCE and each BATCH are files as `taut wasserstein` takes them. Fit the reference once; then
+    call the command for every new batch, as often as they come. The file WATCH holds the reference's
+    scores and the evidence so far, and every call updates it.
+
+    The alarm is raised when the evidence reaches 1 over the false-alarm rate. Without drift, the
+    probability that this ever happens is at most that rate, over all batches together. The alarm stays
+    on; to go on with other data, fit a new reference. Leave out columns that always move on, such as
+    dates and running numbers (--drop).
+
+    Exit status: 0 no drift shown; 1 alarm; 2 invalid file or option; 70 internal error; 130 interrupted.
+
+    \b
+    Examples:
+      taut watch january.csv --save watch.safetensors
+      taut watch --with watch.safetensors monday.csv tuesday.csv --log watch.jsonl --report watch.html
+    """
+    given, save = options["monitor"], options["save"]
+    if (given is None) == (save is None):
+        raise click.UsageError("one of --save WATCH (with a REFERENCE) and --with WATCH is needed.")
+    if save is not None and len(files) != 1:
+        raise click.UsageError("--save needs one REFERENCE.")
+    if given is not None and not (files or options["report"]):
+        raise click.UsageError("--with needs a BATCH, or --report.")
+    options["names"] = [str(name) for name in options["names"] or ()]
+    for name in typed_options(*(_FITTING if save is None else _UPDATING)):
+        wrong = "--with" if save is None else "--save"
+        raise click.UsageError(f"--{name.replace('_', '-')} cannot be used with {wrong}.")
+
+    import torch
+
+    torch.set_num_threads(options["threads"])
+    alarm = _fit(files[0], options) if given is None else _update(files, options)
+    if alarm:
+        raise SystemExit(1)
+
+
+def _fit(path: str, options: dict[str, Any]) -> bool:
+    """Fits a monitor and saves it; never an alarm."""
+    from taut.cli.output import print_json, print_table, say
+    from taut.cli.wasserstein_data import check_outputs
+    from taut.data import ColumnSource, TableStream, open_source
+    from taut.transport import fit_monitor, save_monitor
+
+    check_outputs([options["save"]], [path], "watch")
+    options["encode"] = dict(options["encode"])
+    wishes = {name: options[name] for name in COLUMN_OPTIONS if options[name]}
+    is_table = isinstance(open_source(path, options["names"]), ColumnSource)
+    monitor = fit_monitor(
+        TableStream(path, names=options["names"]),
+        encoding=wishes if is_table else None,
+        **{name: options[name] for name in ("false_alarm_rate", "tolerance", "scaling", "seed")},
+    )
+    save_monitor(monitor, options["save"])
+    encoding = monitor.encoding
+    if options["as_json"]:
+        uses = None if encoding is None else encoding.accounts
+        print_json(_settings(monitor, options["save"]) | {"encoding": uses})
+        return False
+    say(f"Fitted on {monitor.rows:,} rows of {Path(path).name}; saved to {options['save']}.")
+    if encoding is not None:
+        print_table(
+            ["column", "use"], [list(pair) for pair in encoding.accounts.items()], left=(0, 1)
+        )
+    say(
+        f"{len(monitor.nodes)} scores are watched. An alarm without drift has a probability of at most "
+        f"{100 * monitor.false_alarm_rate:g} %, over all batches together."
+    )
+    return False
+
+
+def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
+    """Takes the batches into account and prints what is known; whether drift is shown."""
+    from taut.cli.output import print_json, print_table, say
+    from taut.cli.wasserstein_data import check_outputs
+    from taut.data import TableStream
+    from taut.report import check_extras, monitor_headline, monitor_page, monitor_rows
+    from taut.transport import load_monitor, save_monitor
+
+    path = options["monitor"]
+    if options["report"]:
+        check_extras()
+    check_outputs([options["log"], options["report"]], [str(path), *files], "watch")
+    monitor = load_monitor(path)
+    done = len(monitor.batches)
+    try:
+        for file in files:
+            monitor.update(TableStream(file, names=options["names"]), Path(file).name)
+    finally:
+        # Batches before one that cannot be read have been seen.
+        if len(monitor.batches) > done:
+            save_monitor(monitor, path)
+            _append(options["log"], monitor.batches[done:])
+    page = None
+    if options["report"]:
+        facts = [("Monitor", str(path)), ("Reference", f"{monitor.rows:,} rows")]
+        page = monitor_page(monitor, facts).write(options["report"])
+    if options["as_json"]:
+        print_json(_settings(monitor, path) | {"report": page})
+        return monitor.alarm
+    say(f"{monitor_headline(monitor)}.", style="bold red" if monitor.alarm else "bold")
+    print_table(*monitor_rows(monitor, monitor.batches[done:]), left=(0, 4))
+    if page is not None:
+        say(f"Report: {page}")
+    return monitor.alarm
+
+
+def _append(log: Path | None, batches: "Sequence[MonitoredBatch]") -> None:
+    if log is not None:
+        with log.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(batch)) + "\n" for batch in batches)
+
+
+def _settings(monitor: "Monitor", path: Path) -> dict[str, Any]:
+    return {
+        "monitor": path,
+        "reference_rows": monitor.rows,
+        "features": monitor.features,
+        "false_alarm_rate": monitor.false_alarm_rate,
+        "tolerance": monitor.tolerance,
+        "scaling": monitor.scaling.method,
+        "alarm": monitor.alarm,
+        "batches": [asdict(batch) for batch in monitor.batches],
+    }

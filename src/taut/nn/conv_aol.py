@@ -1,0 +1,132 @@
+r"""`AOLConv`: convolutions of norm at most 1 by a factor for each channel, without iteration."""
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+
+from taut.linalg.autocorrelation import TapPairs, rescale_channels
+from taut.nn.conv import ConstrainedConv, TransposedConv
+from taut.nn.conv_orthonormal import Factors
+from taut.norms import L2
+from taut.rules import register
+from taut.rules.convolution import convolution_schema
+
+__all__ = [
+    "AOLConv",
+    "AOLConv1d",
+    "AOLConv2d",
+    "AOLConv3d",
+    "AOLConvTranspose1d",
+    "AOLConvTranspose2d",
+    "AOLConvTranspose3d",
+    "FreeKernelConv",
+]
+
+
+class FreeKernelConv(ConstrainedConv):
+    """A convolution in L2 whose parameter is a kernel, orthonormal at first."""
+
+    input_norm = L2
+    output_norm = L2
+
+    def _draw_weight(self) -> None:
+        factors = Factors.of(self.kernel_shape, self.groups, self.stride, self.dilation)
+        # No factor shrinks an orthonormal kernel, so training starts with all of the norm in use.
+        flat = self.weight.new_empty(factors.numel)
+        factors.draw(flat)
+        with torch.no_grad():
+            self.weight.copy_(factors.kernel(*factors.split(flat)))
+
+    def _rounding(self, dtype: torch.dtype) -> float:
+        """How much of the norm rounding may give back when a kernel is rescaled."""
+        rows, columns, *taps = self.kernel_shape
+        return torch.finfo(dtype).eps * math.sqrt(min(rows, columns) * math.prod(taps))
+
+
+class AOLConv(FreeKernelConv):
+    """What the convolutions here share: channels rescaled to norm at most 1."""
+
+    def constrain(self, weight: Tensor) -> Tensor:
+        """The kernel with its channels rescaled (`taut.linalg.rescale_channels`)."""
+        rows, columns, *taps = self.kernel_shape
+        channels = (rows // self.groups, columns)
+        pairs = TapPairs.of(channels, tuple(taps), self.stride, self.dilation)
+        # In float64 the sums are exact for all that single precision can tell.
+        blocks = weight.double().unflatten(0, (self.groups, -1)).flatten(3)
+        # Enough for `bound_autocorrelation` to prove a norm of at most 1 of what is stored.
+        margin = max(self._rounding(weight.dtype), pairs.margin(blocks))
+        scaled = rescale_channels(blocks, pairs) * ((1 - margin) / self.padding_norm())
+        return scaled.to(weight.dtype).view(self.kernel_shape)
+
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The same map, which looks at no values."""
+        return self.constrain(weight)
+
+
+@final
+class AOLConv1d(AOLConv):
+    """`AOLConv2d` in one dimension."""
+
+    _dims = 1
+
+
+@final
+class AOLConv2d(AOLConv):
+    r"""A convolution of norm at most 1 in every forward, for every shape it accepts.
+
+    Each channel of the free parameter is multiplied by
+    $d_i = (\sum_{j,l} |R_l|_{ij})^{-1/2}$, $R$ the autocorrelation of the kernel
+    (`taut.linalg.rescale_channels`). That is a proof, not an iteration, it costs one product of
+    small matrices, and it holds for zero and circular padding, any stride, dilation and groups. The
+    factors are 1 for orthonormal kernels, with one of which training begins; kernels far from
+    that have a norm below 1 (0.4 to 0.6 for 64 channels after some steps), which
+    `taut.bound_lipschitz` computes. `SpectralConv2d` uses all of its norm, at a higher price.
+
+    The arguments are those of `torch.nn.Conv2d`, with these limits:
+
+    Args:
+        stride: a divisor of the input size where the padding is circular.
+        padding_mode: "zeros" or "circular"; for "reflect", "replicate" and "symmetric", which copy
+            inputs, the kernel is divided by the enlargement (`taut.linalg.bound_padding`).
+
+    Example:
+        >>> layer = AOLConv2d(3, 8, 3, padding=1)
+        >>> bool(taut.bound_lipschitz(layer, input_shape=(3, 6, 6)).value <= 1)
+        True
+    """
+
+    _dims = 2
+
+
+@final
+class AOLConv3d(AOLConv):
+    """`AOLConv2d` in three dimensions."""
+
+    _dims = 3
+
+
+@final
+class AOLConvTranspose1d(TransposedConv, AOLConv):
+    """The transposed `AOLConv1d`, with torch's arguments."""
+
+    _dims = 1
+
+
+@final
+class AOLConvTranspose2d(TransposedConv, AOLConv):
+    """The transposed `AOLConv2d`, with torch's arguments."""
+
+    _dims = 2
+
+
+@final
+class AOLConvTranspose3d(TransposedConv, AOLConv):
+    """The transposed `AOLConv3d`, with torch's arguments."""
+
+    _dims = 3
+
+
+for _layer in AOLConv.__subclasses__():
+    register(_layer, file=convolution_schema(_layer))

@@ -1,0 +1,186 @@
+"""Two datasets, column by column: a table, small plots, and the same for JSON."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from taut.data import ColumnEncoding
+from taut.data import Table as Rows
+from taut.plotting import COLOURS, Picture, draw
+from taut.report.page import Section, Table
+from taut.transport import FeatureComparison
+
+__all__ = ["feature_records", "feature_sections"]
+
+_MOST_ROWS = 40
+_MOST_PLOTS = 12
+_MOST_CATEGORIES = 6
+_MOST_BINS = 24
+_SPACE = "\N{NO-BREAK SPACE}"
+
+
+def feature_records(
+    compared: Sequence[FeatureComparison], shares: Sequence[float] | None
+) -> list[dict[str, Any]]:
+    """The columns for JSON; shares of the joint distance where they are known."""
+    records = []
+    for j, one in enumerate(compared):
+        record = asdict(one)
+        for name in ("means", "spreads"):
+            values = record[name]
+            record[name] = None if values is None else [_number(value) for value in values]
+        record["share_of_distance"] = None if shares is None else shares[j]
+        records.append(record)
+    return records
+
+
+def feature_sections(
+    compared: Sequence[FeatureComparison],
+    shares: Sequence[float] | None,
+    tables: tuple[Rows, Rows],
+    names: tuple[str, str],
+) -> list[Section]:
+    """A table of the columns, those that differ most first, and small plots of the first few."""
+    if len(compared) < 1:
+        return []
+    weight = [0.0] * len(compared) if shares is None else [abs(share) for share in shares]
+    order = sorted(
+        range(len(compared)), key=lambda j: (-weight[j], compared[j].corrected_p_value, j)
+    )
+    header = ["column", *(["share"] if shares is not None else []), "distance", "corrected p"]
+    header += ["test", *(f"mean ± spread, {name}" for name in names)]
+    gaps = any(max(one.missing) > 0 for one in compared)
+    header += ["missing"] if gaps else []
+    rows = []
+    for j in order[:_MOST_ROWS]:
+        one, column = compared[j], _column(tables[0], compared[j].name)
+        row = [one.name, *([f"{_percent(shares[j])}{_SPACE}%"] if shares is not None else [])]
+        row += [f"{one.distance:.3g}", _p(one.corrected_p_value)]
+        row.append(f"{'KS' if one.means else 'χ²'}{_SPACE}{one.statistic:.2g}")
+        row += [_mean(one, side, column) for side in (0, 1)]
+        row += [" / ".join(f"{100 * share:.2g}" for share in one.missing) + f"{_SPACE}%"] * gaps
+        rows.append(row)
+    rest = len(compared) - len(rows)
+    note = (
+        "Share: part of the joint distance that the critic attributes to the column. Distance: Wasserstein "
+        "distance of the column alone, in its own unit; for categories, the share of rows that differs "
+        "times their distance. Tests: Kolmogorov-Smirnov (KS) for numbers, chi-square (χ²) for categories, "
+        "with asymptotic p-values; corrected for the number of columns by Holm's method."
+    )
+    note += f" {rest} more columns are left out here." * (rest > 0)
+    pictures = [
+        picture
+        for j in order[:_MOST_PLOTS]
+        if (picture := _plot(compared[j], tables, names)) is not None
+    ]
+    blue, orange = names
+    sections = [Section("Columns one by one", table=Table(header, rows, wide=True), note=note)]
+    if pictures:
+        text = f"Filled blue: {blue}. Dashed vermilion: {orange}. In % of the rows."
+        sections.append(Section("Distributions", pictures=pictures, columns=3, note=text))
+    return sections
+
+
+def _plot(
+    one: FeatureComparison, tables: tuple[Rows, Rows], names: tuple[str, str]
+) -> Picture | None:
+    if one.categories:
+        return _plot_categories(one, names)
+    sides = [_values(table, one.name) for table in tables]
+    if min(map(len, sides)) == 0:
+        return None
+    together, column = np.concatenate(sides), _column(tables[0], one.name)
+    # The tails of a heavy-tailed column would leave the rest in one bin.
+    low, high = np.quantile(together, [0.005, 0.995])
+    if (together == np.rint(together)).all():
+        # Bins of equally many whole numbers.
+        low, high = math.floor(low) - 0.5, math.ceil(high) + 0.5
+        size = math.ceil((high - low) / _MOST_BINS)
+        edges = low + size * np.arange(math.ceil((high - low) / size) + 1)
+        high = edges[-1]
+    else:
+        edges = np.linspace(low, high, _MOST_BINS + 1)
+
+    def paint(axes: Any) -> None:
+        for side, values in enumerate(sides):
+            clipped, weights = np.clip(values, low, high), np.full(len(values), 100 / len(values))
+            colour = COLOURS[("blue", "vermilion")[side]]
+            if side == 0:
+                axes.hist(clipped, edges, weights=weights, color=colour, alpha=0.35)
+            else:
+                options = {"histtype": "step", "linestyle": "--", "linewidth": 1.4}
+                axes.hist(clipped, edges, weights=weights, color=colour, **options)
+        axes.locator_params(nbins=3 if column else 4, integer=one.kind == "ordered")
+        if column is not None:
+            axes.xaxis.set_major_formatter(lambda value, _, shown=column: _tick(shown, value))
+
+    alt = f"Histograms of {one.name} in {' and '.join(names)}; distance {one.distance:.4g}."
+    return draw(paint, alt=alt, title=_short(one.name), size=(3.0, 2.0))
+
+
+def _plot_categories(one: FeatureComparison, names: tuple[str, str]) -> Picture:
+    shown = one.categories[:_MOST_CATEGORIES]
+
+    def paint(axes: Any) -> None:
+        places = np.arange(len(shown))
+        first, second = ([100 * row[side] for row in shown] for side in (1, 2))
+        axes.barh(places, first, color=COLOURS["blue"], alpha=0.35, height=0.7)
+        style = {"facecolor": "none", "linestyle": "--", "linewidth": 1.4}
+        axes.barh(places, second, edgecolor=COLOURS["vermilion"], height=0.7, **style)
+        axes.set_yticks(places, [_short(row[0], 12) for row in shown])
+        axes.invert_yaxis()
+        axes.grid(False, axis="y")
+        axes.locator_params(axis="x", nbins=4)
+
+    told = ", ".join(f"{name} {100 * a:.3g} and {100 * b:.3g} %" for name, a, b in shown)
+    alt = f"Shares of {one.name} in {' and '.join(names)}: {told}."
+    return draw(paint, alt=alt, title=_short(one.name), size=(3.0, 2.0))
+
+
+def _column(table: Rows, name: str) -> ColumnEncoding | None:
+    """The encoding of a column whose numbers are shown as something else: dates, ordered categories."""
+    columns = () if table.encoding is None else table.encoding.used
+    return next((c for c in columns if c.name == name and c.kind in ("date", "ordered")), None)
+
+
+def _tick(column: ColumnEncoding, value: float) -> str:
+    if column.kind == "ordered":
+        inside = value == int(value) and 0 <= value < len(column.categories)
+        return _short(column.categories[int(value)], 10) if inside else ""
+    return column.show(math.floor(value))
+
+
+def _mean(one: FeatureComparison, side: int, column: ColumnEncoding | None) -> str:
+    if one.means is None or one.spreads is None or not math.isfinite(one.means[side]):
+        return "–"
+    mean, spread = one.means[side], f"{one.spreads[side]:.3g}"
+    if column is not None and column.kind == "date":
+        return f"{column.show(math.floor(mean))} ±{_SPACE}{spread}{_SPACE}days"
+    return f"{mean:.4g} ±{_SPACE}{spread}"
+
+
+def _values(table: Rows, name: str) -> np.ndarray:
+    """The numbers of a column that are there."""
+    names = table.columns or tuple(f"column {j}" for j in range(table.dim))
+    values = np.asarray(table.values[:, names.index(name)], np.float64)
+    return values[~np.isnan(values)]
+
+
+def _short(text: str, most: int = 24) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _percent(share: float) -> str:
+    """A part of 1 in per cent, to a tenth."""
+    return f"{round(100 * share, 1) + 0.0:g}"
+
+
+def _p(value: float) -> str:
+    return "< 1e-6" if value < 1e-6 else f"{value:.2g}"
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,136 @@
+"""The report of a monitor: evidence of drift over time, what has changed, and what is guaranteed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from taut.plotting import COLOURS, Picture, draw
+from taut.report.page import Page, Section, Table
+from taut.report.sentences import UNITS
+from taut.transport import Monitor, MonitoredBatch
+
+__all__ = ["monitor_headline", "monitor_page", "monitor_rows"]
+
+_MOST_ROWS = 60
+
+
+def monitor_headline(monitor: Monitor) -> str:
+    """What is known of the batches so far, in one sentence."""
+    count = f"{len(monitor.batches)} batch{'es' * (len(monitor.batches) != 1)}"
+    if not monitor.alarm:
+        return f"No drift shown in {count}"
+    first = next(batch for batch in monitor.batches if batch.alarm)
+    change = first.changes[0]
+    return f"Drift shown by batch {first.name}: {change.what}, by {abs(change.difference):.3g}"
+
+
+def monitor_rows(
+    monitor: Monitor, batches: Sequence[MonitoredBatch]
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table of batches."""
+    rows = [
+        [
+            batch.name,
+            f"{batch.rows:,}",
+            f"{batch.evidence:.3g}",
+            f"{batch.p_value:.3g}",
+            f"{batch.changes[0].what}, by {abs(batch.changes[0].difference):.3g}",
+        ]
+        for batch in batches
+    ]
+    return ["batch", "rows", "evidence", "p-value so far", "most evidence for"], rows
+
+
+def monitor_page(monitor: Monitor, facts: Sequence[tuple[str, str]] = ()) -> Page:
+    """The report of all batches so far.
+
+    Args:
+        monitor: the monitor.
+        facts: metadata of the run: names and values.
+    """
+    unit, rate = UNITS[monitor.scaling.method], monitor.false_alarm_rate
+    header, rows = monitor_rows(monitor, monitor.batches[-_MOST_ROWS:])
+    left_out = len(monitor.batches) - len(rows)
+    sections = []
+    if monitor.batches:
+        last = monitor.batches[-1]
+        sections = [
+            Section(
+                "Evidence over time",
+                pictures=[_line(monitor)],
+                note=f"The alarm is raised at {1 / rate:.3g}, and stays on.",
+            ),
+            Section(
+                f"What has changed most, up to {last.name}",
+                table=Table(
+                    ["change", "evidence", "difference"],
+                    [[c.what, f"{c.evidence:.3g}", f"{c.difference:.3g}"] for c in last.changes],
+                ),
+                note=f"Differences of the last batch from the reference, {unit}. Evidence of a single "
+                "score says where to look; the alarm is raised by the mean over all scores.",
+            ),
+            Section(
+                "Batches",
+                table=Table(header, rows[::-1]),
+                note=f"The last {len(rows)}; {left_out} before them." * (left_out > 0),
+            ),
+        ]
+    return Page(
+        title=monitor_headline(monitor),
+        lead=f"Drift from a reference of {monitor.rows:,} rows, watched by {len(monitor.nodes)} scores.",
+        sections=[*sections, Section("Guarantees", terms=_guarantees(monitor))],
+        facts=facts,
+    )
+
+
+def _line(monitor: Monitor) -> Picture:
+    values = [batch.evidence for batch in monitor.batches]
+    threshold, places = 1 / monitor.false_alarm_rate, range(1, len(values) + 1)
+    above = [place for place, value in zip(places, values, strict=True) if value >= threshold]
+
+    def paint(axes: Any) -> None:
+        axes.plot(places, values, color=COLOURS["blue"], marker="o", markersize=3)
+        axes.plot(
+            above, [values[p - 1] for p in above], "o", color=COLOURS["vermilion"], markersize=4
+        )
+        axes.axhline(threshold, color=COLOURS["vermilion"], linestyle="--", linewidth=1.2)
+        axes.text(1, threshold, "alarm", color=COLOURS["vermilion"], va="bottom", ha="left")
+        axes.set(yscale="log", xlabel="batch", ylabel="evidence of drift")
+        axes.set_ylim(min(0.01, *values) / 2, max(5 * threshold, *values) * 2)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+
+    alt = f"Evidence after each of {len(values)} batches: {values[-1]:.3g} at last; alarm at {threshold:g}."
+    return draw(paint, alt=alt, size=(4.6, 2.9))
+
+
+def _guarantees(monitor: Monitor) -> list[tuple[str, str]]:
+    rate = f"{100 * monitor.false_alarm_rate:g} %"
+    law = (
+        "comes from the population of the reference"
+        if monitor.tolerance == 0
+        else f"comes, given the rows before it, from a population within a Wasserstein distance of "
+        f"{monitor.tolerance:g} of the reference's, {UNITS[monitor.scaling.method]}"
+    )
+    return [
+        (
+            "False alarms",
+            f"While every row {law}, the probability of an alarm at any time is at most {rate}, over all "
+            "batches together, however many there are.",
+        ),
+        (
+            "Method",
+            "Bets that the scores of a batch exceed those of held-out rows of the reference, at fair odds: "
+            "the evidence is what a stake of 1 has become (Ville's inequality). The reference is a finite "
+            "sample, and that is accounted for. Bets start anew with every batch, so that late drift is "
+            "found too.",
+        ),
+        (
+            "Assumptions",
+            "The rows of the reference are i.i.d. samples of one population, and rows of batches are drawn "
+            "one by one: none is seen twice, and none depends on others.",
+        ),
+        (
+            "Not claimed",
+            "That there is no drift without an alarm: drift that no score shows, or too small for so few "
+            "rows, is not found.",
+        ),
+    ]

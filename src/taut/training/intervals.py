@@ -1,0 +1,88 @@
+r"""Training on interval bounds: the worst logits that a box of inputs may have.
+
+Boxes go through the network as in `taut.bound_outputs`, here in the arithmetic of training and with
+derivatives: a linear map takes centre and radius to $Wc + b$ and $|W| r$, all else in these networks
+grows with its input and takes ends to ends. The last layer is merged with the margins: of the label $t$
+against $i$, the smallest margin is bounded as one linear map of the features,
+$(w_t - w_i) c + b_t - b_i - |w_t - w_i| r$.
+"""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+__all__ = ["MAX_GRADIENT", "training_radius", "worst_logits"]
+
+MAX_GRADIENT = 8.0  # norm to which gradients are clipped
+_BEYOND = 1.05  # radius of training, in target radii
+_RAMP = 0.3  # share of the run in which the radius grows to it
+
+
+def training_radius(radius: float, progress: float) -> float:
+    """The radius of the boxes after a share of the run, for a target radius.
+
+    Example:
+        >>> [round(training_radius(0.1, t), 4) for t in (0.0, 0.15, 0.3, 1.0)]
+        [0.0, 0.0525, 0.105, 0.105]
+    """
+    return _BEYOND * radius * min(1.0, progress / _RAMP)
+
+
+def worst_logits(
+    model: nn.Module,
+    x: Tensor,
+    labels: Tensor,
+    radius: float,
+    low: float | None,
+    high: float | None,
+) -> Tensor:
+    r"""Minus the smallest margin of each label over each class, for inputs anywhere in a box.
+
+    Args:
+        model: layers in order, as `build_network` makes them for the architecture ibp.
+        x: `(n, *shape)`, centres of the boxes.
+        labels: `(n,)`.
+        radius: radius of the boxes in L-inf.
+        low: smallest possible value of an input, or None.
+        high: largest possible value of an input, or None.
+
+    Returns:
+        `(n, classes)`, 0 at the label. If all else is negative, no input in the box is misclassified,
+        but for the rounding of this computation.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(1, 2, bias=False))
+        >>> _ = model[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+        >>> worst_logits(model, torch.tensor([[1.0]]), torch.tensor([0]), 0.25, None, None).tolist()
+        [[0.0, -1.5]]
+    """
+    assert isinstance(model, nn.Sequential)
+    *layers, last = model
+    assert isinstance(last, nn.Linear)
+    lower = (x - radius).clamp(min=-math.inf if low is None else low)
+    upper = (x + radius).clamp(max=math.inf if high is None else high)
+    lower, upper = _propagate(layers, lower, upper)
+    logits = last((lower + upper) / 2)
+    apart = (last.weight - last.weight[labels].unsqueeze(1)).abs()  # (n, classes, features)
+    spread = (apart @ ((upper - lower) / 2).unsqueeze(-1)).squeeze(-1)
+    return logits - logits.gather(1, labels.unsqueeze(1)) + spread
+
+
+def _propagate(layers: Sequence[nn.Module], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    for layer in layers:
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            middle, radius, weight = (
+                layer((lower + upper) / 2),
+                (upper - lower) / 2,
+                layer.weight.abs(),
+            )
+            if isinstance(layer, nn.Conv2d):
+                spread = F.conv2d(radius, weight, None, layer.stride, layer.padding)  # type: ignore
+            else:
+                spread = F.linear(radius, weight)
+            lower, upper = middle - spread, middle + spread
+        else:
+            lower, upper = layer(lower), layer(upper)
+    return lower, upper

@@ -1,0 +1,295 @@
+r"""`fit_monitor`: a reference once, then batch after batch, with one false-alarm rate for all of them."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from taut.data import CellSource, Encoding, fit_encoding, read_source
+from taut.errors import ArgumentError, DataError, check_choice, check_nonnegative
+from taut.transport.arguments import check_seed
+from taut.transport.dataset import (
+    Dataset,
+    columns_of,
+    iterate_batches,
+    load_rows,
+    match_columns,
+    open_dataset,
+)
+from taut.transport.drift_evidence import (
+    bound_rounding,
+    log_evidence,
+    log_reference,
+    log_wealth,
+    make_nodes,
+    new_wealth,
+)
+from taut.transport.drift_scores import DriftScores, fit_scores
+from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fit_scaling
+
+__all__ = ["Change", "Monitor", "MonitoredBatch", "fit_monitor"]
+
+_SUBJECT = "fit_monitor"
+_MIN_ROWS = 4
+_MOST_TRAINING = 2**14
+_MOST_HELD_OUT = 2**15
+_MOST_CHANGES = 5
+_LARGEST = 700.0  # logarithm of the largest evidence that is told
+
+
+@dataclass(frozen=True)
+class Change:
+    """One score of a monitor that has risen.
+
+    Attributes:
+        what: what the rise means, such as "age higher".
+        evidence: evidence of this score alone; the mean over all scores is that of the batch.
+        difference: mean over the batch less that over the reference, in scaled units.
+    """
+
+    what: str
+    evidence: float
+    difference: float
+
+
+@dataclass(frozen=True)
+class MonitoredBatch:
+    """What is known after a batch.
+
+    Attributes:
+        name: name of the batch.
+        rows: number of its rows.
+        evidence: evidence against "no drift so far"; mostly below 1 where there is none, an alarm from
+            1 over the false-alarm rate on.
+        p_value: a p-value of "no drift so far" that holds at all times together: 1 over the largest
+            evidence so far.
+        alarm: whether drift is shown, by this batch or an earlier one.
+        changes: the scores with the most evidence, the first few.
+        digest: checksum of the rows.
+    """
+
+    name: str
+    rows: int
+    evidence: float
+    p_value: float
+    alarm: bool
+    changes: tuple[Change, ...]
+    digest: str = field(repr=False)
+
+
+@dataclass(eq=False)
+class Monitor:
+    r"""A fitted reference, and the evidence of all batches so far that their rows have drifted.
+
+    Under the hypothesis that no batch has drifted, the probability of an alarm at any time, over however
+    many batches, is at most `false_alarm_rate`. The hypothesis: the reference's rows are i.i.d. with law P,
+    and each row of a batch has, given all rows before it, a law within a Wasserstein-1 distance of
+    `tolerance` from P, in scaled units; with a tolerance of 0, the law P itself. So an alarm shows that
+    some batch is farther than `tolerance` from the reference.
+
+    One random half of the reference fixes the encoding, the scaling and the scores; the other half, at most
+    32,768 rows, tells their means. Each score is 1-Lipschitz, so its mean differs by at most the distance
+    of the laws. `taut.transport.drift_evidence` states and proves the theorem.
+
+    Attributes:
+        scores: the scores that are watched.
+        scaling: scaling of the features.
+        columns: names of the features, where the reference has some.
+        encoding: how columns became features, where the reference is a table of columns.
+        false_alarm_rate: probability of a false alarm, over the whole run.
+        tolerance: distance from the reference that is no drift, in scaled units.
+        rows: number of rows of the reference.
+        batches: what was known after each batch.
+    """
+
+    scores: DriftScores = field(repr=False)
+    scaling: FeatureScaling = field(repr=False)
+    columns: tuple[str, ...] | None = field(repr=False)
+    encoding: Encoding | None = field(repr=False)
+    false_alarm_rate: float
+    tolerance: float
+    rows: int
+    nodes: Tensor = field(repr=False)
+    reference: Tensor = field(repr=False)
+    means: Tensor = field(repr=False)
+    wealth: Tensor = field(repr=False)
+    rounding: float = field(repr=False)
+    batches: list[MonitoredBatch] = field(default_factory=list, repr=False)
+
+    @property
+    def dim(self) -> int:
+        """Number of features of a row."""
+        return len(self.scaling.shift)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether drift is shown by the batches so far."""
+        return bool(self.batches) and self.batches[-1].alarm
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features."""
+        return list(self.columns or (f"column {j}" for j in range(self.dim)))
+
+    def update(self, data: Any, name: str = "") -> MonitoredBatch:
+        """Takes the next batch into account.
+
+        Args:
+            data: new rows, each seen once: any data set that `taut.wasserstein` takes, with the columns
+                of the reference, which are matched by name.
+            name: name of the batch; by default its number.
+
+        Raises:
+            DataError: other columns, or the rows of an earlier batch.
+        """
+        points = self._read(data)
+        digest = hashlib.sha256(points.numpy().tobytes()).hexdigest()
+        if digest in (seen := {batch.digest: batch.name for batch in self.batches}):
+            raise DataError(
+                subject="Monitor.update",
+                rule="every batch must hold new rows, or they would count twice",
+                got=f"the rows of batch {seen[digest]!r} again",
+            )
+        draws, number = self.scores(points), len(self.batches) + 1
+        # Scores are rounded, which matters to a tolerance alone.
+        width = self.scores.widths.repeat(2)
+        tolerance = self.tolerance / width * (1 + 1e-9) + 1e-9 * (self.tolerance > 0)
+        self.wealth = log_wealth(self.wealth, draws, self.nodes + tolerance[:, None], number)
+        self.rounding += bound_rounding(len(points))
+        each = log_evidence(self.reference, self.wealth, number) - self.rounding
+        total = min(_LARGEST, each.logsumexp(0).item() - math.log(len(each)))
+        before = self.batches[-1].p_value if self.batches else 1.0
+        p_value = min(before, math.exp(-total))
+        difference = (draws.mean(0) - self.means) * width
+        found = MonitoredBatch(
+            name=name or str(number),
+            rows=len(points),
+            evidence=math.exp(total),
+            p_value=p_value,
+            alarm=p_value <= self.false_alarm_rate,
+            changes=self._changes(each, difference),
+            digest=digest,
+        )
+        self.batches.append(found)
+        return found
+
+    def _changes(self, each: Tensor, difference: Tensor) -> tuple[Change, ...]:
+        encoding = self.encoding
+        counted = [False] * self.dim if encoding is None else encoding.fixed.tolist()
+        names = self.scores.names(self.features, counted)
+        first = each.argsort(descending=True, stable=True)[:_MOST_CHANGES].tolist()
+        evidence = each.clamp(max=_LARGEST).exp().tolist()
+        return tuple(Change(names[k], evidence[k], difference[k].item()) for k in first)
+
+    def _read(self, data: Any) -> Tensor:
+        opened = open_dataset(data, "batch", 1, self.encoding)
+        whose = "the monitor was fitted on"
+        matched = match_columns(opened, self.columns, self.dim, whose)
+        return self.scaling(torch.cat(list(iterate_batches(matched))))
+
+
+def fit_monitor(
+    reference: Any,
+    *,
+    false_alarm_rate: float = 0.05,
+    tolerance: float = 0.0,
+    scaling: Scaling = "standard",
+    encoding: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Monitor:
+    """A monitor of batches that come after a reference; see `Monitor` for what it guarantees.
+
+    Args:
+        reference: i.i.d. rows, any data set that `taut.wasserstein` takes; it is held in memory.
+        false_alarm_rate: probability of a false alarm, over the whole run; inside (0, 1).
+        tolerance: Wasserstein distance from the reference that is no drift, in scaled units.
+        scaling: scaling of the features: "standard" (mean and deviation), "robust" (median and
+            quartiles) or "none".
+        encoding: options of `taut.data.fit_encoding`, for tables of columns.
+        seed: random seed of the split.
+
+    Example:
+        >>> g = torch.Generator().manual_seed(0)
+        >>> monitor = fit_monitor(torch.randn(1000, 2, generator=g))
+        >>> monitor.update(torch.randn(200, 2, generator=g)).alarm
+        False
+        >>> found = monitor.update(torch.randn(200, 2, generator=g) + torch.tensor([1.0, 0.0]))
+        >>> found.alarm, found.changes[0].what
+        (True, 'column 0 higher')
+    """
+    if not 0 < false_alarm_rate < 1:
+        raise ArgumentError(
+            subject=_SUBJECT,
+            argument="false_alarm_rate",
+            rule="must lie strictly between 0 and 1",
+            got=f"false_alarm_rate={false_alarm_rate!r}",
+        )
+    check_nonnegative(_SUBJECT, "tolerance", tolerance)
+    check_choice(_SUBJECT, "scaling", scaling, SCALINGS)
+    check_seed(_SUBJECT, seed)
+    generator = Generator().manual_seed(int(seed))
+    train, held, columns, found = _split(reference, encoding, generator)
+    fixed = None if found is None else torch.from_numpy(found.fixed)
+    scale, _ = fit_scaling(scaling, train, columns or (), fixed)
+    scores = fit_scores(scale(train), generator)
+    draws = scores(scale(held))
+    nodes = make_nodes(draws)
+    return Monitor(
+        scores=scores,
+        scaling=scale,
+        columns=columns,
+        encoding=found,
+        false_alarm_rate=float(false_alarm_rate),
+        tolerance=float(tolerance),
+        rows=len(train) + len(held),
+        nodes=nodes,
+        reference=log_reference(draws, nodes),
+        means=draws.mean(0),
+        wealth=new_wealth(nodes),
+        rounding=bound_rounding(len(draws)),
+    )
+
+
+def _split(
+    reference: Any, options: Mapping[str, Any] | None, generator: Generator
+) -> tuple[Tensor, Tensor, tuple[str, ...] | None, Encoding | None]:
+    """Training and held-out rows in random order, the features' names and their encoding.
+
+    The encoding is found in the training rows alone: what the held-out ones hold must not decide how
+    they are scored.
+    """
+    source = columns_of(reference, "reference")
+    if source is None:
+        if options:
+            rule = "needs a table with columns: a frame, or a text or parquet file"
+            raise ArgumentError(subject=_SUBJECT, argument="encoding", rule=rule)
+        opened: Dataset = open_dataset(reference, "reference")
+        rows = load_rows(opened, _SUBJECT)
+        first, second = _halves(len(rows), generator)
+        return rows[first], rows[second], opened.columns or None, None
+    cells = CellSource(source)
+    halves = [cells.take(half.numpy()) for half in _halves(cells.rows, generator)]
+    found = fit_encoding(halves[0], **options or {})
+    # Gaps that begin later are to be seen.
+    found = replace(found, columns=tuple(replace(c, missing=True) for c in found.columns))
+    chosen = found.select(cells.names, cells.subject)
+    train, held = (
+        torch.from_numpy(read_source(half.select(chosen), None, found, 1).values) for half in halves
+    )
+    return train, held, found.features, found
+
+
+def _halves(rows: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    if rows < _MIN_ROWS:
+        raise ArgumentError(
+            subject=_SUBJECT,
+            rule=f"a reference must have at least {_MIN_ROWS} rows",
+            got=str(rows),
+        )
+    order = torch.randperm(rows, generator=generator)
+    first, second = order.tensor_split([min(rows // 2, _MOST_TRAINING)])
+    return first, second[:_MOST_HELD_OUT]

@@ -1,0 +1,79 @@
+"""Interval propagation through random networks of every family, against a hundred thousand points each."""
+
+import pytest
+import torch
+from torch import nn
+
+import taut
+from taut import nn as tnn
+
+IMAGE, VECTOR = (2, 6, 6), (9,)
+FAMILIES = {
+    "dense": (lambda: nn.Sequential(nn.Linear(9, 20), nn.ReLU(), nn.Linear(20, 5)), VECTOR),
+    "convolution": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3, 2, 1), nn.LeakyReLU(), nn.Conv2d(4, 3, 2), nn.Flatten()
+        ),
+        IMAGE,
+    ),
+    "pooling": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten()
+        ),
+        IMAGE,
+    ),
+    "residual": (
+        lambda: nn.Sequential(
+            tnn.Residual(nn.Sequential(nn.Linear(9, 9), nn.ReLU()), "add"), nn.Linear(9, 4)
+        ),
+        VECTOR,
+    ),
+    "sorting": (
+        lambda: nn.Sequential(
+            tnn.LinfLinear(9, 12), tnn.GroupSort(4), nn.Linear(12, 8), tnn.FullSort()
+        ),
+        VECTOR,
+    ),
+    "distances": (
+        lambda: nn.Sequential(
+            tnn.LinfDistance(9, 12), tnn.Centering(12), tnn.SortDistance(12, 6, 0.6)
+        ),
+        VECTOR,
+    ),
+    "patches": (
+        lambda: nn.Sequential(
+            tnn.Clip(-0.4, 0.8), tnn.LinfDistance2d(2, 4, 3, 2, 1), nn.Conv2d(4, 2, 3), nn.Flatten()
+        ),
+        IMAGE,
+    ),
+}
+POINTS, BOXES = 10_000, 10
+
+
+@pytest.mark.parametrize("arithmetic", ["real", "float32"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_output_leaves_its_box(name, arithmetic):
+    make, shape = FAMILIES[name]
+    torch.manual_seed(0)
+    model = make().eval()
+    centre = torch.randn(BOXES, *shape)
+    radius = torch.rand(BOXES, *shape) * torch.logspace(-4, 0.3, BOXES).view(-1, *(1,) * len(shape))
+    lower, upper = centre - radius, centre + radius
+    low, high = taut.bound_outputs(model, lower, upper, arithmetic)
+    run = model if arithmetic == "float32" else model.double()
+    seen = torch.stack([torch.full_like(low, torch.inf), torch.full_like(low, -torch.inf)])
+    for start in range(0, POINTS, 1000):
+        way = torch.rand(1000, *centre.shape)
+        # Points inside, corners, and faces: half of the coordinates at an end.
+        way = (way, way.round(), torch.where(torch.rand_like(way) < 0.5, way, way.round()))[
+            start // 1000 % 3
+        ]
+        x = torch.minimum(torch.maximum(lower + way * (upper - lower), lower), upper)
+        x = x if arithmetic == "float32" else x.double()
+        with torch.no_grad():
+            y = run(x.flatten(0, 1)).double().view(1000, BOXES, -1)
+        seen = torch.stack([torch.minimum(seen[0], y.amin(0)), torch.maximum(seen[1], y.amax(0))])
+    assert (low <= seen[0]).all() and (seen[1] <= high).all()
+    # The boxes are no excuse: the narrowest is filled to a good part by what was seen.
+    filled = (seen[1] - seen[0])[0] / (high - low)[0]
+    assert filled.max() > 0.3

@@ -1,0 +1,86 @@
+"""`taut watch`: a reference once, batches as they come, an exit status for pipelines."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support import invoke
+
+
+def write(path: Path, rows: int, seed: int, shift: float = 0.0) -> Path:
+    rng = np.random.default_rng(seed)
+    lines = ["age,colour,id"]
+    for i in range(rows):
+        age = "" if rng.random() < 0.05 else f"{rng.normal(40 + shift, 9):.2f}"
+        lines.append(f"{age},{rng.choice(['red', 'blue'])},{seed}-{i}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "watch.safetensors"
+    reference = write(tmp_path / "reference.csv", 1000, 0)
+    result = invoke("watch", reference, "--save", path, "--drop", "id", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["reference_rows"] == 1000 and told["batches"] == [] and not told["alarm"]
+    assert told["encoding"]["id"] == "left out: dropped"
+    return path
+
+
+def test_batches_an_alarm_a_log_and_a_page(tmp_path, saved):
+    log, page = tmp_path / "out" / "log.jsonl", tmp_path / "page.html"
+    quiet = [write(tmp_path / f"{i}.csv", 150, i) for i in range(1, 5)]
+    result = invoke("watch", "--with", saved, quiet[0], "--log", log)
+    assert result.exit_code == 0, result.output
+    assert "No drift shown in 1 batch." in result.stdout
+    assert invoke("watch", "--with", saved, *quiet[1:], "--log", log).exit_code == 0
+    drifted = [write(tmp_path / f"{i}.csv", 150, i, shift=6.0) for i in range(5, 9)]
+    result = invoke("watch", "--with", saved, *drifted, "--log", log, "--report", page, "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert told["alarm"]
+    assert [batch["name"] for batch in told["batches"]] == [f"{i}.csv" for i in range(1, 9)]
+    assert told["batches"][-1]["changes"][0]["what"] == "age higher"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines == told["batches"]
+    html = page.read_text()
+    assert "Drift shown by batch" in html and "age higher" in html
+    assert "is at most 5 %, over all batches together" in html
+    # The alarm stays on, and a page can be made without a batch.
+    assert invoke("watch", "--with", saved, "--report", page).exit_code == 1
+
+
+def test_batches_before_a_bad_one_count(tmp_path, saved):
+    good, bad = write(tmp_path / "good.csv", 100, 1), tmp_path / "bad.csv"
+    bad.write_text("age,shade,id\n1,red,2\n3,red,4\n")
+    result = invoke("watch", "--with", saved, good, bad)
+    assert result.exit_code == 2
+    assert "none called 'colour'" in result.stderr and result.stderr.count("\n") == 1
+    result = invoke("watch", "--with", saved, good)
+    assert result.exit_code == 2
+    assert "the rows of batch 'good.csv' again" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "one of --save WATCH (with a REFERENCE) and --with WATCH is needed"),
+        (["--save", "x"], "--save needs one REFERENCE"),
+        (["--with", "x"], "--with needs a BATCH, or --report"),
+        (["--with", "x", "y.csv", "--drop", "id"], "--drop cannot be used with --with"),
+        (["--save", "x", "y.csv", "--log", "l"], "--log cannot be used with --save"),
+        (["--save", "x", "none.csv"], "none.csv"),
+        (["--with", "none.safetensors", "y.csv"], "'none.safetensors' does not exist"),
+        (["--with", "x", "y.csv"], "x: "),
+    ],
+)
+def test_wrong_usage(words, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x").write_text("no monitor")
+    result = invoke("watch", *words)
+    assert result.exit_code == 2, result.output
+    assert sentence in result.stderr

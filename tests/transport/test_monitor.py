@@ -1,0 +1,223 @@
+"""Monitors: the false-alarm rate of whole runs, drift that is found, files, and mixed tables."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from taut.errors import ArgumentError, DamagedFileError, DataError
+from taut.transport import fit_monitor, load_monitor, save_monitor
+from taut.transport.drift_evidence import (
+    log_evidence,
+    log_reference,
+    log_wealth,
+    make_nodes,
+    new_wealth,
+)
+
+pd = pytest.importorskip("pandas")
+
+
+def follow(draws, batches):
+    """Logarithms of the evidence after each batch, `(batches, k)`."""
+    nodes = make_nodes(draws)
+    reference, wealth, found = log_reference(draws, nodes), new_wealth(nodes), []
+    for number, batch in enumerate(batches, 1):
+        wealth = log_wealth(wealth, batch, nodes, number)
+        found.append(log_evidence(reference, wealth, number))
+    return torch.stack(found)
+
+
+def naive_evidence(draws, batches, m):
+    """R(m) K_t(m) as the theorem writes them, one score, in numpy."""
+    shares = [0.0, *(0.75 / 2**j for j in range(9))]
+    reference = np.mean([np.prod(1 - b + b * (1 - draws) / (1 - m)) for b in shares])
+    stakes = [0.75 / 2**j for j in range(6)]
+    total, last = 0.0, len(batches)
+    for start in range(1, last + 1):
+        rows = np.concatenate(batches[start - 1 :])
+        products = [np.prod(1 - b + b * rows / m) for b in stakes]
+        total += np.mean(products) / (start * (start + 1))
+    return reference * (total + 1 / (last + 1))
+
+
+@pytest.mark.parametrize("law", ["uniform", "rare", "constant", "skewed"])
+def test_evidence_is_below_that_of_every_candidate_mean(law):
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        match law:
+            case "uniform":
+                return rng.random(n)
+            case "rare":
+                return (rng.random(n) < 0.03).astype(float)
+            case "constant":
+                return np.full(n, 0.5)
+        return rng.random(n) ** 6
+
+    draws, batches = draw(60), [draw(20) * 0.9 + 0.1 for _ in range(4)]
+    columns = [torch.tensor(part)[:, None] for part in (draws, *batches)]
+    found = follow(columns[0], columns[1:])[-1].exp().item()
+    candidates = np.concatenate([np.geomspace(2e-3, 0.5, 400), np.linspace(0.5, 0.999, 200)])
+    values = [naive_evidence(draws, batches, m) for m in candidates]
+    assert found <= min(values) * (1 + 1e-9)
+    # The nodes lose little: a bound that is always 0 would be of no use.
+    assert found >= 0.3 * min(values)
+
+
+@pytest.mark.parametrize("rows", [8, 200])
+@pytest.mark.parametrize("law", ["uniform", "rare", "two values", "sorted reference"])
+def test_false_alarms_over_whole_runs_are_as_rare_as_promised(rows, law):
+    generator = torch.Generator().manual_seed(rows)
+
+    def draw(n, k):
+        unit = torch.rand(n, k, generator=generator, dtype=torch.float64)
+        match law:
+            case "rare":
+                return (unit < 1 / rows).double()
+            case "two values":
+                return (unit < 0.5).double()
+        return unit
+
+    runs = 1000
+    reference = draw(rows, runs)
+    if law == "sorted reference":
+        reference = reference.sort(0).values
+    evidence = follow(reference, [draw(10, runs) for _ in range(40)])
+    alarms = (evidence.amax(0) >= math.log(10)).double().mean().item()
+    # Expected at most 0.1; four standard errors above it.
+    assert alarms <= 0.1 + 4 * math.sqrt(0.1 * 0.9 / runs)
+
+
+def test_a_tolerated_drift_raises_no_alarm_and_a_larger_one_does():
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(n, shift):
+        rows = torch.randn(n, 3, generator=generator)
+        rows[:, 0] += shift
+        return rows
+
+    monitors = [fit_monitor(draw(4000, 0.0), tolerance=0.5, scaling="none") for _ in range(8)]
+    for monitor in monitors:
+        for _ in range(30):
+            monitor.update(draw(200, 0.49))
+    assert sum(monitor.alarm for monitor in monitors) <= 2
+    for _ in range(4):
+        found = monitors[0].update(draw(200, 1.0))
+    assert found.alarm
+    assert found.changes[0].what == "column 0 higher"
+    assert found.changes[0].difference == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda x: x + torch.tensor([0.0, 0.4]), "b higher"),
+        (lambda x: x * torch.tensor([1.5, 1.0]), "a more spread out"),
+        (lambda x: x @ torch.tensor([[1.0, 0.7], [0.0, 0.71]]), "principal component"),
+        (lambda x: torch.where(torch.rand(len(x), 1) < 0.1, 8.0, x), "farther"),
+    ],
+)
+def test_kinds_of_drift_are_found_and_named(change, what):
+    generator = torch.Generator().manual_seed(2)
+
+    def frame(rows):
+        return pd.DataFrame(rows.numpy(), columns=["a", "b"])
+
+    monitor = fit_monitor(frame(torch.randn(3000, 2, generator=generator)))
+    for _ in range(10):
+        assert not monitor.update(frame(torch.randn(200, 2, generator=generator))).alarm
+    for _ in range(5):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            rows = change(torch.randn(200, 2, generator=generator))
+        found = monitor.update(frame(rows))
+    assert found.alarm
+    assert found.p_value < 0.01
+    assert any(what in change.what for change in found.changes)
+
+
+def mixed(rng, n, share=0.5, gaps=0.0):
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(40, 9, n),
+            "colour": rng.choice(["red", "blue", "tan"], n, p=[share, 0.9 - share, 0.1]),
+            "day": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 30, n), "D"),
+        }
+    )
+    frame.loc[rng.random(n) < gaps, "age"] = np.nan
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("drift", "what"),
+    [
+        ({"share": 0.8}, "colour=red more often"),
+        ({"gaps": 0.2}, "age missing more often"),
+    ],
+)
+def test_mixed_tables_from_frames_and_files(tmp_path, drift, what):
+    rng = np.random.default_rng(3)
+    monitor = fit_monitor(mixed(rng, 2000))
+    path = tmp_path / "watch.safetensors"
+    for _ in range(3):
+        found = monitor.update(mixed(rng, 300)[["day", "colour", "age"]])
+    assert not found.alarm
+    save_monitor(monitor, path)
+    again = load_monitor(path)
+    assert again.batches == monitor.batches
+    for _ in range(3):
+        batch = mixed(rng, 300, **drift)
+        found, other = monitor.update(batch), again.update(batch)
+        assert found == other
+    assert found.alarm
+    assert what in [change.what for change in found.changes]
+
+
+def test_a_category_that_is_new_is_seen():
+    rng = np.random.default_rng(4)
+    monitor = fit_monitor(mixed(rng, 2000))
+    for _ in range(3):
+        batch = mixed(rng, 300)
+        batch.loc[rng.random(300) < 0.3, "colour"] = "green"
+        found = monitor.update(batch)
+    assert found.alarm
+
+
+def test_what_is_refused(tmp_path):
+    rng = np.random.default_rng(5)
+    monitor = fit_monitor(mixed(rng, 100))
+    batch = mixed(rng, 50)
+    monitor.update(batch, "monday")
+    with pytest.raises(DataError, match="the rows of batch 'monday' again"):
+        monitor.update(batch)
+    with pytest.raises(DataError, match="none called 'age'"):
+        monitor.update(batch.drop(columns="age"))
+    with pytest.raises(DataError, match="must have 2 columns"):
+        fit_monitor(torch.randn(50, 2)).update(torch.randn(50, 3))
+    with pytest.raises(ArgumentError, match="`false_alarm_rate` must lie strictly"):
+        fit_monitor(torch.randn(50, 2), false_alarm_rate=1.0)
+    with pytest.raises(ArgumentError, match="`tolerance`"):
+        fit_monitor(torch.randn(50, 2), tolerance=-1.0)
+    with pytest.raises(ArgumentError, match="at least 4 rows"):
+        fit_monitor(torch.randn(3, 2))
+    with pytest.raises(ArgumentError, match="`encoding` needs a table with columns"):
+        fit_monitor(torch.randn(50, 2), encoding={"drop": ["a"]})
+    with pytest.raises(DamagedFileError, match="must hold a monitor"):
+        path = tmp_path / "critic.safetensors"
+        import taut
+
+        taut.wasserstein(torch.rand(40), torch.rand(40) + 1).save(path)
+        load_monitor(path)
+
+
+def test_one_column_and_many_survive_a_file(tmp_path):
+    generator = torch.Generator().manual_seed(6)
+    for dim in (1, 70):
+        monitor = fit_monitor(torch.randn(300, dim, generator=generator), scaling="robust")
+        save_monitor(monitor, tmp_path / "watch.safetensors")
+        batch = torch.randn(100, dim, generator=generator)
+        assert load_monitor(tmp_path / "watch.safetensors").update(batch) == monitor.update(batch)
+        names = monitor.scores.names(monitor.features, [False] * dim)
+        assert len(set(names)) == len(names) == len(monitor.nodes)
