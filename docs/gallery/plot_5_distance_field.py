@@ -50,7 +50,7 @@ def target(x):
 torch.manual_seed(0)
 net = taut.nn.mlp([3, 96, 96, 96, 1])
 optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
-steps = 1500
+steps = 800
 schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 for _ in range(steps):
     x = 2.6 * torch.rand(512, 3, generator=generator) - 1.3

@@ -104,7 +104,8 @@ def read_tensors(data: bytes) -> dict[str, Tensor]:
     for name, value in tensors.items():
         if value.dtype not in _DTYPES and value.dtype != torch.int8:
             raise DamagedFileError(
-                rule=f"tensor `{name}` is of dtype {value.dtype}; it must be a float, or int8 with a scale"
+                rule=f"tensor `{name}` is of dtype {value.dtype}; it must be a float, or int8 with "
+                "a scale"
             )
         if not value.isfinite().all():
             raise DamagedFileError(rule=f"tensor `{name}` holds NaN or infinity")
