@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from functorch.compile import make_boxed_func
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
 
 import taut.nn
 from cases import ABOVE, DENSE, EVERY_LAYER, operator_norm
