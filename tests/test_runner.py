@@ -188,10 +188,13 @@ def test_what_cannot_be_stored_is_refused(tmp_path):
 def test_a_scale_that_rounds_is_refused():
     from taut.export.stored_weights import restore_weights
 
-    tensors = {"w": torch.tensor([[127, 3]], dtype=torch.int8), "w:scale": torch.tensor([[0.1]])}
+    tensors = {
+        "w": torch.tensor([[127, 3]], dtype=torch.int8),
+        "w:row-scale": torch.tensor([[0.1]]),
+    }
     with pytest.raises(DamagedFileError, match="must be float32"):
         restore_weights(tensors, "int8")
     with pytest.raises(DamagedFileError, match="with a scale for each row"):
         restore_weights({"w": tensors["w"]}, "int8")
     with pytest.raises(DamagedFileError, match="one scale for each row"):
-        restore_weights({"w": tensors["w"], "w:scale": torch.ones(1, 2)}, "int8")
+        restore_weights({"w": tensors["w"], "w:row-scale": torch.ones(1, 2)}, "int8")

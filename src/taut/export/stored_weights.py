@@ -18,7 +18,7 @@ __all__ = ["SCALE", "StoredWeights", "restore_weights", "round_weights"]
 
 StoredWeights = Literal["float32", "bfloat16", "int8"]
 # No tensor of a layer has such a name, for a colon is no part of an attribute.
-SCALE = ":scale"
+SCALE = ":row-scale"
 _LARGEST = 127
 _SCALE_BITS = 16
 
@@ -35,7 +35,7 @@ def round_weights(model: nn.Module, kind: StoredWeights) -> dict[str, Tensor]:
         >>> net = nn.Linear(2, 1)
         >>> _ = net.weight.data.copy_(torch.tensor([[1.0, 0.5]]))
         >>> stored = round_weights(net, "int8")
-        >>> stored["weight"].tolist(), stored["weight:scale"].dtype
+        >>> stored["weight"].tolist(), stored["weight:row-scale"].dtype
         ([[127, 63]], torch.float32)
     """
     check_choice("save", "weights", kind, get_args(StoredWeights))
