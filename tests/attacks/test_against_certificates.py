@@ -144,7 +144,7 @@ def test_a_false_certificate_is_found_out():
         with pytest.raises(ViolatedCertificateError) as caught:
             check_certificates(found, boast, witness)
         sentence = str(caught.value)
-        assert "an error of ours: please report it" in sentence
+        assert "This is a bug in taut: please report it" in sentence
         assert "pgd changed" in sentence and "l2 distance" in sentence
         row = int(sentence.split("input ")[1].split(" ")[0])
         assert repr(float(boast.radius[row])) in sentence

@@ -53,7 +53,7 @@ def test_a_success_inside_a_certified_radius_is_loud(digits_run, monkeypatch):
     result = run(digits_run, "--attack", "pgd", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["violations"]
-    assert "VIOLATED CERTIFICATE" in result.stderr and "an error of ours" in result.stderr
+    assert "VIOLATED CERTIFICATE" in result.stderr and "This is a bug in taut" in result.stderr
     html = (digits_run / "index.html").read_text()
     assert "An error in taut" in html and "every one is" not in html
 

@@ -50,7 +50,20 @@ class RunFolder(Generic[AnyConfig]):
 
     def lock(self) -> FolderLock:
         """Holds the folder, so that no other process trains into it at the same time."""
+        self._refuse_foreign()
         return FolderLock(self.path)
+
+    def _refuse_foreign(self) -> None:
+        if self.config_file.exists() or not self.path.exists():
+            return
+        if foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
+            raise ArgumentError(
+                subject=_SUBJECT,
+                argument="out",
+                rule="must be a new or empty folder, or that of a run",
+                got=f"{self.path}, which holds {foreign[0]} and no config.toml",
+                remedy="Choose another folder.",
+            )
 
     @property
     def finished(self) -> bool:
@@ -74,20 +87,12 @@ class RunFolder(Generic[AnyConfig]):
             ArgumentError: there is a run with another configuration or on other data; the text
                 names what differs.
         """
+        self._refuse_foreign()
         self.path.mkdir(parents=True, exist_ok=True)
         kept = self.checkpoint_file.exists() or self.finished
-        if self.config_file.exists():
-            if kept:
-                self.check_same(resolved)
-                self.check_data(fingerprint, self._stored_fingerprint())
-        elif foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="out",
-                rule="must be a new or empty folder, or that of a run",
-                got=f"{self.path}, which holds {foreign[0]} and no config.toml",
-                remedy="Choose another folder.",
-            )
+        if self.config_file.exists() and kept:
+            self.check_same(resolved)
+            self.check_data(fingerprint, self._stored_fingerprint())
         for leftover in self._leftovers():
             leftover.unlink(missing_ok=True)
         if not kept or not self._is_readable(self.spec):

@@ -145,7 +145,7 @@ def ks_test(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
     Example:
         >>> ks_test(np.arange(50.0), np.arange(50.0) + 25)
-        (0.5, 3.0...e-06)
+        (0.5, 3.6...e-06)
     """
     n, m = len(x), len(y)
     points = np.sort(np.concatenate([x, y]))

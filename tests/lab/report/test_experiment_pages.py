@@ -32,6 +32,7 @@ class Cells(HTMLParser):
         self._class = ""
         self._inside = False
         self.feed(text)
+        self.cells = [cell for cell in self.cells if cell]
 
     def handle_starttag(self, tag, attrs):
         held = dict(attrs)
