@@ -37,7 +37,7 @@ _SIZES: dict[str, dict[str, Any]] = {
 # What differs along training, and the numbers of epochs.
 _DURING: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "smoke": ({"hidden": [24, 24], "batch_size": 128, "rows": 60}, (0, 2)),
-    "cpu": ({"rows": 500}, (0, 1, 3)),
+    "cpu": ({"rows": 500}, (0, 1, 3, 25)),
     "paper": ({"rows": 5000}, (0, 1, 10, 50, 200)),
 }
 
