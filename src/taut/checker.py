@@ -545,9 +545,8 @@ def read(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         in_range = largest == 0 or 1e-100 < largest < 1e100
         require(in_range, f"tensor `{name}` is out of range or NaN")
     require(end == len(data), "it is truncated, or was added to")
-    for name in [name for name in tensors if name.endswith(":row-scale")]:
-        whole = name.removesuffix(":row-scale")
-        tensors[whole] = tensors[whole] * tensors.pop(name)
+    for name in [n for n in tensors if n.endswith(":row-scale") and n[:-10] in tensors]:
+        tensors[name[:-10]] = tensors[name[:-10]] * tensors.pop(name)
     return header, tensors
 
 

@@ -49,9 +49,8 @@ def read(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         if entry["dtype"] == "BF16":
             flat = (flat.astype("<u4") << 16).view("<f4")
         tensors[name] = flat.reshape(entry["shape"]).astype(np.float64)
-    for name in [name for name in tensors if name.endswith(":row-scale")]:
-        whole = name.removesuffix(":row-scale")
-        tensors[whole] = tensors[whole] * tensors.pop(name)
+    for name in [n for n in tensors if n.endswith(":row-scale") and n[:-10] in tensors]:
+        tensors[name[:-10]] = tensors[name[:-10]] * tensors.pop(name)
     return header, tensors
 
 
