@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils import parametrizations
 
 from taut.nn import (
+    AOLConv2d,
     ConstrainedConv,
     ConstrainedLinear,
     FullSort,
@@ -71,6 +72,7 @@ def _conv_types(peers: bool) -> dict[str, Callable[..., nn.Module]]:
         PLAIN_CONV: nn.Conv2d,
         "taut OrthonormalConv2d": OrthonormalConv2d,
         "taut SpectralConv2d": SpectralConv2d,
+        "taut AOLConv2d": AOLConv2d,
     }
     for peer, module, name in CONVOLUTIONS if peers else ():
         if (layer := getattr(import_peer(module), name, None)) is not None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.nn import (
+    AOLConv2d,
     InvertibleDownsampling2d,
     MaxMin,
     OrthonormalConv2d,
@@ -46,7 +47,8 @@ def zoo_blocks(peers: bool = True) -> dict[str, Block]:
     blocks: dict[str, Block] = {
         UNCONSTRAINED: partial(_with_activation, nn.Conv2d, MaxMin),
         "taut OrthonormalConv2d": partial(_with_activation, OrthonormalConv2d, MaxMin),
-        "taut SpectralConv2d (AOL)": partial(_with_activation, SpectralConv2d, MaxMin),
+        "taut SpectralConv2d": partial(_with_activation, SpectralConv2d, MaxMin),
+        "taut AOLConv2d": partial(_with_activation, AOLConv2d, MaxMin),
         "taut separable_conv2d": partial(_with_activation, separable_conv2d, MaxMin),
         "taut SLLResidual2d": SLLResidual2d,
         "taut shift_rotate (LipNeXt)": shift_rotate,

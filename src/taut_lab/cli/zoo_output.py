@@ -44,6 +44,11 @@ def print_zoo(console: Console, records: Sequence[ZooRecord]) -> None:
         console.print("No records.")
         return
     table = result_table(COLUMNS)
+    # On a narrow terminal names are folded and numbers kept.
+    names, *numbers = table.columns
+    names.no_wrap, names.overflow = False, "fold"
+    for column in numbers:
+        column.no_wrap, column.min_width = True, max(map(len, column.header.split()))  # type: ignore
     for record in records:
         table.add_row(*cells(record))
     console.print(table)
