@@ -93,7 +93,7 @@ def export_table(*args: str):
 def test_a_run_on_a_table_leaves_with_its_standardisation(table_run):
     folder, rows, wanted = table_run
     said = export_table(str(folder), "--to", "safetensors", "--out", "t.safetensors")
-    assert "columns of the table, as float32" in said and "standard deviations" in said
+    assert "features of the table, as float32" in said and "standard deviations" in said
     saved = taut.export.open_file("t.safetensors")
     torch.testing.assert_close(saved.model(rows.float()), wanted, rtol=1e-5, atol=1e-5)
     # One unit of the second column is two of its standard deviations.

@@ -224,3 +224,17 @@ def test_one_column_and_many_survive_a_file(tmp_path):
         assert load_monitor(tmp_path / "watch.safetensors").update(batch) == monitor.update(batch)
         names = monitor.scores.names(monitor.features, [False] * dim)
         assert len(set(names)) == len(names) == len(monitor.nodes)
+
+
+def test_dependent_features_are_no_axes_of_roundoff():
+    """The features of a category sum to a constant: along that axis there is nothing to see."""
+    rng = np.random.default_rng(0)
+
+    def rows(shift):
+        one = np.eye(3)[rng.integers(0, 3, 400)]
+        return torch.tensor(np.hstack([one, rng.normal(shift, 1, (400, 2))]))
+
+    monitor = fit_monitor(rows(0.0))
+    assert len(monitor.scores.axes) == 4
+    found = monitor.update(rows(1.0))
+    assert found.alarm and abs(found.changes[0].difference) > 0.1

@@ -42,13 +42,14 @@ def export(
     plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
     exported network are compared with the original before the file is written.
 
-    Training on a table standardises its columns. The exported network includes that step: it takes
-    the raw columns in the order of the table, in their own units. It uses float64 where float32 is not
+    Training on a table standardises its columns. The exported network includes that step: it takes the
+    features of the table in their own units, a number for each numeric column and one for each value of
+    a category, in the order that the metadata of the file lists. It uses float64 where float32 is not
     precise enough.
 
-    The metadata of the file has the names of columns and classes, and the certificate of a run: how
-    steep the lead of each class over each other can be, in standard deviations or tolerances of the
-    columns, so that any runtime can divide margins by it.
+    The metadata also has the names of the classes and the certificate of a run: the Lipschitz constant of
+    each difference of two outputs, in standard deviations or tolerances of the columns, so that any
+    runtime can turn margins into certified radii.
 
     \b
     Example:
@@ -81,7 +82,7 @@ def export(
             more["metadata"] |= {"tolerance": named, "norm": str(norm)}
             what = "tolerances" if spec.tolerance else "standard deviations"
             said = (
-                f"It scales its inputs: give it the {len(spec.shift)} columns of the table, as "
+                f"It scales its inputs: give it the {len(spec.shift)} features of the table, as "
                 f"{dtype}, in their own units. The certificate in its metadata is in {what}."
             )
         elif spec.shift:

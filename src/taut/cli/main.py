@@ -173,7 +173,7 @@ _HELP = {
     "watch": "Watch batches of rows for drift from a reference.",
     "train": "Train a classifier with certified radii.",
     "gan": "Train a GAN with a 1-Lipschitz critic.",
-    "predict": "Predict rows without labels, each with its certified radius.",
+    "predict": "Classify unlabelled rows, each with its certified radius.",
     "certify": "Compute the certified radius of each prediction.",
     "attack": "Attack a classifier and check its certificates.",
     "audit": "Bound the Lipschitz constant of a saved network.",
@@ -195,7 +195,7 @@ SUBCOMMANDS = {name: Subcommand(f"taut.cli.{name}:{name}", text) for name, text 
 @click.version_option(None, "-V", "--version", package_name="taut", prog_name="taut")
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
 def main(debug: bool) -> None:
-    """Lipschitz networks that use their full slope, with bounds you can prove.
+    """Lipschitz networks that use their full slope, with proven bounds.
 
     The output of a network with Lipschitz constant 1 never changes by more than its input does.
     taut builds such networks from layers that satisfy the constraint at every training step, and

@@ -39,8 +39,8 @@ __all__ = ["predict"]
 )
 @click.option(
     "--tolerance",
-    help="Tolerances of the columns in their own units, such as pH=0.1,sulphur=2, or a TOML file with "
-    "them: unit of the radii.  [default: those of the training run]",
+    help="Tolerances of the columns in their own units, such as pH=0.1,sulphur=2, or a TOML file; "
+    "radii are then multiples of them.  [default: those of the training run]",
 )
 @click.option(
     "--arithmetic",
@@ -60,7 +60,8 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
 
     Rows are read, certified and written batch by batch. Each row has its number, the predicted class,
     its margin, the radius within which no perturbation changes it, and whether that radius exceeds
-    the target radius of the run: with tolerances, whether all of them together are covered.
+    the target radius of the run: with tolerances, whether changing every column by its tolerance at
+    once is covered.
 
     \b
     Examples:

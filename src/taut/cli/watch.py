@@ -38,7 +38,7 @@ _UPDATING = ("log", "report")
     "monitor",
     type=EXISTING_FILE,
     metavar="WATCH",
-    help="Saved monitor that takes the batches into account; the file is updated.",
+    help="Saved monitor to check the batches against; the file is updated.",
 )
 @click.option(
     "--false-alarm-rate",
@@ -50,7 +50,7 @@ _UPDATING = ("log", "report")
     "--tolerance",
     type=NOT_NEGATIVE,
     default=0.0,
-    help="Wasserstein distance from the reference that is no drift, in scaled units.",
+    help="Wasserstein distance from the reference that is tolerated, in scaled units.",
 )
 @click.option(
     "--scaling",
@@ -76,10 +76,10 @@ def watch(files: Sequence[str], **options: Any) -> None:
     call the command for every new batch, as often as they come. The file WATCH holds the reference's
     scores and the evidence so far, and every call updates it.
 
-    The alarm is raised when the evidence reaches 1 over the false-alarm rate. Without drift, the
-    probability that this ever happens is at most that rate, over all batches together. The alarm stays
-    on; to go on with other data, fit a new reference. Leave out columns that always move on, such as
-    dates and running numbers (--drop).
+    The evidence is an e-value: the alarm is raised when it reaches 1 / false-alarm rate (20 by default).
+    Without drift, the probability that this ever happens is at most that rate, over all batches together.
+    The alarm stays on; to continue with other data, fit a new reference. Leave out columns that always
+    increase, such as timestamps and row IDs (--drop).
 
     Exit status: 0 no drift shown; 1 alarm; 2 invalid file or option; 70 internal error; 130 interrupted.
 

@@ -20,7 +20,10 @@ def monitor_headline(monitor: Monitor) -> str:
         return f"No drift shown in {count}"
     first = next(batch for batch in monitor.batches if batch.alarm)
     change = first.changes[0]
-    return f"Drift shown by batch {first.name}: {change.what}, by {abs(change.difference):.3g}"
+    said = f"Drift shown by batch {first.name}: {change.what}, by {abs(change.difference):.3g}"
+    if first is not monitor.batches[-1]:
+        said = f"{said}; the alarm stays on until a new reference is fitted"
+    return said
 
 
 def monitor_rows(

@@ -14,6 +14,8 @@ _MOST_AXES = 16
 _MOST_CENTRES = 256
 _MOST_SPREADS = 64  # features; of more, only the principal components have a score of spread
 _TAIL = 0.01
+# Less than this share of the largest number is roundoff.
+_ROUNDOFF = 1e-9
 _MARGIN = 0.25  # of the range of the reference, beyond each end of it
 # Below 1 by more than the rounding errors of an axis, so that a projection is 1-Lipschitz.
 _UNIT = 1 - 1e-12
@@ -92,7 +94,9 @@ def fit_scores(points: Tensor, generator: Generator) -> DriftScores:
     axes = points.new_zeros(0, dim)
     if dim > 1:
         some = points[: max(512, _MOST_CELLS // dim)]
-        axes = torch.linalg.svd(some - some.mean(0), full_matrices=False).Vh[:_MOST_AXES]
+        _, sizes, axes = torch.linalg.svd(some - some.mean(0), full_matrices=False)
+        # The features of a category are dependent: along some axes there is nothing but roundoff.
+        axes = axes[sizes > _ROUNDOFF * sizes[0]][:_MOST_AXES]
         # Signs are arbitrary; equal data are to give equal words.
         signs = axes.gather(1, axes.abs().argmax(1, keepdim=True)).sign()
         axes = _UNIT * signs * axes / torch.linalg.vector_norm(axes, dim=1, keepdim=True)
@@ -105,7 +109,8 @@ def fit_scores(points: Tensor, generator: Generator) -> DriftScores:
     low, high = torch.quantile(_raw_scores(others, critic, axes, middles), ends, dim=0)
     width = high - low
     # A score without spread: any other value is seen.
-    margin = torch.where(width > 0, _MARGIN * width, torch.ones_like(width))
+    spread = width > _ROUNDOFF * others.abs().amax()
+    margin = torch.where(spread, _MARGIN * width, torch.ones_like(width))
     return DriftScores(critic, axes, middles, low - margin, high + margin)
 
 
