@@ -120,3 +120,11 @@ def test_mistakes_are_one_line(folder, tmp_path):
         result.exit_code == 2 and "must have the 2 columns of the network; got 4" in result.stderr
     )
     assert not list(tmp_path.glob(".*"))
+
+
+def test_values_that_training_has_not_seen_are_told(folder, tmp_path):
+    (tmp_path / "new.csv").write_text("kind,mass\nyew,40.5\noak,70\n")
+    result = run(folder / "run", tmp_path / "new.csv")
+    assert result.exit_code == 0 and len(result.stdout.splitlines()) == 3
+    assert "values that training has not seen, in columns: kind" in result.stderr
+    assert "not seen" not in run(folder / "run", folder / "rows.csv").stderr

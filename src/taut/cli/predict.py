@@ -77,9 +77,12 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
     torch.set_num_threads(options["threads"])
     predictor = _Predictor(path, options)
     count, held = 0, 0
+    unseen: set[str] = set()
     with progress(quiet=out is None) as bar, open_output(out, written) as write:
         for rows in predictor.batches(data, options["batch_rows"]):
             found = predictor(rows)
+            if predictor.spec.encoding is not None:
+                unseen.update(predictor.spec.encoding.unseen(rows))
             certified = found.radius > predictor.radius
             write(
                 {
@@ -93,6 +96,11 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
             count += len(rows)
             held += int(certified.sum())
             bar("predicting", count, count, f"{count:,} rows")
+    if unseen:
+        names = ", ".join(sorted(unseen))
+        click.echo(
+            f"Some rows have values that training has not seen, in columns: {names}", err=True
+        )
     if out is not None:
         say(f"{count:,} rows, {held:,} certified within {predictor.statement}.")
         say(f"Predictions: {out}")
