@@ -53,7 +53,7 @@ class CellSource(_MemorySource):
     """The cells of another source."""
 
     def __init__(self, source: ColumnSource):
-        self.__dict__.update(vars(source), chosen=None)
+        vars(self).update(vars(source), chosen=None)
         self.parse, self.has_columns_argument = source.parse, source.has_columns_argument
         self._source = source
         blocks = zip(*source.select(None).cells(_BATCH_ROWS), strict=True)
