@@ -16,8 +16,6 @@ from taut.certificates import check_batch, check_labels
 from taut.errors import ArgumentError, check_count
 from taut.norms import L1, Norm, NormLike, as_norm
 
-__all__ = ["AttackProblem", "evaluate"]
-
 
 @dataclass(frozen=True, eq=False)
 class AttackProblem:

@@ -24,8 +24,6 @@ from taut.names import CertificateMethod
 from taut.norms import LINF, Norm, NormLike, as_norm
 from taut.rules import Constants
 
-__all__ = ["certify", "direct_executor"]
-
 _SUBJECT = "certify"
 
 

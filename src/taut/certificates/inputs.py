@@ -5,8 +5,6 @@ from torch import Tensor
 
 from taut.errors import ArgumentError, DtypeError
 
-__all__ = ["check_batch", "check_labels"]
-
 
 def check_batch(subject: str, x: Tensor) -> None:
     """Raises unless `x` is a batch `(n, ...)` of floating-point numbers."""

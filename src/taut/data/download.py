@@ -15,8 +15,6 @@ from typing import IO
 from taut.data.official_sets import OfficialFile, OfficialSet
 from taut.errors import DamagedFileError, DataError, TautError
 
-__all__ = ["FetchError", "Progress", "fetch", "fetch_file"]
-
 # Name of the file, bytes received, total bytes.
 Progress = Callable[[str, int, int], None]
 

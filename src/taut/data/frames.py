@@ -12,8 +12,6 @@ from taut.data.encoding import name_category
 from taut.data.source import ColumnSource
 from taut.errors import DataError
 
-__all__ = ["CellSource", "FrameSource", "is_frame"]
-
 _BATCH_ROWS = 16384
 # Types of pandas, of polars (two), and of pyarrow, as they print.
 _CATEGORICAL = ("category", "Categorical", "Enum", "dictionary")

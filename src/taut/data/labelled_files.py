@@ -23,16 +23,6 @@ from taut.data.official_sets import OFFICIAL_SETS
 from taut.data.source import read_bytes, refuse_damage
 from taut.errors import DamagedFileError, DataError
 
-__all__ = [
-    "pair_idx",
-    "parse_cifar",
-    "read_digits",
-    "read_idx_folder",
-    "read_idx_pair",
-    "read_image_classes",
-    "read_labelled_npz",
-]
-
 Classes = Sequence[str] | None
 _INPUTS = ("x", "inputs", "images", "data", "features")
 _LABELS = ("y", "labels", "label", "target", "targets")

@@ -19,8 +19,6 @@ from taut.data.table import read_source
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["TableOptions", "check_range", "read_labelled_table"]
-
 
 @dataclass(frozen=True)
 class TableOptions:

@@ -10,8 +10,6 @@ from taut.data.cells import parse_number
 from taut.data.columns import list_some, select_positions
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["NoLabelError", "as_position", "find_label", "name_classes", "number_classes"]
-
 _USUAL = ("label", "target", "class", "y")
 # Words that a column of numbers would read as numbers, or as missing ones.
 _WORDS = {"true", "false", "none", "-", "?"}

@@ -24,8 +24,6 @@ from taut.data.labels import NoLabelError
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["load_labelled", "read_labelled", "read_matching"]
-
 
 def load_labelled(
     name_or_path: PathLike,

@@ -14,8 +14,6 @@ from taut.data.formats import PathLike, open_source
 from taut.data.source import ColumnSource, Source
 from taut.errors import DataError, check_count
 
-__all__ = ["Table", "TableStream", "count_rows", "read_source", "read_table"]
-
 _CELLS_AT_ONCE = 2**20
 
 

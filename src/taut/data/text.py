@@ -16,8 +16,6 @@ from taut.data.labels import as_position
 from taut.data.source import ColumnSource, open_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["TextSource"]
-
 _SAMPLE = 100
 _SEVERAL = re.compile(r"[-+.\d]\S*(\s+[-+.\d]\S*)+\s*")
 

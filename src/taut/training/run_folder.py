@@ -24,8 +24,6 @@ from taut.training.config import TrainConfig, from_toml, to_toml
 from taut.training.config_fields import AnyConfig
 from taut.training.examples import InputSpec, with_absolute_paths
 
-__all__ = ["RunFolder"]
-
 _SUBJECT = "train"
 _LOCK = ".lock"
 

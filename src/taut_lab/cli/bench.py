@@ -12,8 +12,6 @@ from taut.cli.parameters import COUNT, EXISTING_FILE, FILE, FOLDER, POSITIVE, Wh
 if TYPE_CHECKING:
     from taut_lab.benchmarks.critic_records import CriticResult
 
-__all__ = ["bench"]
-
 Command = Callable[..., Any]
 
 

@@ -14,14 +14,6 @@ from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, produc
 from taut_lab.experiments.prob_dim import PAPER_VALUES
 from taut_lab.framework.timing import Timing
 
-__all__ = [
-    "BenchmarkBar",
-    "print_critic_records",
-    "print_drift_record",
-    "print_timing_record",
-    "result_table",
-]
-
 # Title, table and remark below it.
 Section = tuple[str, Table, str]
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from taut_lab.framework.records import Records
     from taut_lab.framework.workers import Workers
 
-__all__ = ["reproduce"]
-
 _PRESETS = click.Choice(["smoke", "cpu", "gpu", "paper"])
 _INTERRUPTED = 130
 
