@@ -13,8 +13,6 @@ from taut.attacks.result import AttackResult
 from taut.errors import check_count
 from taut.norms import NormLike
 
-__all__ = ["minimal_perturbation"]
-
 
 def minimal_perturbation(
     model: nn.Module,

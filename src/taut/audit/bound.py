@@ -15,8 +15,6 @@ from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic
 from taut.norms import Norm, NormLike, as_norm
 
-__all__ = ["audit", "audit_program", "bound_lipschitz", "bound_of", "find_program"]
-
 _SUBJECT = "bound_lipschitz"
 
 

@@ -27,8 +27,6 @@ from taut.rules.pooling import adaptive_average, adaptive_maximum
 from taut.rules.record import bind_arguments
 from taut.rules.shape import identity
 
-__all__ = ["capture"]
-
 _LOCK = threading.Lock()
 # Layers and functions that stay one operation; only the capture under way, which holds the lock,
 # adds to the list.

@@ -16,8 +16,6 @@ from taut.rules import Call, Constants, Record, Value, find_record
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
-__all__ = ["Audit", "ConstantsInterpreter", "LayerTrace", "RuleInterpreter"]
-
 
 class RuleInterpreter(fx.Interpreter):
     """Goes through a program with other objects in place of the tensors that follow its input.

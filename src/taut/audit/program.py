@@ -15,8 +15,6 @@ from taut.audit.prepare import Prepared
 from taut.errors import ArgumentError, NoRuleError
 from taut.rules import Record, find_record
 
-__all__ = ["Program", "find_input_shape", "is_structural", "trace"]
-
 _BATCH = 3
 # Python's operators, which containers use, have no arguments with names.
 _OPERATORS: dict[Any, Any] = {

@@ -17,8 +17,6 @@ from taut.rules.normalisation import batch_norm
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
-__all__ = ["Rewriter"]
-
 aten = torch.ops.aten
 _CASTS = (aten._to_copy.default, aten.to.dtype, aten.to.device, aten.type_as.default)
 _CONVOLUTIONS = (aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)

@@ -16,8 +16,6 @@ from taut.rules import Call, Constants, Record, Value
 from taut.rules.convolution import direct_convolution
 from taut.rules.record import bind_arguments
 
-__all__ = ["DirectExecutor", "Execution", "in_double", "program_in_double", "with_rounded_numbers"]
-
 aten = torch.ops.aten
 # Behind these a last dense layer is still the last one.
 _PASSING = {"identity", "clone", "contiguous", "alias", "detach", "flatten", "view", "reshape"}

@@ -37,8 +37,6 @@ from taut.data.columns import list_some
 from taut.data.written_forms import FORMS, days, divide_spans, read_form
 from taut.errors import DataError
 
-__all__ = ["ColumnEncoding", "ColumnKind", "Encoding", "name_category"]
-
 ColumnKind = Literal["number", "date", "time", "ordered", "category", "left out"]
 _UNITS = {"date": "date, in days", "time": "time, in hours"}
 _BOOLEANS = {"true": "True", "false": "False"}

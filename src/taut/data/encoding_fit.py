@@ -13,8 +13,6 @@ from taut.data.source import ColumnSource
 from taut.data.written_forms import DATE_FORMS, FORMS, NUMBER_FORMS, read_form
 from taut.errors import ArgumentError, DataError, check_positive
 
-__all__ = ["fit_encoding"]
-
 _SUBJECT = "fit_encoding"
 _BATCH_ROWS = 16384
 _MOST_CATEGORIES = 64  # found in the data; columns that are named as categories may have more

@@ -14,8 +14,6 @@ from taut.data.source import Source, open_bytes, refuse_damage
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["PathLike", "detect_format", "open_source"]
-
 PathLike = str | os.PathLike[str]
 
 _BY_ENDING = {

@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import check_finite, parse_number
+from taut.data.cells import check_finite
 from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
 from taut.data.labelled import LabelledSet
-from taut.data.labels import find_label, has_header, name_classes, number_classes
+from taut.data.labels import find_label, name_classes, number_classes
 from taut.data.parquet import ParquetSource
 from taut.data.source import ColumnSource
 from taut.data.table import read_source
 from taut.data.text import TextSource
 from taut.errors import ArgumentError, DataError
-
-__all__ = ["TableOptions", "check_range", "read_labelled_table"]
 
 
 @dataclass(frozen=True)
@@ -73,19 +71,8 @@ def read_labelled_table(
 
 
 def _open_table(path: Path, kind: str, options: TableOptions) -> ColumnSource:
-    if kind != "text":
-        source: ColumnSource = ParquetSource(path)
-    elif options.names:
-        source = TextSource(path)
-    else:
-        bare, subject = TextSource(path, header=False), f"data: {path.name}"
-        first = bare.first_row
-        header = has_header(subject, first, options.label, lambda i: _cells(bare, i))
-        mixed = {parse_number(cell) is None for cell in first} == {True, False}
-        if header and mixed and options.label not in first:
-            # A row of numbers and categories looks like a header to one who expects numbers.
-            header = bool(TextSource(path).names)
-        source = TextSource(path, header=header)
+    label = None if options.names else options.label
+    source = TextSource(path, label=label) if kind == "text" else ParquetSource(path)
     if options.names:
         source.rename(options.names)
     return source

@@ -17,8 +17,6 @@ from torch import Tensor
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules.upward import add_up, multiply_up, sqrt_up
 
-__all__ = ["Constants", "Value"]
-
 _ORDER = (L1, L2, LINF)
 Number = float | Tensor
 

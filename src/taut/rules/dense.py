@@ -14,8 +14,6 @@ from taut.rules.forms import call_with_attributes, in_each_norm, input_shape, re
 from taut.rules.record import Call, register
 from taut.rules.schema import FileSchema
 
-__all__ = ["PRODUCTS", "linear_constants"]
-
 aten = torch.ops.aten
 PRODUCTS = "sums of products in any order, in full precision (no TF32, no 16-bit products)"
 

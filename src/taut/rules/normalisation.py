@@ -13,8 +13,6 @@ from taut.rules.forms import call_with_attributes, same_constants
 from taut.rules.record import Bounds, Call, Rounding, register
 from taut.rules.schema import Arguments, FileSchema, Shapes
 
-__all__ = ["batch_norm", "subtract_mean"]
-
 aten = torch.ops.aten
 
 

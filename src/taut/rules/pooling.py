@@ -24,8 +24,6 @@ from taut.rules.forms import (
 from taut.rules.record import Call, Rounding, register
 from taut.rules.schema import FileSchema, Sizes
 
-__all__ = ["pooling_schema"]
-
 aten = torch.ops.aten
 _PROOF = "overlap of windows"
 

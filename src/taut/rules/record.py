@@ -21,19 +21,6 @@ from taut.errors import ArgumentError, NoRuleError
 from taut.rules.constants import Constants, Value
 from taut.rules.schema import FileSchema
 
-__all__ = [
-    "Call",
-    "Record",
-    "Rounding",
-    "bind_arguments",
-    "find_record",
-    "find_schema",
-    "register",
-    "registered_functions",
-    "registered_modules",
-    "signature_of",
-]
-
 Bounds = tuple[Tensor, Tensor]
 
 

@@ -9,8 +9,6 @@ from torch import nn
 
 from taut.errors import ArgumentError, check_count
 
-__all__ = ["Arguments", "FileSchema", "Shapes", "Sizes"]
-
 Arguments = dict[str, Any]
 Shapes = dict[str, tuple[int, ...]]
 _LARGEST = 2**31

@@ -19,8 +19,6 @@ from taut.names import (
 )
 from taut.training.config_fields import AnyConfig, Configuration, setting
 
-__all__ = ["TrainConfig", "from_toml", "to_toml"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Configuration):

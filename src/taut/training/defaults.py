@@ -12,8 +12,6 @@ from taut.training.architectures import check_image
 from taut.training.augmentation import check_augmentation
 from taut.training.config import TrainConfig
 
-__all__ = ["architecture_of", "resolve"]
-
 _CONSTRAINTS = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
 _CHANNELS = {"conv": (16, 64), "lenet": (10, 20), "wrn": (64, 128, 256)}
 _HIDDEN: dict[str, tuple[int, ...]] = {"lenet": (50,), "wrn": ()}

@@ -155,9 +155,9 @@ DETECTORS: dict[str, Detector] = {
 
 
 def run_drift(
-    settings: DriftSettings, on_run: Callable[[str], None] = lambda name: None
+    settings: DriftSettings, on_run: Callable[[str, float], None] = lambda name, done: None
 ) -> DriftRecord:
-    """Runs every detector on the same pairs."""
+    """Runs every detector on the same pairs; `on_run` gets its name and the fraction done."""
     rng = np.random.default_rng(settings.seed)
     pairs = [
         (shift, *_pair(rng, settings.rows, settings.dim, shift))
@@ -166,10 +166,10 @@ def run_drift(
     ]
     large = _pair(rng, settings.large_rows, settings.dim, settings.shift)
     results = []
-    for name, detector in DETECTORS.items():
+    for place, (name, detector) in enumerate(DETECTORS.items()):
         start, answers, alarms = time.process_time(), {}, {}
         for number, (shift, x, y) in enumerate(pairs):
-            on_run(name)
+            on_run(name, (place + number / len(pairs)) / len(DETECTORS))
             answer, p_value = detector(x, y, number)
             answers.setdefault(shift, []).append(answer)
             alarms[shift] = alarms.get(shift, 0) + (p_value <= _LEVEL)

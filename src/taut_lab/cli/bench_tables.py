@@ -14,14 +14,6 @@ from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, produc
 from taut_lab.experiments.prob_dim import PAPER_VALUES
 from taut_lab.framework.timing import Timing
 
-__all__ = [
-    "benchmark_bar",
-    "print_critic_records",
-    "print_drift_record",
-    "print_timing_record",
-    "result_table",
-]
-
 # Title, table and remark below it.
 Section = tuple[str, Table, str]
 
@@ -34,15 +26,22 @@ _TITLES = {
 }
 
 
-def benchmark_bar(console: Console) -> Progress:
+class BenchmarkBar(Progress):
     """A progress bar with the percentage, the elapsed time and a description."""
-    columns = (
-        BarColumn(20),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    return Progress(*columns, console=console, transient=True)
+
+    def __init__(self, console: Console) -> None:
+        columns = (
+            BarColumn(20),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        super().__init__(*columns, console=console, transient=True)
+        self._bar = self.add_task("starting", total=1.0)
+
+    def report(self, text: str, done: float) -> None:
+        """Shows what runs, and the fraction done."""
+        self.update(self._bar, completed=done, description=text)
 
 
 def print_drift_record(console: Console, record: DriftRecord) -> None:

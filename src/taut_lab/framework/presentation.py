@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from taut.plotting import Figure
 
-__all__ = ["Presentation", "ResultTable", "TableEntry"]
-
 
 @dataclass(frozen=True)
 class TableEntry:
