@@ -29,7 +29,7 @@ _OPERATORS: dict[Any, Any] = {
 class Program:
     """The graph of a network in evaluation: one input, stored tensors, operations, one output.
 
-    Each node that follows the input carries in its `meta` the name of its `place` in the model, its
+    Each node that depends on the input carries in its `meta` the name of its `place` in the model, its
     `kind` and, where known, the `shape` of one sample.
 
     Attributes:

@@ -60,7 +60,7 @@ class Rewriter:
         prepared: the network that was exported.
         exported: what `torch.export` made of it.
         input_shape: of one input.
-        subject: who asks, for errors.
+        subject: subject of errors.
         whole: the layers and functions that stayed one operation, by their numbers.
     """
 
