@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.node import map_arg
 
-from taut.audit.prepare import Prepared
+from taut.audit.evaluation_copy import Prepared
 from taut.errors import ArgumentError, NoRuleError
 from taut.rules import Record, find_record
 

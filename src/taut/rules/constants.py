@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from taut.norms import L1, L2, LINF, Norm
-from taut.rules.upward import add_up, multiply_up, sqrt_up
+from taut.rules.upward_rounding import add_up, multiply_up, sqrt_up
 
 _ORDER = (L1, L2, LINF)
 Number = float | Tensor

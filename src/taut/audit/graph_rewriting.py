@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
-from taut.audit.prepare import Prepared
+from taut.audit.evaluation_copy import Prepared
 from taut.audit.program import Program, sample_shape
 from taut.errors import NoRuleError
 from taut.rules import find_record

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from taut import functional
-from taut.audit.prepare import Prepared
+from taut.audit.evaluation_copy import Prepared
+from taut.audit.graph_rewriting import Rewriter
 from taut.audit.program import Program, stored_like
-from taut.audit.rewrite import Rewriter
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
