@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from taut.data import OFFICIAL_SETS, LabelledSet, labelled_files, load, load_labelled
+from taut.data import OFFICIAL_SETS, LabelledSet, labelled_files, labelled_loading, load_labelled
 from taut.data.labelled_files import parse_cifar
 from taut.data.official_sets import OfficialFile, OfficialSet
 from taut.errors import DamagedFileError
@@ -82,7 +82,7 @@ def test_by_name_after_its_checksum(tmp_path, monkeypatch):
     known = OfficialSet(
         "cifar10", "CIFAR-10", (file,), (), OFFICIAL_SETS["cifar10"].classes, (".",)
     )
-    monkeypatch.setattr(load, "OFFICIAL_SETS", {"cifar10": known})
+    monkeypatch.setattr(labelled_loading, "OFFICIAL_SETS", {"cifar10": known})
     data = load_labelled("cifar10", data_dir=tmp_path)
     assert (len(data.train), len(data.test), data.name) == (20, 4, "cifar10")
 

@@ -118,7 +118,7 @@ class AttackProblem:
         return Ball.around(x, radius, self.norm, self.low, self.high)
 
     def evaluate(self, examples: Tensor, attack: str) -> AttackResult:
-        """Measures the examples of an attack again, whoever made them; see `evaluate`."""
+        """Evaluates the examples of any attack; see `evaluate`."""
         x, device = self.x, self.device
         kept, found, where = [], [], []
         parts = (x, examples.detach().to(x), self.labels, self.radius)

@@ -18,7 +18,7 @@ from taut.rules.shape import EXACT_ON_STORED
 
 
 class RuleInterpreter(fx.Interpreter):
-    """Goes through a program with other objects in place of the tensors that follow its input.
+    """Runs a program with other objects in place of the tensors that depend on its input.
 
     A subclass says what those objects are (`tracked`), how the rules see one (`value_of`), and what
     an operation makes of them (`apply`).

@@ -35,13 +35,13 @@ def program_in_double(
 
 
 class Execution(RuleInterpreter):
-    """Runs a program on batches, in float64, beside a bound of every rounding.
+    """Runs a program on batches in float64, together with a bound of every rounding error.
 
     Args:
         program: with its stored tensors in float64.
         reach: how far the input itself moves in each norm when it moves by 1.
         dtype: the arithmetic of the execution under study; None for real numbers.
-        subject: who asks, for errors.
+        subject: subject of errors.
     """
 
     tracked = Rounded

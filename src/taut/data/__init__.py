@@ -21,8 +21,8 @@ from taut.data.encoding_fit import fit_encoding
 from taut.data.formats import detect_format, open_source
 from taut.data.frames import CellSource, FrameSource, is_frame
 from taut.data.labelled import LabelledData, LabelledSet
+from taut.data.labelled_loading import load_labelled, read_labelled, read_matching
 from taut.data.labels import NoLabelError
-from taut.data.load import load_labelled, read_labelled, read_matching
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.data.pairs import Pair, check_pair, fit_pair
 from taut.data.source import ColumnSource

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from taut.data.arrays import NPY, open_npy, open_npz
-from taut.data.idx import IdxSource, looks_like_idx
-from taut.data.images import IMAGE_ENDINGS, FolderSource
-from taut.data.parquet import ParquetSource
+from taut.data.idx_files import IdxSource, looks_like_idx
+from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
+from taut.data.numpy_files import NPY, open_npy, open_npz
+from taut.data.parquet_files import ParquetSource
 from taut.data.source import Source, open_bytes, refuse_damage
-from taut.data.text import TextSource
+from taut.data.text_tables import TextSource
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 PathLike = str | os.PathLike[str]

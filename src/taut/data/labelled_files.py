@@ -11,14 +11,14 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from taut.data.arrays import read_npz
 from taut.data.cells import to_floats
 from taut.data.columns import list_some
-from taut.data.idx import labels_beside, parse_idx, parse_labels
-from taut.data.images import IMAGE_ENDINGS, FolderSource
+from taut.data.idx_files import labels_beside, parse_idx, parse_labels
+from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
 from taut.data.labelled import LabelledSet, label_images
 from taut.data.labelled_tables import check_range
 from taut.data.labels import NoLabelError, name_classes, number_classes
+from taut.data.numpy_files import read_npz
 from taut.data.official_sets import OFFICIAL_SETS
 from taut.data.source import read_bytes, refuse_damage
 from taut.errors import DamagedFileError, DataError

@@ -13,10 +13,10 @@ from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
 from taut.data.labelled import LabelledSet
 from taut.data.labels import find_label, name_classes, number_classes
-from taut.data.parquet import ParquetSource
+from taut.data.parquet_files import ParquetSource
 from taut.data.source import ColumnSource
 from taut.data.table import read_source
-from taut.data.text import TextSource
+from taut.data.text_tables import TextSource
 from taut.errors import ArgumentError, DataError
 
 

@@ -33,7 +33,7 @@ def linear_constants(call: Call, weight: Tensor, key: object) -> Constants:
 
 
 def _linear(call: Call) -> Constants:
-    _ = call.first  # a weight that follows the input has no constant
+    _ = call.first  # a weight that depends on the input has no constant
     return linear_constants(call, call["weight"].detach(), ("linear", id(call["weight"])))
 
 

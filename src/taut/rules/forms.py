@@ -18,7 +18,7 @@ from taut.errors import NoRuleError
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules.constants import Constants, Value
 from taut.rules.record import Bounds, Call, Rounding, register, signature_of
-from taut.rules.upward import multiply_up, sqrt_up
+from taut.rules.upward_rounding import multiply_up, sqrt_up
 
 ELEMENTARY = "elementary functions (exp, log, tanh, erf, ...) within 4 units in the last place"
 # Roundings of an activation's formula, with elementary functions that are off by four units each.

@@ -11,6 +11,8 @@ from taut_lab.framework.datasets import datasets_of
 from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.verdict import Part, Verdict, budget
 
+__all__ = ["PRESETS", "Cell", "Config", "Experiment", "Outcome", "Result"]
+
 PRESETS = ("smoke", "cpu", "gpu", "paper")
 
 Config = Mapping[str, Any]

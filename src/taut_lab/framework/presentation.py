@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from taut.plotting import Figure
 
+__all__ = ["Presentation", "ResultTable", "TableEntry"]
+
 
 @dataclass(frozen=True)
 class TableEntry:

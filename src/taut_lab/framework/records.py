@@ -13,6 +13,16 @@ from taut.errors import ArgumentError, DamagedFileError
 from taut.export import write_atomically
 from taut_lab.framework.experiment import Cell, Experiment, Outcome, Result
 
+__all__ = [
+    "Record",
+    "Records",
+    "current_date",
+    "from_json",
+    "read_record_file",
+    "to_json",
+    "write_record_file",
+]
+
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _FORMAT = 1
 

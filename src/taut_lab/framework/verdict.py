@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+__all__ = ["Part", "Verdict", "budget"]
+
 Values = Sequence[float]
 
 # Settings that say how much was computed, and what they are called.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
-from taut.audit.prepare import Prepared
+from taut.audit.evaluation_copy import Prepared
 from taut.audit.program import Program, sample_shape
 from taut.errors import NoRuleError
 from taut.rules import find_record
@@ -60,7 +60,7 @@ class Rewriter:
         prepared: the network that was exported.
         exported: what `torch.export` made of it.
         input_shape: of one input.
-        subject: who asks, for errors.
+        subject: subject of errors.
         whole: the layers and functions that stayed one operation, by their numbers.
     """
 
