@@ -46,7 +46,7 @@ _TRAINING_TOL = 2e-2
 class OrthonormalLinear(ConstrainedLinear):
     r"""$y = x Q^\top + b$ with $Q$ orthonormal: 1-Lipschitz in L2 and, if not narrowing, an isometry.
 
-    Methods:
+    There are six methods:
 
     - `"retract"` (default): the parameter itself is orthonormal. Gradients are tangent, and after
       each optimiser step the next forward pulls the weight back. Singular values lie within
