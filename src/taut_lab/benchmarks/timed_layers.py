@@ -60,7 +60,7 @@ def dense_makers(peers: bool = True) -> dict[str, Callable[[int, int], nn.Module
         "taut OrthonormalLinear, bjorck": partial(OrthonormalLinear, method="bjorck"),
         "taut SpectralLinear": SpectralLinear,
     }
-    for way in ("cayley", "matrix_exp", "householder") if peers else ():
+    for way in ("cayley", "matrix_exp") if peers else ():
         makers[f"torch orthogonal, {way}"] = lambda n, m, way=way: parametrizations.orthogonal(
             nn.Linear(n, m), orthogonal_map=way
         )

@@ -26,7 +26,7 @@ __all__ = [
 Section = tuple[str, Table, str]
 
 _TITLES = {
-    "networks": "Training step of a network 784-{width}-{width}-{width}-10: batch {batch}, Adam at {rate:g}",
+    "networks": "Training step of 784-{width}-{width}-{width}-10: batch {batch}, Adam at {rate:g}",
     "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
     "activations": "Activations, forward and backward: {batch} x {width}",
     "distances": "Distances, forward and backward: {batch} points to {width} of length {width} (kernels of "
