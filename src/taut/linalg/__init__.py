@@ -23,6 +23,13 @@ from taut.linalg.orthonormal import (
     retract_once,
     rounding_margin,
 )
+from taut.linalg.orthonormalisations import (
+    ORTHONORMALISATIONS,
+    cayley,
+    cholesky_orthonormal,
+    exponential,
+    qr_orthonormal,
+)
 from taut.linalg.padding import bound_padding
 from taut.linalg.rounding import gamma, round_down, round_up, unit_roundoff
 from taut.linalg.spectral import (
@@ -41,6 +48,7 @@ from taut.linalg.symmetric import (
 from taut.linalg.windows import bound_adaptive_pooling, bound_pooling
 
 __all__ = [
+    "ORTHONORMALISATIONS",
     "SCALINGS",
     "TapPairs",
     "apply_bjorck",
@@ -56,9 +64,12 @@ __all__ = [
     "bound_padding",
     "bound_pooling",
     "bound_spectral_norm",
+    "cayley",
+    "cholesky_orthonormal",
     "estimate_extreme_eigenvalues",
     "estimate_spectral_norm",
     "even_vector",
+    "exponential",
     "follow_tangent",
     "gamma",
     "gram",
@@ -71,6 +82,7 @@ __all__ = [
     "project_linf_ball",
     "project_simplex",
     "project_tangent",
+    "qr_orthonormal",
     "rescale_channels",
     "retract",
     "retract_once",
