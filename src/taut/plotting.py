@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from taut.errors import require
@@ -140,10 +141,11 @@ def _pointed(axes: "Axes") -> dict[str, Any] | None:
 
 def _lines(axes: "Axes") -> Iterator[dict[str, Any]]:
     for line in axes.get_lines():
-        x, y = (list(map(float, values)) for values in (line.get_xdata(), line.get_ydata()))
+        points: Any = line.get_xydata()
+        known = [(x, y) for x, y in points.astype(float).tolist() if math.isfinite(x + y)]
         named = not str(line.get_label()).startswith("_")
-        if named and line.get_transform() == axes.transData and x == sorted(x):
-            known = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a + b)]
+        rising = all(a[0] <= b[0] for a, b in pairwise(known))
+        if known and named and rising and line.get_transform() == axes.transData:
             thin = known[:: 1 + len(known) // _MOST_POINTS]
             thin += known[-1:] if thin[-1:] != known[-1:] else []
             steps = str(line.get_drawstyle()).startswith("steps-post")
@@ -153,10 +155,12 @@ def _lines(axes: "Axes") -> Iterator[dict[str, Any]]:
 def _bars(axes: "Axes") -> Iterator[dict[str, Any]]:
     for bars in axes.containers:
         if getattr(bars, "orientation", None) == "vertical":
-            parts = [(bar.get_x(), bar.get_height()) for bar in bars.patches]  # pyright: ignore[reportAttributeAccessIssue]
-            parts.append((bars.patches[-1].get_x() + bars.patches[-1].get_width(), 0.0))  # pyright: ignore[reportAttributeAccessIssue]
-            name = str(bars.get_label())
-            yield _values(axes.get_ylabel() if name.startswith("_") else name, parts, True)
+            boxes: list[Any] = list(bars)
+            ends = [(box.get_x(), box.get_height()) for box in boxes]
+            ends.append((boxes[-1].get_x() + boxes[-1].get_width(), 0.0))
+            names = [str(each.get_label()) for each in (bars, boxes[0])]
+            named = [name for name in names if not name.startswith("_")]
+            yield _values(named[0] if named else axes.get_ylabel(), ends, True)
 
 
 def _values(

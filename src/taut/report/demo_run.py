@@ -177,9 +177,10 @@ def measure_drift(seed: int, rows: int, num_steps: int) -> dict[float, Wasserste
     random = Generator().manual_seed(seed)
     reference = torch.rand(rows, 2, generator=random)
     found = {}
-    for shift in _SHIFTS:
-        batch = torch.rand(rows, 2, generator=random) + torch.tensor([shift, 0.0])
-        found[shift] = wasserstein(reference, batch, seed=seed, num_steps=num_steps)
+    with torch.random.fork_rng(devices=[]):
+        for shift in _SHIFTS:
+            batch = torch.rand(rows, 2, generator=random) + torch.tensor([shift, 0.0])
+            found[shift] = wasserstein(reference, batch, seed=seed, num_steps=num_steps)
     return found
 
 

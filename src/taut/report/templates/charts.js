@@ -86,6 +86,7 @@ function makeSlider(box) {
     output.textContent = `${radius}: ${percent} % certified`;
     if (chart) chart.mark(Number(radius));
   };
+  box.hidden = false;
   input.addEventListener("input", update);
   window.addEventListener("resize", update);
   window.addEventListener("load", update);
