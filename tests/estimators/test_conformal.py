@@ -47,13 +47,23 @@ def attacked(model, rows, labels, radius):
 
 
 def test_sets_cover_clean_and_attacked_digits(digits):
+    """Over random halves of the same rows the promise is exact; 40 of them leave 0.5 % of chance."""
     model, rows, labels = digits
-    radius, index = 0.3, np.arange(len(rows))
-    for inputs in (rows, attacked(model, rows, labels, radius)):
-        assert np.linalg.norm(inputs - rows, axis=1).max() <= radius
-        robust = model.predict_set(inputs, radius)
-        assert robust[index, labels].mean() >= 0.9
-    assert robust.sum(1).mean() < 6, "sets that hold everything cover as well, and say nothing"
+    radius, random = 0.3, np.random.default_rng(0)
+    moved = attacked(model, rows, labels, radius)
+    assert np.linalg.norm(moved - rows, axis=1).max() <= radius
+    covered, sizes = [], []
+    for _ in range(40):
+        calibration, test = np.split(random.permutation(len(rows)), [len(rows) // 2])
+        found = RobustConformalClassifier(model.estimator_).calibrate(
+            rows[calibration], labels[calibration]
+        )
+        clean, robust = (found.predict_set(inputs[test], radius) for inputs in (rows, moved))
+        index = np.arange(len(test))
+        covered.append([held[index, labels[test]].mean() for held in (clean, robust)])
+        sizes.append(robust.sum(1).mean())
+    assert np.mean(covered, axis=0).min() >= 0.9 - 0.015
+    assert np.mean(sizes) < 3, "sets that hold everything cover as well, and say nothing"
 
 
 def test_a_true_class_in_the_plain_set_is_in_every_robust_set_nearby(digits):

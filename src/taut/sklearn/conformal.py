@@ -107,10 +107,10 @@ class _RobustConformal(BaseEstimator):
 class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
     r"""Sets of classes that contain the true one with probability `confidence`, also under attack.
 
-    With the score $s(x, y) = \max_i f_i(x) - f_y(x)$ and its quantile $q$ on calibration rows, the
-    set at an observed $x'$ holds every class $y$ unless $s(x, y) > q$ is *proven* for all $x$ within
-    `radius` of $x'$, roundoff of both executions included. So whenever an exchangeable row $x$ is
-    moved by at most `radius`, however it is chosen,
+    With the score $s(x, y) = \max_{i \ne y} f_i(x) - f_y(x)$ and its quantile $q$ on calibration rows,
+    the set at an observed $x'$ holds every class $y$ unless $s(x, y) > q$ is *proven* for all $x$ within
+    `radius` of $x'$, roundoff of both executions included; and the predicted class, so that it is never
+    empty. So whenever an exchangeable row $x$ is moved by at most `radius`, however it is chosen,
 
     $$P\big(y \in C(x')\big) \ge \text{confidence}.$$
 
@@ -151,7 +151,8 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
         """Scores of the true classes; infinite for a class that the estimator does not know."""
         outputs, known = self.estimator_._outputs(X), np.isin(y, self.classes_)
         true = self.estimator_._indices(np.where(known, y, self.classes_[0]))[:, None]
-        scores = (outputs - outputs.gather(1, true)).amax(1).numpy()
+        leads = (outputs - outputs.gather(1, true)).scatter(1, true, -math.inf)
+        scores = leads.amax(1).numpy()
         return np.where(known, scores, math.inf)
 
     def predict_set(self, X: Any, radius: float = 0.0) -> np.ndarray:
@@ -165,7 +166,8 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
         rows = self.estimator_._inputs(X)
         net, norm = self.estimator_.network_, self.estimator_.norm
         within = float(self.estimator_._widen(radius, rows).amax())
-        return ~certify_exclusions(net, rows, self.threshold_, within, norm).numpy()
+        found = ~certify_exclusions(net, rows, self.threshold_, within, norm).numpy()
+        return found | (self.predict(X)[:, None] == self.classes_)
 
 
 class RobustConformalRegressor(RegressorMixin, _RobustConformal):
