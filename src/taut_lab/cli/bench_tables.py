@@ -51,17 +51,17 @@ def print_drift_record(console: Console, record: DriftRecord) -> None:
         console,
         f"{settings.rows} + {settings.rows} rows, {settings.dim} columns; shift {settings.shift:g} of one "
         f"column. Time and memory of a large pair: {settings.large_rows} + {settings.large_rows} rows. "
-        f"{record.date}. taut: permutation test of held-out scores; emd2: 19 permutations; "
-        "sliced: 99 permutations; ks_2samp: each column, Bonferroni; its answer is the largest distance "
-        "of a column.",
+        f"{record.date}. emd2: 19 permutations; sliced: 99; MMDDrift: 100; ks_2samp: each column, "
+        "Bonferroni; its answer is the largest distance of a column. evidently tests each column at the level 0.05; by "
+        "default it tells of drift where half of them are found. ADWIN: each column, delta 0.05 / columns.",
     )
     table = Table(box=SIMPLE_HEAD)
     for name in ("detector", "false", "found", "no shift", "shift", "s", "large", "s", "MB"):
         table.add_column(name, justify="left" if name == "detector" else "right")
     for one in record.results:
         cells = [f"{one.false_alarms}/{pairs}", f"{one.found}/{pairs}"]
-        cells += [f"{answer:.3f}" for answer in one.answers]
-        cells += [f"{one.seconds:.3f}", f"{one.large_answer:.3f}", f"{one.large_seconds:.2f}"]
+        cells += [_number(answer, 3) for answer in one.answers]
+        cells += [f"{one.seconds:.3f}", _number(one.large_answer, 3), f"{one.large_seconds:.2f}"]
         table.add_row(one.name, *cells, f"{one.large_megabytes:.0f}")
     console.print(table)
 
@@ -103,6 +103,7 @@ def print_critic_records(console: Console, records: CriticRecords) -> None:
     makers = {
         "table1": _paper_table,
         "funnels": _funnels_tables,
+        "grid": _funnels_tables,
         "coverage": _coverage_table,
         "real": _real_table,
     }
