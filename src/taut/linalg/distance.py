@@ -23,8 +23,10 @@ from taut.linalg.transforms import in_transform
 __all__ = ["lp_distance"]
 
 _LOG = logging.getLogger("taut")
-_CHUNK = 2**22  # entries of the cube at once, without a compiler
+_CHUNK = 2**17  # entries of the cube at once, without a compiler: what a cache holds
 _WORTH_COMPILING = 2**22
+# The last layer of a wide network is smaller, but its other layers have the same kernels.
+_WIDE, _WORTH_IN_WIDE = 256, 2**18
 _SMALL = 18  # exponents of which powers seldom vanish, so that one scale suits a whole row
 
 
@@ -193,7 +195,8 @@ def _row_scales(x: Tensor, w: Tensor) -> Tensor:
 
 def _is_large(rows: Tensor, row_entries: int) -> bool:
     # The compiler specialises on sizes of 1, and gives up on a function that it compiled too often.
-    return min(rows.shape) > 1 and len(rows) * row_entries >= _WORTH_COMPILING
+    least = _WORTH_IN_WIDE if rows.shape[1] >= _WIDE else _WORTH_COMPILING
+    return min(rows.shape) > 1 and len(rows) * row_entries >= least
 
 
 def _reduce(
