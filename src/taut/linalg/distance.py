@@ -131,7 +131,7 @@ def _pulled_back(a: Tensor, y: Tensor, grad: Tensor, b: Tensor, *, bits: _Bits) 
     if bits:
         ratio = difference * y
         # One factor less than the power has: the derivative is of odd degree p - 1.
-        share = ratio * _power(ratio * ratio, _less_one(bits), torch.finfo(a.dtype).eps ** 3)
+        share = ratio * _power(ratio * ratio, _less_one(bits), torch.finfo(a.dtype).eps ** 2)
     else:
         share = difference.sign() * (difference.abs() >= y)
     return (share * grad).sum(-1)
@@ -179,6 +179,10 @@ class _Distance(torch.autograd.Function):
             of_x = _pulled_back(x, y, grad, w.T, bits=_bits(ctx.p))
             return of_x, _pulled_back(w, y.T, grad.T, x.T, bits=_bits(ctx.p)), None, None
         of_x = of_w = None
+        # Below the roundoff of all sums; products with smaller ones would be subnormal numbers, and slow.
+        if grad.numel():
+            lost = torch.finfo(grad.dtype).eps ** 2 * grad.abs().amax()
+            grad = grad.where(grad.abs() > lost, 0.0)
         if ctx.needs_input_grad[0]:
             of_x = _reduce(_pulled_back, (x, y, grad), w.T.contiguous(), ctx.p, ctx.compiled)
         if ctx.needs_input_grad[1]:
