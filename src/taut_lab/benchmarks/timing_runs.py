@@ -124,7 +124,7 @@ class DistanceSettings(TimingSettings):
     peers: bool = False
     batch: int = 256
     width: int = 512
-    exponents: tuple[int, ...] = (8, 64, 1024)
+    exponents: tuple[int, ...] = (8, 66, 1026)
 
 
 @dataclass(frozen=True)
