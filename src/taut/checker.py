@@ -262,7 +262,7 @@ def convolution(layer: Layer) -> Any:
     else:
         ends = [0] * len(taps) if padding == "valid" else [2 * int(x) for x in padding.split()]
     usual_ends = min(ends) >= 0 and (padding != "same" or max(strides) == 1)
-    require(usual_ends, f"{layer.name}: unusual padding")
+    require(usual_ends, f"{layer.name}: padding that no convolution has")
     outputs, plain, circle, copies, repeats = [], [], [], 1, 1
     lists = taps, strides, dilations, ends, a.get("output_padding", [0] * len(taps)), sizes
     for k, s, d, end, extra, n in zip(*lists, strict=True):
@@ -501,7 +501,7 @@ def prove(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> float:
         return within(bounds, shape)
 
     shape, (p, q) = header["input_shape"], (NORMS.index(header[n]) for n in ("norm", "output_norm"))
-    require(shape is None or (usual(shape) and math.prod(shape) > 0), "the input shape is unusual")
+    require(shape is None or (usual(shape) and math.prod(shape) > 0), "the input shape is invalid")
     source = within([1.0 if r >= p else math.inf for r in range(3)], shape and tuple(shape))
     bounds, _ = run(header["model"], "", source[0], source[1], 0)
     return bounds[q]
