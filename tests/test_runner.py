@@ -149,6 +149,30 @@ def test_other_layers_are_refused_by_name(tmp_path):
         runner.Runner(data)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [[taut.nn.MaxMin(dim=-1)], [nn.Flatten(1, 2), taut.nn.FullSort(dim=-1)], [nn.Linear(4, 4)]],
+)
+def test_what_works_along_rows_of_an_image_is_refused(first, tmp_path):
+    """Such a layer acts along the last dimension, which flat rows do not have."""
+    model = nn.Sequential(*first, nn.Flatten(), nn.Linear(16, 3)).eval()
+    taut.save(model, tmp_path / "net", input_shape=(1, 4, 4))
+    with pytest.raises(runner.Unsupported, match="is not one that this program runs there"):
+        runner.Runner((tmp_path / "net").read_bytes())
+
+
+def test_a_constant_network_never_changes_its_mind(tmp_path):
+    model = nn.Sequential(nn.Linear(6, 2)).eval()
+    model[0].weight.data.zero_()
+    model[0].bias.data.copy_(torch.tensor([1.0, 0.0]))
+    tied = nn.Sequential(nn.Linear(6, 2)).eval()
+    tied[0].weight.data.zero_()
+    tied[0].bias.data.zero_()
+    with np.errstate(over="ignore"):
+        assert runner.Runner(_saved(model, tmp_path))(np.ones((1, 6)))[2] > 1e300
+    assert runner.Runner(_saved(tied, tmp_path))(np.ones((1, 6)))[2] == 0
+
+
 @pytest.mark.parametrize(("weights", "share"), [("bfloat16", 0.55), ("int8", 0.32)])
 def test_the_constant_is_that_of_the_stored_numbers(weights, share, tmp_path):
     torch.manual_seed(0)

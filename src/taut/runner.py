@@ -5,8 +5,8 @@ float32, bfloat16 or int8, and prints prediction, margin and radius of every row
 with taut, and its file may be copied to where taut is not installed.
 
 The network is computed in float64 beside a bound $e$ of the rounding error of every number: a dense
-layer on $n$ inputs adds $(n + 2) u (|W| |x| + |b|)$ to $|W| e$, with $u = 2^{-53}$; sorting, magnitudes and
-ReLU move no number by more than the largest error of those they choose from. With leads $m_i$ of the
+layer on $n$ inputs adds $(n + 2) (u (|W| |x| + |b|) + 2^{-1073})$ to $|W| e$, with $u = 2^{-53}$; sorting, magnitudes
+and ReLU move no number by more than the largest error of those they choose from. With leads $m_i$ of the
 predicted class and the proven slope $L_i$ of each lead, from the file,
 
 $$r = \min_i (m_i - e_t - e_i) / L_i :$$
@@ -26,6 +26,8 @@ import numpy as np
 __all__ = ["Runner", "Unsupported"]
 
 U = 2.0**-53 * (1 + 1e-6)
+# What underflow may take from a product.
+TINY = 2.0**-1073
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I8": "<i1"}
 # By how much the lead of one class over another can grow, for outputs that move by 1 in a norm.
 PAIR = {"l1": 1.0, "l2": math.sqrt(2) * (1 + 1e-15), "linf": 2.0}
@@ -71,6 +73,8 @@ class Runner:
     def __init__(self, data: bytes) -> None:
         self.header, self.tensors = read(data)
         about = self.header.get("metadata", {})
+        # Rows are flat from the start, so what works along a dimension must come behind a Flatten.
+        self.flat = len(self._shape()) == 1
         self.layers = list(self._layers(self.header["model"], ""))
         stated = about.get("certificate")
         outputs = self._run(np.zeros((1, *self._shape()))).shape[1]
@@ -95,10 +99,14 @@ class Runner:
                 yield from self._layers(child, f"{path}.{name}" if path else name)
             return
         kind, arguments = model["kind"], model.get("arguments", {})
-        if kind not in ("Identity", "Dropout", "Flatten", "Linear", "Scale", "Abs", "ReLU") and (
-            kind not in ("MaxMin", "GroupSort", "FullSort") or arguments["dim"] not in (-1, 1)
+        if kind == "Flatten":
+            self.flat = self.flat or (arguments["start_dim"], arguments["end_dim"]) == (1, -1)
+        elif kind not in ("Identity", "Dropout", "Scale", "Abs", "ReLU") and not (
+            kind in ("Linear", "MaxMin", "GroupSort", "FullSort")
+            and self.flat
+            and arguments.get("dim", -1) in (-1, 1)
         ):
-            raise Unsupported(f"layer `{path}` ({kind}) is not one that this program runs")
+            raise Unsupported(f"layer `{path}` ({kind}) is not one that this program runs there")
         names = [f"{path}.{name}" if path else name for name in ("weight", "bias")]
         yield kind, arguments, *(self.tensors.get(name) for name in names)
 
@@ -113,11 +121,11 @@ class Runner:
             if kind == "Linear":
                 size = np.abs(x) @ np.abs(weight).T + (0.0 if bias is None else np.abs(bias))
                 room = 1 + (x.shape[1] + 4) * U
-                error = (error @ np.abs(weight).T + (x.shape[1] + 2) * U * size) * room
+                error = (error @ np.abs(weight).T + (x.shape[1] + 2) * (U * size + TINY)) * room
                 x = x @ weight.T + (0.0 if bias is None else bias)
             elif kind == "Scale":
                 factor = arguments["factor"]
-                error = (error + 2 * U * np.abs(x)) * abs(factor) * (1 + 4 * U)
+                error = (error + 2 * U * np.abs(x)) * abs(factor) * (1 + 4 * U) + TINY
                 x = x * factor
             elif kind in ("MaxMin", "GroupSort", "FullSort"):
                 x, error = sort_groups(kind, arguments, x, error)
@@ -143,7 +151,8 @@ class Runner:
             rate[rows, prediction] = 1.0
         # A lead and a quotient are rounded as well.
         sure = margin * (1 - 8 * U) - error * (1 + 8 * U)
-        radius = (np.maximum(sure, 0.0) / rate).min(1) * (1 - 8 * U)
+        # No slope at all, as of a constant network, is divided by as the smallest float.
+        radius = (np.maximum(sure, 0.0) / np.maximum(rate, TINY)).min(1) * (1 - 8 * U)
         radius[~np.isfinite(outputs).all(1)] = 0.0
         return prediction, margin.min(1), radius
 

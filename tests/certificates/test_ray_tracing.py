@@ -113,3 +113,16 @@ def test_mistakes_are_refused():
         trace_rays(net, torch.zeros(1, 2), torch.zeros(1, 2), max_distance=1.0)
     with pytest.raises(ArgumentError, match="max_distance"):
         trace_rays(net, torch.zeros(1, 2), torch.ones(1, 2), max_distance=0.0)
+
+
+@pytest.mark.parametrize("length", [5e-324, 3e-162, 2.2e-162, 1e-160, 1.0, 1e160, 1e308])
+def test_directions_of_every_length_are_the_same_rays(length):
+    """Squares of these lengths underflow or overflow."""
+    plane = nn.Linear(3, 1).double()
+    plane.weight.data.copy_(torch.tensor([[1.0, 0.0, 0.0]]))
+    plane.bias.data.fill_(-1.0)
+    ways = torch.tensor([[-1.0, 0.0, 0.0], [-1.0, 1.0, 1.0]], dtype=torch.float64) * length
+    origins = torch.tensor([[5.0, 0.0, 0.0]], dtype=torch.float64).expand(2, 3)
+    found = trace_rays(plane, origins, ways, max_distance=10.0)
+    exact = torch.tensor([4.0, 4.0 * 3**0.5], dtype=torch.float64)
+    assert (found.distance <= exact).all() and (found.distance > exact - 0.01).all()

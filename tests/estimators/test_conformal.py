@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits, make_regression
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
@@ -46,13 +47,23 @@ def attacked(model, rows, labels, radius):
 
 
 def test_sets_cover_clean_and_attacked_digits(digits):
+    """Over random halves of the same rows the promise is exact; 40 of them leave 0.5 % of chance."""
     model, rows, labels = digits
-    radius, index = 0.3, np.arange(len(rows))
-    for inputs in (rows, attacked(model, rows, labels, radius)):
-        assert np.linalg.norm(inputs - rows, axis=1).max() <= radius
-        robust = model.predict_set(inputs, radius)
-        assert robust[index, labels].mean() >= 0.9
-    assert robust.sum(1).mean() < 6, "sets that hold everything cover as well, and say nothing"
+    radius, random = 0.3, np.random.default_rng(0)
+    moved = attacked(model, rows, labels, radius)
+    assert np.linalg.norm(moved - rows, axis=1).max() <= radius
+    covered, sizes = [], []
+    for _ in range(40):
+        calibration, test = np.split(random.permutation(len(rows)), [len(rows) // 2])
+        found = RobustConformalClassifier(model.estimator_).calibrate(
+            rows[calibration], labels[calibration]
+        )
+        clean, robust = (found.predict_set(inputs[test], radius) for inputs in (rows, moved))
+        index = np.arange(len(test))
+        covered.append([held[index, labels[test]].mean() for held in (clean, robust)])
+        sizes.append(robust.sum(1).mean())
+    assert np.mean(covered, axis=0).min() >= 0.9 - 0.015
+    assert np.mean(sizes) < 3, "sets that hold everything cover as well, and say nothing"
 
 
 def test_a_true_class_in_the_plain_set_is_in_every_robust_set_nearby(digits):
@@ -121,3 +132,66 @@ def test_calibration_of_a_fitted_estimator_and_refusals(digits):
         RobustConformalClassifier(LogisticRegression()).fit(rows, labels)
     with pytest.raises(ArgumentError, match="confidence"):
         RobustConformalClassifier(confidence=1.0).fit(rows, labels)
+
+
+def test_a_class_that_training_has_not_seen_counts_as_a_miss(digits):
+    model, rows, labels = digits
+    strange = np.where(np.arange(len(labels)) % 12 == 0, 99, labels)
+    found = RobustConformalClassifier(model.estimator_).calibrate(rows, strange)
+    plain = RobustConformalClassifier(model.estimator_).calibrate(rows, labels)
+    assert plain.threshold_ <= found.threshold_ < np.inf
+    assert found.threshold_ > 0
+    held = found.predict_set(rows)[np.arange(len(rows)), labels] & (strange != 99)
+    assert held.mean() >= 0.9
+    # With more such rows than may be missed, no set of known classes keeps the promise.
+    strange = np.where(np.arange(len(labels)) % 5 == 0, 99, labels)
+    with pytest.raises(ArgumentError, match="must hold the classes of `fit`; got 99"):
+        RobustConformalClassifier(model.estimator_).calibrate(rows, strange)
+
+
+def test_frames_keep_the_names_of_their_columns(digits):
+    pandas = pytest.importorskip("pandas")
+    _, rows, labels = digits
+    frame = pandas.DataFrame(rows[:, 20:24], columns=list("abcd"))
+    estimator = LipschitzClassifier((8,), epochs=2, norm="linf", tolerance={"a": 0.1, "c": 0.2})
+    model = RobustConformalClassifier(estimator).fit(frame, labels)
+    assert list(model.estimator_.feature_names_in_) == list("abcd")
+    assert model.predict_set(frame[:5], 1.0).shape == (5, 10)
+    assert (model.predict(frame) == model.estimator_.predict(frame)).all()
+    with pytest.raises(NotFittedError):
+        RobustConformalClassifier().predict_set(frame)
+
+
+def test_ties_and_overflow_leave_the_sets_valid(digits):
+    model, rows, labels = digits
+    twice = np.repeat(rows[:30], 20, axis=0), np.repeat(labels[:30], 20)
+    found = RobustConformalClassifier(model.estimator_).calibrate(*twice)
+    held = found.predict_set(twice[0])[np.arange(600), twice[1]]
+    assert held.mean() >= 0.9 and held[found._scores(*twice) <= found.threshold_].all()
+    regressor = LipschitzRegressor((8,), epochs=2).fit(rows, labels)
+    huge = np.full((20, 64), 1.7e308)
+    low, high = (
+        RobustConformalRegressor(regressor).calibrate(huge, np.zeros(20)).predict_interval(rows)
+    )
+    assert np.isneginf(low).all() and np.isposinf(high).all()
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_a_network_trained_elsewhere_is_an_estimator(norm):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten())
+    net.append(torch.nn.Linear(8, 3))
+    x = np.random.default_rng(0).normal(size=(200, 16))
+    model = LipschitzClassifier.from_network(net, (1, 4, 4), [10, 20, 30], norm)
+    with torch.no_grad():
+        outputs = net.double()(torch.tensor(x).view(-1, 1, 4, 4))
+    assert (model.predict(x) == 10 + 10 * outputs.argmax(1).numpy()).all()
+    labels = model.predict(x)
+    found = model.certify(x, labels)
+    assert found.radius.min() >= 0 and found.certified_accuracy(1e-6) == 1
+    np.testing.assert_allclose(model.certify(x, tolerance=2.0).radius * 2, found.radius, rtol=1e-9)
+    sets = RobustConformalClassifier(model).calibrate(x, labels).predict_set(x, 0.1)
+    assert sets[np.arange(200), (labels - 10) // 10].all()
+    for classes in ([1, 2], [3, 2, 1], [1, 1, 2]):
+        with pytest.raises(ArgumentError, match="one for each of two or more outputs"):
+            LipschitzClassifier.from_network(net, (1, 4, 4), classes)

@@ -24,15 +24,15 @@ def certify_exclusions(
     norm: NormLike = "l2",
     batch_size: int = 1024,
 ) -> Tensor:
-    r"""Classes whose score $s(x, y) = \max_i f_i(x) - f_y(x)$ is above a threshold all around.
+    r"""Classes whose score $s(x, y) = \max_{i \ne y} f_i(x) - f_y(x)$ is above a threshold all around.
 
-    A class is excluded at $x$ if some lead satisfies $f_i(x') - f_y(x') > q$ at every $x'$ with
+    A class is excluded at $x$ if the lead of some $i \ne y$ satisfies $f_i(x') - f_y(x') > q$ at every $x'$ with
     $\|x' - x\| \le r$, executed in float64, which is proven as a certified radius is.
 
     Args:
         model: maps `(n, ...)` to `(n, classes)`, in float64; not changed.
         x: `(n, ...)`, float64.
-        threshold: $q$; infinity excludes nothing.
+        threshold: $q$, of any sign; infinity excludes nothing.
         radius: $r \ge 0$.
         norm: "l1", "l2" or "linf", of the radius.
         batch_size: rows at a time; bounds the memory.
@@ -66,6 +66,7 @@ def certify_exclusions(
             # Both subtractions round, each by far less than this.
             lead = lead - limit_score - 2.0**-50 * (lead.abs() + abs(limit_score))
             lead = torch.where(lead.isfinite(), lead, -math.inf)
+            lead[:, i] = -math.inf
             if run.last is None:
                 radii = vector_radii(run, found.output.constants, lead)
             else:

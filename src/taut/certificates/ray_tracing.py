@@ -83,9 +83,8 @@ def trace_rays(
     check_nonnegative(_SUBJECT, "error", error)
     check_count(_SUBJECT, "max_steps", max_steps)
     start, way = origins.double(), directions.double()
-    length = way.norm(dim=-1, keepdim=True)
     usual = start.shape == way.shape and start.dim() == 2 and start.isfinite().all()
-    if not usual or not way.isfinite().all() or not (length > 0).all():
+    if not usual or not way.isfinite().all() or not way.any(1).all():
         raise ArgumentError(
             subject=_SUBJECT,
             argument="directions",
@@ -95,7 +94,9 @@ def trace_rays(
     dim = start.shape[1]
     constant = bound_lipschitz(model, "l2", (dim,)).value
     evaluate = BoundedEvaluation(model, dim)
-    unit = way / length
+    # By the largest entry first: the squares of very long and very short directions are no floats.
+    way = way / way.abs().amax(1, keepdim=True)
+    unit = way / way.norm(dim=1, keepdim=True)
     distance = start.new_zeros(len(start))
     active = torch.ones(len(start), dtype=torch.bool, device=start.device)
     hit = torch.zeros_like(active)
@@ -105,10 +106,10 @@ def trace_rays(
         rows = active.nonzero().flatten()
         along, begin = distance[rows], start[rows]
         values, errors = evaluate(begin + along[:, None] * unit[rows])
-        # The direction is off by (dim + 4) u of its length, the point by as much of its own size.
+        # The direction is off by (dim + 5) u of its length, the point by as much of its own size.
         moved = (dim + 8) * _UNIT * (begin.norm(dim=1) + along + 1)
         clear = (values - errors - error) * (1 - 2.0**-48) / constant - 2 * moved
-        near = clear <= tol
+        near = ~(clear > tol)
         hit[rows] = near
         # Rounded down: the next point is within the ball around this one.
         advanced = along + clear.clamp(min=0) * (1 - 2.0**-48)

@@ -85,6 +85,8 @@ def export(
                 f"It scales its inputs: give it the {len(spec.shift)} features of the table, as "
                 f"{dtype}, in their own units. The certificate in its metadata is in {what}."
             )
+            if "free" in named:
+                said += " It holds free categories fixed; taut predict on the folder frees them."
         elif spec.shift:
             said = (
                 "WARNING: it expects columns standardised by the shift and spread in "

@@ -201,4 +201,6 @@ def _spec_of_file(saved: Any) -> "InputSpec":
     stated = saved.metadata
     classes = tuple(stated.get("classes", map(str, range(max(2, outputs)))))
     about = {"shape": shape, "classes": classes, "columns": stated.get("columns", [])}
-    return InputSpec.from_dict(about | {"tolerance": stated.get("tolerance", [])})
+    # The values of a free category are known to the run alone: for a file it does not change.
+    tolerance = [0.0 if unit == "free" else unit for unit in stated.get("tolerance", [])]
+    return InputSpec.from_dict(about | {"tolerance": tolerance})

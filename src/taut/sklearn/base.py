@@ -98,50 +98,41 @@ class Units:
 class LipschitzEstimator(BaseEstimator):
     """The parameters and the training of an estimator with a network; see `LipschitzClassifier`."""
 
+    hidden_sizes: tuple[int, ...]
+    activation: ActivationName | str
     norm: NormName
+    lipschitz: float | None
+    epochs: int
+    batch_size: int
+    lr: float
+    validation_fraction: float
+    patience: int
+    monotonic_cst: Any
+    tolerance: Any
+    warm_start: bool
+    random_state: RandomState
+    verbose: bool
 
-    def __init__(
-        self,
-        hidden_sizes: tuple[int, ...] = (64, 64),
-        *,
-        activation: ActivationName | str = "maxmin",
-        norm: NormName = "l2",
-        lipschitz: float | None = None,
-        epochs: int = 50,
-        batch_size: int = 64,
-        lr: float = 1e-2,
-        validation_fraction: float = 0.0,
-        patience: int = 10,
-        monotonic_cst: Any = None,
-        tolerance: Any = None,
-        warm_start: bool = False,
-        random_state: RandomState = 0,
-        verbose: bool = False,
-    ) -> None:
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.norm = norm
-        self.lipschitz = lipschitz
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.monotonic_cst = monotonic_cst
-        self.tolerance = tolerance
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
+    def _keep(self, given: dict[str, Any]) -> None:
+        """Sets the parameters, unchanged, as scikit-learn asks of a constructor."""
+        for name, value in given.items():
+            if name != "self":
+                setattr(self, name, value)
 
     def _scale_rows(self, rows: np.ndarray) -> np.ndarray:
         """Sets `scale_`, what columns are divided by, and returns the rows divided by it."""
         if not (self.warm_start and hasattr(self, "_units")):
             self.scale_, self.changing_ = fit_scale(type(self).__name__, self, rows)
-        return rows / self.scale_
+        return self._divide(rows)
+
+    def _divide(self, rows: np.ndarray) -> np.ndarray:
+        # What overflows is refused in training, and has no certified radius.
+        with np.errstate(over="ignore"):
+            return rows / self.scale_
 
     def _inputs(self, X: Any) -> Tensor:
         """Rows as `network_` takes them, `(n, features)`, float64."""
-        return torch.tensor(predict_rows(self, X) / self.scale_)
+        return torch.tensor(self._divide(predict_rows(self, X)))
 
     def _widen(self, radius: Any, inputs: Tensor) -> Tensor:
         """Radii in `X` as radii of the inputs of the network, which division has rounded."""
@@ -167,7 +158,7 @@ class LipschitzEstimator(BaseEstimator):
         net.load_state_dict(held)
 
     def _new_network(self, inputs: int, outputs: int, seed: int) -> nn.Sequential:
-        """A network of constant 1 in `norm`, with random weights from `seed`."""
+        """A network of constant 1 in `norm`, with random weights from `seed` or those of the last fit."""
         subject, hidden = type(self).__name__, self.hidden_sizes
         check_choice(subject, "norm", self.norm, tuple(_CONSTRAINTS))
         if isinstance(hidden, str) or not isinstance(hidden, Iterable):
@@ -192,9 +183,7 @@ class LipschitzEstimator(BaseEstimator):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
-                return mlp(
-                    sizes, partial(make_activation, self.activation), _CONSTRAINTS[self.norm]
-                )
+                net = mlp(sizes, partial(make_activation, self.activation), _CONSTRAINTS[self.norm])
             except ArgumentError as error:
                 raise ArgumentError(
                     subject=subject,
@@ -202,9 +191,11 @@ class LipschitzEstimator(BaseEstimator):
                     got=f"hidden_sizes={widths}, activation={self.activation!r}",
                     remedy=f"{str(error).rstrip('.')}.",
                 ) from error
+        self._starting_weights(net)
+        return net
 
     def _monotone(self, net: nn.Sequential, opposite: bool) -> tuple[nn.Module, float]:
-        """The network with the parts that `monotonic_cst` asks for, and its constant in `norm`.
+        """The network with the parts that `monotonic_cst` asks for, and the reciprocal of its constant.
 
         Args:
             net: of constant 1.
@@ -218,7 +209,7 @@ class LipschitzEstimator(BaseEstimator):
         found, norm = Monotone(net, rows), as_norm(self.norm)
         # The slope is at most 1 + slack, whatever training does to the network of constant 1.
         linear = bound_operator_norm(rows.double(), norm, norm).value * (1 + found.slack)
-        return found, 1 + linear * (1 + 1e-6)
+        return found, (1 - 1e-12) / (1 + linear * (1 + 1e-6))
 
     def _fit_units(self, rows: np.ndarray) -> Units:
         """The mean of the rows, and their mean distance to it as a power of two.
@@ -230,7 +221,7 @@ class LipschitzEstimator(BaseEstimator):
         points = torch.tensor(rows)
         centre = points.mean(0)
         length = as_norm(self.norm).vector(points - centre).mean().item()
-        if length > 0:
+        if length != 0:
             self._check_size("X", length, 150)
         return Units(centre, 2.0 ** round(math.log2(length)) if length > 0 else 1.0)
 

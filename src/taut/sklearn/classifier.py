@@ -1,6 +1,7 @@
 r"""`LipschitzClassifier`: a classifier with certified predictions."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -12,8 +13,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
+from taut.audit import bound_lipschitz
 from taut.certificates import Certificates, certify, radii_after_rounding
 from taut.errors import ArgumentError, check_choice, check_positive
+from taut.export import fold
 from taut.losses import LOSSES, OffsetCrossEntropy, loss_for_radius
 from taut.names import ActivationName, LossName, NormName
 from taut.nn import Scale
@@ -91,7 +94,9 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     """
 
     lipschitz: float
+    radius: float | None
     loss: LossName
+    class_weight: Any
 
     def __init__(
         self,
@@ -114,25 +119,51 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         random_state: RandomState = 0,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            hidden_sizes,
-            activation=activation,
-            norm=norm,
-            lipschitz=lipschitz,
-            epochs=epochs,
-            batch_size=batch_size,
-            lr=lr,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            monotonic_cst=monotonic_cst,
-            tolerance=tolerance,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.radius = radius
-        self.loss = loss
-        self.class_weight = class_weight
+        self._keep(locals())
+
+    @classmethod
+    def from_network(
+        cls,
+        network: nn.Module,
+        input_shape: Sequence[int],
+        classes: Sequence[Any] | None = None,
+        norm: NormName = "l2",
+    ) -> Self:
+        """An estimator, already fitted, around a network that was trained elsewhere.
+
+        So whatever is written for estimators, such as `RobustConformalClassifier.calibrate`, takes the
+        networks of `taut.load` and `taut train` as well. They are executed in float64.
+
+        Args:
+            network: maps `(n, *input_shape)` to one output a class; folded into a copy.
+            input_shape: shape of one input, of which rows of `X` hold the entries in order.
+            classes: labels in the order of the outputs, increasing; None for 0, 1, ...
+            norm: norm of the radii.
+
+        Example:
+            >>> net = taut.nn.mlp([4, 16, 3])
+            >>> model = LipschitzClassifier.from_network(net, (4,), ["a", "b", "c"])
+            >>> model.predict(np.zeros((2, 4))).shape, model.lipschitz_.value <= 1.00001
+            ((2,), True)
+        """
+        made: Any = cls(norm=norm)
+        made.n_features_in_ = features = math.prod(input_shape)
+        made.scale_, made.changing_ = np.ones(features), np.ones(features, bool)
+        first = [Scale(1.0), nn.Unflatten(1, tuple(input_shape))][: len(input_shape)]
+        made.network_ = nn.Sequential(*first, fold(network).double()).eval()
+        made.lipschitz_ = bound_lipschitz(made.network_, norm, (features,))
+        with torch.no_grad():
+            outputs = made.network_(torch.zeros(1, features, dtype=torch.float64)).shape
+        known = np.arange(outputs[-1]) if classes is None else np.asarray(classes)
+        if tuple(outputs) != (1, max(2, len(known))) or list(known) != sorted(set(known)):
+            raise ArgumentError(
+                subject="LipschitzClassifier.from_network",
+                argument="classes",
+                rule="must be increasing, one for each of two or more outputs",
+                got=f"{known.tolist()} for outputs of shape {tuple(outputs[1:])}",
+            )
+        made.classes_, made.temperature_ = known, 1.0
+        return made
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on rows `X` `(n, features)`, finite, with labels `y` `(n,)` of any kind.
@@ -165,7 +196,6 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             )
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], len(self.classes_), seed)
-        self._starting_weights(net)
         units = self._fit_units(rows)
         # Outputs have this size, and they are trained in float32.
         self._check_size("lipschitz * X", self.lipschitz * units.length, 30)
@@ -173,8 +203,8 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         self.radius_ = self._choose_radius(rows, index)
         asked = {"lipschitz": self.lipschitz, "norm": self.norm}
         loss = loss_for_radius(self.radius_, **asked, kind=self.loss)
-        model, constant = self._monotone(net, opposite=True)
-        steepness = self.lipschitz if constant == 1 else self.lipschitz / constant * (1 - 1e-12)
+        model, share = self._monotone(net, opposite=True)
+        steepness = self.lipschitz * share
         training = nn.Sequential(model, Scale(steepness * units.length))
         self._train(training, units(rows), index, loss, seed, weights)
         self._prove(model, units, steepness)

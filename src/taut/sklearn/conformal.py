@@ -48,9 +48,12 @@ class _RobustConformal(BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Trains a clone of the estimator on one part of the rows and calibrates on the other."""
         estimator = self._checked()
-        rows, targets = self._validated(X, y)
+        # Frames stay frames: the estimator knows its columns by name.
         parts = train_test_split(
-            rows, targets, test_size=self.calibration_fraction, random_state=self.random_state
+            X,
+            self._validated(X, y),
+            test_size=self.calibration_fraction,
+            random_state=self.random_state,
         )
         fresh: Any = clone(estimator)
         self.estimator_ = fresh.fit(parts[0], parts[2])
@@ -60,11 +63,12 @@ class _RobustConformal(BaseEstimator):
         """Calibrates the estimator as it is, already fitted, on rows that it has not seen."""
         self.estimator_ = self._checked()
         check_is_fitted(self.estimator_)
-        return self._calibrate(*self._validated(X, y))
+        return self._calibrate(X, self._validated(X, y))
 
-    def _validated(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _validated(self, X: Any, y: Any) -> np.ndarray:
+        """The targets; sets what the features are called."""
         pair: Any = validate_data(self, X, y, dtype=np.float64)
-        return pair
+        return pair[1]
 
     def _checked(self) -> Any:
         name = type(self).__name__
@@ -86,7 +90,9 @@ class _RobustConformal(BaseEstimator):
         return estimator
 
     def _calibrate(self, X: Any, y: Any) -> Self:
-        self.threshold_ = conformal_threshold(self._scores(X, y), self.confidence)
+        # What overflows to NaN counts as infinite: the worst of scores.
+        scores = np.nan_to_num(self._scores(X, y), nan=math.inf, posinf=math.inf)
+        self.threshold_ = conformal_threshold(scores, self.confidence)
         return self
 
     def _scores(self, X: Any, y: Any) -> np.ndarray:
@@ -94,17 +100,17 @@ class _RobustConformal(BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """What the estimator predicts, `(n,)`."""
-        rows = predict_rows(self, X)
-        return self.estimator_.predict(rows)
+        predict_rows(self, X)
+        return self.estimator_.predict(X)
 
 
 class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
     r"""Sets of classes that contain the true one with probability `confidence`, also under attack.
 
-    With the score $s(x, y) = \max_i f_i(x) - f_y(x)$ and its quantile $q$ on calibration rows, the
-    set at an observed $x'$ holds every class $y$ unless $s(x, y) > q$ is *proven* for all $x$ within
-    `radius` of $x'$, roundoff of both executions included. So whenever an exchangeable row $x$ is
-    moved by at most `radius`, however it is chosen,
+    With the score $s(x, y) = \max_{i \ne y} f_i(x) - f_y(x)$ and its quantile $q$ on calibration rows,
+    the set at an observed $x'$ holds every class $y$ unless $s(x, y) > q$ is *proven* for all $x$ within
+    `radius` of $x'$, roundoff of both executions included; and the predicted class, so that it is never
+    empty. So whenever an exchangeable row $x$ is moved by at most `radius`, however it is chosen,
 
     $$P\big(y \in C(x')\big) \ge \text{confidence}.$$
 
@@ -135,12 +141,19 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
 
     def _calibrate(self, X: Any, y: Any) -> Self:
         self.classes_ = self.estimator_.classes_
-        return super()._calibrate(X, y)
+        super()._calibrate(X, y)
+        if math.isinf(self.threshold_):
+            # Sets of all known classes: no promise about others.
+            self.estimator_._indices(y)
+        return self
 
     def _scores(self, X: Any, y: Any) -> np.ndarray:
-        outputs = self.estimator_._outputs(X)
-        true = self.estimator_._indices(y)[:, None]
-        return (outputs - outputs.gather(1, true)).amax(1).numpy()
+        """Scores of the true classes; infinite for a class that the estimator does not know."""
+        outputs, known = self.estimator_._outputs(X), np.isin(y, self.classes_)
+        true = self.estimator_._indices(np.where(known, y, self.classes_[0]))[:, None]
+        leads = (outputs - outputs.gather(1, true)).scatter(1, true, -math.inf)
+        scores = leads.amax(1).numpy()
+        return np.where(known, scores, math.inf)
 
     def predict_set(self, X: Any, radius: float = 0.0) -> np.ndarray:
         """The classes of each set, `(n, classes)`, True for members.
@@ -149,10 +162,12 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
             X: `(n, features)`, as observed.
             radius: largest perturbation of a row, in the norm of the estimator and the units of `X`.
         """
-        rows = self.estimator_._inputs(predict_rows(self, X))
+        predict_rows(self, X)
+        rows = self.estimator_._inputs(X)
         net, norm = self.estimator_.network_, self.estimator_.norm
         within = float(self.estimator_._widen(radius, rows).amax())
-        return ~certify_exclusions(net, rows, self.threshold_, within, norm).numpy()
+        found = ~certify_exclusions(net, rows, self.threshold_, within, norm).numpy()
+        return found | (self.predict(X)[:, None] == self.classes_)
 
 
 class RobustConformalRegressor(RegressorMixin, _RobustConformal):
@@ -193,8 +208,8 @@ class RobustConformalRegressor(RegressorMixin, _RobustConformal):
             X: `(n, features)`, as observed.
             radius: largest perturbation of a row, in the norm of the estimator and the units of `X`.
         """
-        rows = predict_rows(self, X)
-        low, high = self.estimator_.bound(rows, radius)
+        predict_rows(self, X)
+        low, high = self.estimator_.bound(X, radius)
         # The residual of a calibration row was rounded once.
         width = math.nextafter(self.threshold_ * (1 + 2.0**-51), math.inf)
         return np.nextafter(low - width, -np.inf), np.nextafter(high + width, np.inf)

@@ -60,6 +60,9 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         True
     """
 
+    loss: Literal["squared_error", "quantile"]
+    quantile: float
+
     def __init__(
         self,
         hidden_sizes: tuple[int, ...] = (64, 64),
@@ -80,24 +83,7 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         random_state: RandomState = 0,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            hidden_sizes,
-            activation=activation,
-            norm=norm,
-            lipschitz=lipschitz,
-            epochs=epochs,
-            batch_size=batch_size,
-            lr=lr,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            monotonic_cst=monotonic_cst,
-            tolerance=tolerance,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.loss = loss
-        self.quantile = quantile
+        self._keep(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on rows `X` `(n, features)` and numbers `y` `(n,)`, all finite.
@@ -114,17 +100,16 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         loss = nn.MSELoss() if self.loss == "squared_error" else QuantileLoss(self.quantile)
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], 1, seed)
-        self._starting_weights(net)
         units = self._fit_units(rows)
         with np.errstate(over="ignore"):  # what overflows is refused in the next line
             middle, spread = targets.mean(), targets.std() or 1.0
         self._check_size("y", spread, 150)
-        model, constant = self._monotone(net, opposite=False)
+        model, share = self._monotone(net, opposite=False)
         slope: Scale | _FreeScale
         if self.lipschitz is None:
             slope = _FreeScale(units.length / (np.sqrt(rows.var(0).mean()) or 1.0))
         else:
-            steepness = self.lipschitz if constant == 1 else self.lipschitz / constant * (1 - 1e-12)
+            steepness = self.lipschitz * share
             slope = Scale(steepness * units.length / spread)
         wanted = torch.tensor((targets - middle) / spread, dtype=torch.float32)[:, None]
         self._train(nn.Sequential(model, slope), units(rows), wanted, loss, seed, weights)

@@ -21,6 +21,7 @@ from taut_lab.framework.timing import Timing
 TINY = LayerSettings(
     widths=(4, 6),
     batches=(3,),
+    rates=(1e-3, 3e-3),
     peers=False,
     activation_size=8,
     bjorck_size=4,
@@ -42,7 +43,7 @@ def timing(name, median):
 
 def test_ratios_are_those_of_medians():
     entries = tuple(TimingEntry(timing(*pair)) for pair in (("a", 2.0), ("b", 5.0), ("c", None)))
-    comparison = Comparison("dense", {}, "a", entries)
+    comparison = Comparison("networks", {}, "a", entries)
     assert [comparison.ratio(name) for name in "abc"] == [1.0, 2.5, None]
     assert comparison.ratio("nobody") is None
     assert replace(comparison, baseline="c").ratio("a") is None
@@ -50,8 +51,11 @@ def test_ratios_are_those_of_medians():
 
 def test_every_comparison_is_run(record):
     assert [(comparison.kind, dict(comparison.sizes)) for comparison in record.comparisons] == [
-        ("dense", {"width": 4, "batch": 3}),
-        ("dense", {"width": 6, "batch": 3}),
+        *(
+            ("networks", {"width": width, "batch": 3, "rate": rate})
+            for width in (4, 6)
+            for rate in (1e-3, 3e-3)
+        ),
         ("activations", {"batch": 8, "width": 8}),
         ("bjorck", {"size": 4}),
     ]
@@ -59,11 +63,11 @@ def test_every_comparison_is_run(record):
         assert comparison.ratio(comparison.baseline) == 1.0
         for entry in comparison.entries:
             assert entry.timing.failure is None and entry.timing.rounds >= 1
-            assert (entry.error is not None) == (comparison.kind == "dense")
+            assert (entry.error is not None) == (comparison.kind == "networks")
 
 
 def test_constrained_layers_have_no_excess(record):
-    for comparison in record.comparisons[:2]:
+    for comparison in record.comparisons[:4]:
         excess = {entry.timing.name: entry.excess for entry in comparison.entries}
         assert all(value <= 0 for name, value in excess.items() if name.startswith("taut"))
 
@@ -126,7 +130,7 @@ def test_failures_and_missing_libraries_are_printed(record, tmp_path):
     broken = Timing.of("peer Linear", [], "RuntimeError: [x] it broke")
     diverged = TimingEntry(timing("peer Other", 1.0), None, None)
     comparisons = (
-        Comparison("dense", {"width": 4, "batch": 3}, "plain", (TimingEntry(broken), diverged)),
+        replace(record.comparisons[0], baseline="plain", entries=(TimingEntry(broken), diverged)),
         *record.comparisons[1:],
     )
     path = tmp_path / "record.json"
