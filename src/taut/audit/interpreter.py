@@ -173,7 +173,7 @@ class ConstantsInterpreter(RuleInterpreter):
             raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise NoRuleError(
-                rule=f"its arguments are unusual: {str(error).rstrip('.')}"
+                rule=f"its arguments are not supported: {str(error).rstrip('.')}"
             ) from error
         shapes = node.meta.get("shape")
         if isinstance(shapes, list):

@@ -244,7 +244,7 @@ def _read_path(
         return parse_cifar(f"data: {path.name}", path.read_bytes())
     kind = detect_format(path)
     if kind in ("text", "parquet"):
-        return read_labelled_table(path, kind, options, classes), None
+        return read_labelled_table(path, options, classes), None
     if given := options.given:
         raise ArgumentError(
             subject="load_labelled",

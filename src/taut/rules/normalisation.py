@@ -112,7 +112,7 @@ def _usual_momentum(module: Any) -> float:
             subject="save",
             rule="batch normalisation must follow running statistics by a momentum",
             got=f"momentum={module.momentum}, track_running_stats={module.track_running_stats}",
-            remedy="A file cannot say it.",
+            remedy="Files have no field for another way.",
         )
     return module.momentum
 
