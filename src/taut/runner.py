@@ -5,9 +5,9 @@ float32, bfloat16 or int8, and prints prediction, margin and radius of every row
 with taut, and its file may be copied to where taut is not installed.
 
 The network is computed in float64 beside a bound $e$ of the rounding error of every number: a dense
-layer on $n$ inputs adds $(n + 2) (u (|W| |x| + |b|) + 2^{-1073})$ to $|W| e$, with $u = 2^{-53}$; sorting, magnitudes
-and ReLU move no number by more than the largest error of those they choose from. With leads $m_i$ of the
-predicted class and the proven slope $L_i$ of each lead, from the file,
+layer on $n$ inputs adds $(n + 2) (u (|W| |x| + |b|) + 2^{-1073})$ to $|W| e$, with $u = 2^{-53}$;
+sorting, magnitudes and ReLU move no number by more than the largest error of those they choose from.
+With leads $m_i$ of the predicted class and the proven slope $L_i$ of each lead, from the file,
 
 $$r = \min_i (m_i - e_t - e_i) / L_i :$$
 

@@ -120,3 +120,11 @@ def test_float32_and_images_are_refused():
     images = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten())
     with pytest.raises(NoRuleError, match="dense layer first"):
         taut.certify(images, torch.zeros(1, 1, 3, 3), "linf", tolerance=1.0)
+
+
+def test_what_overflows_has_no_radius():
+    net = nn.Linear(2, 2).double()
+    with pytest.raises(ArgumentError, match="from 1e-150 to 1e150"):
+        taut.certify(net, torch.ones(1, 2).double(), "linf", tolerance=[1e-320, 1.0])
+    far = torch.tensor([[1e300, 1.0]], dtype=torch.float64)
+    assert taut.certify(net, far, "linf", tolerance=[1e-20, 1.0]).radius == 0

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import taut
+import taut.export
 from support import invoke
 from taut.training import TrainConfig, load_run, train
 
@@ -128,3 +130,40 @@ def test_values_that_training_has_not_seen_are_told(folder, tmp_path):
     assert result.exit_code == 0 and len(result.stdout.splitlines()) == 3
     assert "values that training has not seen, in columns: kind" in result.stderr
     assert "not seen" not in run(folder / "run", folder / "rows.csv").stderr
+
+
+def test_a_free_category_does_not_change_for_a_file(folder, tmp_path):
+    """A file has no values of categories, so the run alone may say that all of them are covered."""
+    config = TrainConfig(
+        data=str(folder / "table.csv"),
+        names="mass,kind,level",
+        label="level",
+        tolerance="mass=1,kind=free",
+        hidden=(8,),
+        epochs=2,
+    )
+    train(config, tmp_path / "run")
+    out = tmp_path / "net.safetensors"
+    told = invoke("export", tmp_path / "run", "--to", "safetensors", "--out", out)
+    assert "holds free categories fixed" in told.output
+    columns = taut.export.open_file(out).metadata["columns"]
+    (tmp_path / "rows.csv").write_text(
+        ",".join(columns) + "\n" + ",".join("1" * len(columns)) + "\n"
+    )
+    result = run(out, tmp_path / "rows.csv", "--out", tmp_path / "found.csv")
+    assert result.exit_code == 0, result.output
+    assert "columns without one do not change" in result.output
+
+
+def test_devices_and_links_stay_what_they_are(folder, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    options = ("--format", "csv", "--out")
+    result = run(folder / "run", folder / "rows.csv", *options, tmp_path / "pipe")
+    assert result.exit_code == 0, result.output
+    assert len(os.read(reader, 10**5).splitlines()) == 4
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "target.csv")
+    assert run(folder / "run", folder / "rows.csv", "--out", tmp_path / "link.csv").exit_code == 0
+    assert (tmp_path / "link.csv").is_symlink() and (tmp_path / "target.csv").is_file()

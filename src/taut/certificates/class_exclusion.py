@@ -12,6 +12,8 @@ from taut.errors import check_nonnegative
 from taut.linalg.rounding import check_arithmetic
 from taut.norms import NormLike, as_norm
 
+__all__ = ["certify_exclusions"]
+
 _SUBJECT = "certify_exclusions"
 
 
@@ -26,8 +28,8 @@ def certify_exclusions(
 ) -> Tensor:
     r"""Classes whose score $s(x, y) = \max_{i \ne y} f_i(x) - f_y(x)$ is above a threshold all around.
 
-    A class is excluded at $x$ if the lead of some $i \ne y$ satisfies $f_i(x') - f_y(x') > q$ at
-    every $x'$ with $\|x' - x\| \le r$, executed in float64, which is proven as a certified radius is.
+    A class is excluded at $x$ if the lead of some $i \ne y$ satisfies $f_i(x') - f_y(x') > q$ at every
+    $x'$ with $\|x' - x\| \le r$, executed in float64, which is proven as a certified radius is.
 
     Args:
         model: maps `(n, ...)` to `(n, classes)`, in float64; not changed.

@@ -40,7 +40,9 @@ def radii_after_rounding(radius: Tensor, length: Tensor, unit: float) -> Tensor:
         length: their lengths.
         unit: $u$, at most $2^{-20}$.
     """
-    return (radius * (1 - 2 * unit) - 3 * unit * length * (1 + 2.0**-40)).clamp(min=0)
+    remaining = radius * (1 - 2 * unit) - 3 * unit * length * (1 + 2.0**-40)
+    # Infinity minus infinity: nothing is known of a point that overflows.
+    return torch.where(remaining > 0, remaining, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +110,14 @@ def _scale(
     """$g$; what inputs are divided by; which may change; and the relative error of each product."""
     given = torch.as_tensor(tolerance, dtype=torch.float64, device="cpu")
     usual = given.dim() == 0 or given.shape == shape
-    if not usual or not given.isfinite().all() or (given < 0).any() or not (given > 0).any():
+    sizes = given[given != 0]
+    # Quotients and products of others, a NaN among them, leave the range of floats.
+    if not usual or not len(sizes) or not ((sizes >= 1e-150) & (sizes <= 1e150)).all():
         raise ArgumentError(
             subject=_SUBJECT,
             argument="tolerance",
-            rule=f"must be positive, or 0 for what does not change, one for all or of shape {shape}",
+            rule="must be from 1e-150 to 1e150, or 0 for what does not change, one for all or of "
+            f"shape {shape}",
             got=f"tolerance={tolerance!r}",
             remedy="Values that change freely have no radius: certify each of them.",
         )

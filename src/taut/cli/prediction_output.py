@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,18 +38,18 @@ def open_output(out: Path | None, kind: str) -> Iterator[Callable[[Rows], None]]
     if out is None:
         yield _text_writer(sys.stdout, kind)
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
-    try:
-        if kind == "parquet":
-            with _parquet_writer(beside) as write:
-                yield write
-        else:
-            with open(beside, "w", encoding="utf-8", newline="") as file:
-                yield _text_writer(file, kind)
-        os.replace(beside, out)
-    finally:
-        beside.unlink(missing_ok=True)
+    from taut.cli.output import announce_folders
+    from taut.export import written_beside
+
+    with announce_folders(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with written_beside(out) as beside:
+            if kind == "parquet":
+                with _parquet_writer(beside) as write:
+                    yield write
+            else:
+                with open(beside, "w", encoding="utf-8", newline="") as file:
+                    yield _text_writer(file, kind)
 
 
 def _text_writer(file: IO[str], kind: str) -> Callable[[Rows], None]:

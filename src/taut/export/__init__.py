@@ -1,7 +1,7 @@
 """Networks for other programs: folded into plain layers, saved, exported, rewritten for verifiers."""
 
 from taut.export.certificate import describe_certificate, flat_layers, lead_rates
-from taut.export.container import write_atomically
+from taut.export.container import write_atomically, written_beside
 from taut.export.files import SavedModel, load, open_file, save
 from taut.export.fold import fold
 from taut.export.formats import export_onnx, export_pt2
@@ -25,4 +25,5 @@ __all__ = [
     "save",
     "standardise",
     "write_atomically",
+    "written_beside",
 ]

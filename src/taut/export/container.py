@@ -5,6 +5,8 @@ import json
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,15 @@ from torch import Tensor
 
 from taut.errors import DamagedFileError
 
-__all__ = ["FORMAT", "digest", "digest_place", "read_header", "read_tensors", "write_atomically"]
+__all__ = [
+    "FORMAT",
+    "digest",
+    "digest_place",
+    "read_header",
+    "read_tensors",
+    "write_atomically",
+    "written_beside",
+]
 
 FORMAT = 2
 _DIGEST = re.compile(rb'\\"sha256\\":\\"([0-9a-f]{64})\\"')
@@ -22,17 +32,31 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _LARGEST_HEADER = 100_000_000
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file that is complete or not there, whatever happens in between."""
+@contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """Where to write a file that is complete or not there: beside it, until the end.
+
+    Links are followed. A device or a pipe is written to as it is: a file in its place would end it.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    path = Path(os.path.realpath(path))
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(beside, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        yield beside
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file that is complete or not there, whatever happens in between."""
+    with written_beside(path) as beside, open(beside, "wb") as file:
+        file.write(data)
+        file.flush()
+        if beside.is_file():
+            os.fsync(file.fileno())
 
 
 def read_header(data: bytes) -> dict[str, Any]:
