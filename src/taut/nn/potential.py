@@ -66,12 +66,7 @@ class PotentialStep(_Potential, FixedReluPair):
     Lipschitz in L2 with $\max(1, 2\|W\|_2^2 - 1)$, for any weight `(hidden_features, features)`;
     it starts at zero, as the identity.
 
-    Args:
-        features: size of input and output.
-        hidden_features: rows of the weight.
-        bias: whether there is an offset before ReLU.
-        device: where the parameters live.
-        dtype: of the parameters.
+    The arguments are those of `SLLResidual`.
 
     Example:
         >>> step = PotentialStep(2, 2, bias=False)

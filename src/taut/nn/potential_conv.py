@@ -64,13 +64,7 @@ class PotentialStep2d(_Potential2d, FixedReluPair):
     Lipschitz in L2 with $\max(1, 2\|K\|_2^2 - 1)$, for any kernel; it starts at zero, as the
     identity. Zeros are beyond the image.
 
-    Args:
-        channels: channels of input and output.
-        hidden_channels: rows of the kernel.
-        kernel_size: side of the windows, odd.
-        bias: whether there is an offset before ReLU.
-        device: where the parameters live.
-        dtype: of the parameters.
+    The arguments are those of `SLLResidual2d`.
 
     Example:
         >>> step = PotentialStep2d(1, 1, 1, bias=False)

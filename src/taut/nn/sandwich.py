@@ -64,12 +64,7 @@ class SandwichStep(_Sandwich, FixedReluPair):
 
     Lipschitz in L2 with $\|M\|_2^2$, for any weight; it starts at zero.
 
-    Args:
-        in_features: size of each input.
-        out_features: size of each output.
-        bias: whether there is an offset before ReLU.
-        device: where the parameters live.
-        dtype: of the parameters.
+    The arguments are those of `SandwichLinear`.
 
     Example:
         >>> step = SandwichStep(2, 1, bias=False)

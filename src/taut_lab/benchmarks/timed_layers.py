@@ -1,6 +1,6 @@
 """Networks, layers and activations to be timed: a training step, and the error of orthogonality."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, pairwise
@@ -40,7 +40,6 @@ __all__ = [
     "networks_in_training",
     "timed_activations",
     "weight_errors",
-    "worst_errors",
 ]
 
 PLAIN = "torch Linear"
@@ -84,27 +83,38 @@ def _conv_types(peers: bool) -> dict[str, Callable[..., nn.Module]]:
     return types
 
 
+Errors = tuple[float | None, float | None]
+
+
 @dataclass(frozen=True)
 class TrainedModel:
-    """A layer or a network in training; each run of the function is one step."""
+    """A layer or a network in training; each run of the function is one step.
+
+    Attributes:
+        function: the step.
+        layers: the layers that have a weight.
+        weight_errors: how far a weight is from orthonormal.
+    """
 
     function: TimedFunction
-    module: nn.Module
+    layers: tuple[nn.Module, ...]
+    weight_errors: Callable[[Tensor], Errors]
 
     @torch.no_grad()
     def weights(self) -> list[Tensor]:
-        """The weights that the next forward in training would use, of all layers that have one."""
+        """The weights that the next forward in training would use."""
         found: list[Tensor] = []
-        for module in self.module.children() if self._is_network else [self.module]:
-            if isinstance(module, (ConstrainedLinear, ConstrainedConv)):
-                found.append(module.effective_weight().detach())
-            elif isinstance(weight := getattr(module, "weight", None), Tensor):
-                found.append(weight.detach())
+        for layer in self.layers:
+            constrained = isinstance(layer, (ConstrainedLinear, ConstrainedConv))
+            weight = layer.effective_weight() if constrained else layer.weight
+            assert isinstance(weight, Tensor)
+            found.append(weight.detach())
         return found
 
-    @property
-    def _is_network(self) -> bool:
-        return type(self.module) is nn.Sequential
+    def errors(self) -> Errors:
+        """The largest errors of all weights; None for both if one is not finite."""
+        errors, excesses = zip(*map(self.weight_errors, self.weights()), strict=True)
+        return (None, None) if None in errors else (max(errors), max(excesses))
 
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -149,7 +159,7 @@ def networks_in_training(
     for name, make in dense_makers(peers).items():
         hidden = [part for pair in pairwise(sizes) for part in (make(*pair), MaxMin())]
         made[name] = nn.Sequential(*hidden, make(width, 10))
-    return _in_training(made, data, loss_for_radius(_RADIUS, lipschitz=1.0), rate)
+    return _in_training(made, data, loss_for_radius(_RADIUS, lipschitz=1.0), rate, weight_errors)
 
 
 def conv_layers_in_training(
@@ -173,35 +183,39 @@ def conv_layers_in_training(
         data.append((x, clean + 0.1 * torch.randn(clean.shape, generator=generator)))
     look = {"padding": kernel_size // 2, "padding_mode": "circular"}
     made = {n: t(inside, out, kernel_size, **look) for n, t in _conv_types(peers).items()}
-    return _in_training(made, data, nn.MSELoss(), 1e-3)
+    return _in_training(made, data, nn.MSELoss(), 1e-3, partial(circle_errors, side=side))
 
 
 def _in_training(
-    modules: Mapping[str, nn.Module], data: Batches, loss: nn.Module, rate: float
+    modules: Mapping[str, nn.Module],
+    data: Batches,
+    loss: nn.Module,
+    rate: float,
+    errors: Callable[[Tensor], Errors],
 ) -> list[TrainedModel]:
-    def step_of(module: nn.Module) -> Callable[[], None]:
+    def step_of(module: nn.Module) -> Callable[[], float]:
         optimiser = torch.optim.Adam(module.parameters(), lr=rate)
         batches = cycle(data)
 
-        def step() -> None:
+        def step() -> float:
             x, y = next(batches)
             x.grad = None
             optimiser.zero_grad()
-            loss(module(x), y).backward()
+            value = loss(module(x), y)
+            value.backward()
             optimiser.step()
+            return value.item()
 
         return step
 
-    return [TrainedModel(TimedFunction(n, step_of(m)), m) for n, m in modules.items()]
+    def layers_of(module: nn.Module) -> tuple[nn.Module, ...]:
+        inside = module.children() if type(module) is nn.Sequential else [module]
+        return tuple(layer for layer in inside if hasattr(layer, "weight"))
 
-
-Errors = tuple[float | None, float | None]
-
-
-def worst_errors(weights: Iterable[Tensor]) -> Errors:
-    """The largest of the `weight_errors` of several weights."""
-    errors, excesses = zip(*map(weight_errors, weights), strict=True)
-    return (None, None) if None in errors else (max(errors), max(excesses))
+    return [
+        TrainedModel(TimedFunction(name, step_of(module)), layers_of(module), errors)
+        for name, module in modules.items()
+    ]
 
 
 def weight_errors(weight: Tensor) -> Errors:

@@ -2,14 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from taut.errors import check_choice, check_count
 from taut_lab.benchmarks.peers import explain_missing
@@ -20,12 +18,10 @@ from taut_lab.benchmarks.timed_layers import (
     RELU,
     Errors,
     TrainedModel,
-    circle_errors,
     conv_layers_in_training,
     image_batches,
     networks_in_training,
     timed_activations,
-    worst_errors,
 )
 from taut_lab.benchmarks.timing_records import Comparison, TimingEntry, TimingRecord
 from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, timed_bjorck
@@ -217,13 +213,10 @@ def _trained(
     sizes: Mapping[str, float],
     baseline: str,
     models: Sequence[TrainedModel],
-    errors: Callable[[Iterable[Tensor]], Errors] = worst_errors,
 ) -> _Plan:
-    by_name = {model.function.name: model for model in models}
+    errors = {model.function.name: model.errors for model in models}
     functions = [model.function for model in models]
-    return _Plan(
-        title, kind, sizes, baseline, functions, lambda name: errors(by_name[name].weights())
-    )
+    return _Plan(title, kind, sizes, baseline, functions, lambda name: errors[name]())
 
 
 def _conv_plans(settings: ConvSettings) -> Iterator[_Plan]:
@@ -237,14 +230,7 @@ def _conv_plans(settings: ConvSettings) -> Iterator[_Plan]:
             seed=settings.seed,
         )
         sizes = {"in": inside, "out": out, "side": side, "batch": settings.batch}
-        title = f"{inside} x {side} x {side}"
-        errors = partial(_circle_errors, side=side)
-        yield _trained(title, "conv", sizes, PLAIN_CONV, layers, errors)
-
-
-def _circle_errors(kernels: Iterable[Tensor], side: int) -> Errors:
-    (kernel,) = kernels
-    return circle_errors(kernel, side)
+        yield _trained(f"{inside} x {side} x {side}", "conv", sizes, PLAIN_CONV, layers)
 
 
 def _distance_plans(settings: DistanceSettings) -> Iterator[_Plan]:

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from taut.losses import OffsetCrossEntropy
 from taut_lab.benchmarks import peers
 from taut_lab.benchmarks.timed_layers import (
     PLAIN,
     RELU,
+    TrainedModel,
     activation_makers,
     dense_makers,
     image_batches,
     networks_in_training,
     timed_activations,
     weight_errors,
-    worst_errors,
 )
 from taut_lab.experiments.bjorck_runtime import timed_bjorck
+from taut_lab.framework.timing import TimedFunction
 
 X = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
 
@@ -55,21 +55,15 @@ def test_a_run_trains_every_layer(name):
 def test_the_loss_falls_in_training():
     data = image_batches("digits", 64, count=2)
     for network in networks_in_training(32, 3e-3, data, peers=False):
-        assert isinstance(network.module, torch.nn.Sequential)
-        first, *_, last = [loss_of(network, data) for _ in range(30)]
+        first, *_, last = (network.function.run() for _ in range(40))
+        assert isinstance(first, float) and isinstance(last, float)
         assert last < 0.7 * first, network.function.name
-
-
-def loss_of(network, data):
-    network.function.run()
-    with torch.no_grad():
-        return OffsetCrossEntropy(2.23, 1.97)(network.module(data[0][0]), data[0][1])
 
 
 def test_the_weights_are_those_in_use():
     for network in networks(peers=False):
         network.function.run()
-        *_, last = network.module.children()
+        last = network.layers[-1]
         with torch.no_grad():
             images = last(torch.eye(8)) - last(torch.zeros(1, 8))
         torch.testing.assert_close(images.mT, network.weights()[-1], atol=1e-6, rtol=0)
@@ -84,7 +78,7 @@ def test_layers_of_other_libraries_train_too():
         assert f"torch orthogonal, {way}" in names
     for network in made:
         network.function.run()
-        error, excess = worst_errors(network.weights())
+        error, excess = network.errors()
         assert error is not None and excess is not None
         if "rthogonal" in network.function.name:
             assert error < 1e-2
@@ -97,8 +91,13 @@ def test_errors_are_those_of_the_singular_values():
     assert error == pytest.approx(0.5, abs=1e-12) and excess == pytest.approx(0.25, abs=1e-12)
     assert weight_errors(0.5 * torch.eye(3)) == (0.5, -0.5)
     assert weight_errors(torch.full((2, 2), torch.nan)) == (None, None)
-    assert worst_errors([0.5 * torch.eye(3), 1.25 * torch.eye(2)]) == (0.5, 0.25)
-    assert worst_errors([torch.eye(3), torch.full((2, 2), torch.nan)]) == (None, None)
+    layers = tuple(torch.nn.Linear(3, 3) for _ in range(2))
+    model = TrainedModel(TimedFunction("pair", lambda: None), layers, weight_errors)
+    for layer, factor in zip(layers, (0.5, 1.25), strict=True):
+        layer.weight.data = factor * torch.eye(3)
+    assert model.errors() == (0.5, 0.25)
+    layers[0].weight.data[0, 0] = torch.nan
+    assert model.errors() == (None, None)
 
 
 def test_activations_compute_the_function_of_their_name():
