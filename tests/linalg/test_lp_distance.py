@@ -31,6 +31,36 @@ def test_distances_are_those_of_numpy(p, scale):
         np.testing.assert_allclose(lp_distance(leaf, w, p).detach().numpy(), wanted, rtol=1e-12)
 
 
+@pytest.mark.parametrize("p", [8, 18, 66, 1026])
+@pytest.mark.parametrize("gap", [1.0, 0.1, 1e-3, 1e-6, 0.0])
+def test_near_and_far_points_of_one_batch_lose_no_digits(p, gap):
+    """One scale for a row is no longer enough where some distances are tiny beside the entries."""
+    w = 8 * points(6, 40, seed=1).float()
+    x = torch.cat([w[:3] + gap * points(3, 40).float(), 8 * points(3, 40, seed=2).float()])
+    leaves = x.clone().requires_grad_(), w.clone().requires_grad_()
+    grad = points(6, 6, seed=3).float()
+    y = lp_distance(*leaves, p)
+    y.backward(grad)
+    exact = x.double().requires_grad_(), w.double().requires_grad_()
+    wanted = distance._distance(*exact, p)
+    wanted.backward(grad.double())
+    torch.testing.assert_close(y.double(), wanted, rtol=1e-5, atol=1e-30)
+    for leaf, true in zip(leaves, exact, strict=True):
+        assert leaf.grad is not None and true.grad is not None
+        # Equal points have no derivative; here both ways call it 0.
+        torch.testing.assert_close(leaf.grad.double(), true.grad, rtol=2e-3, atol=2e-5)
+
+
+def test_gradients_far_below_the_largest_are_zero_and_none_is_subnormal():
+    x, w = points(3, 300).float().requires_grad_(), points(4, 300, seed=1).float()
+    grad = torch.full((3, 4), 1e-5)
+    grad[0] = 1e-30
+    lp_distance(x, w, 66).backward(grad)
+    assert x.grad is not None and (x.grad[0] == 0).all()
+    seen = x.grad[x.grad != 0].abs()
+    assert len(seen) > 0 and seen.min() > torch.finfo(torch.float32).tiny
+
+
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_derivatives_are_those_of_finite_differences(p):
     x, w = points(3, 5).requires_grad_(), points(4, 5, seed=1).requires_grad_()

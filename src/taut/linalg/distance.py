@@ -133,7 +133,7 @@ def _pulled_back(a: Tensor, y: Tensor, grad: Tensor, b: Tensor, *, bits: _Bits) 
         # One factor less than the power has: the derivative is of odd degree p - 1.
         share = ratio * _power(ratio * ratio, _less_one(bits), torch.finfo(a.dtype).eps ** 2)
     else:
-        share = difference.sign() * (difference.abs() >= y)
+        return (grad.where(difference >= y, 0.0) - grad.where(difference <= -y, 0.0)).sum(-1)
     return (share * grad).sum(-1)
 
 

@@ -93,7 +93,7 @@ class TrainConfig(Configuration):
         batch_size: number of examples per step, over all processes; by default about 1 % of the
             training rows, as a power of two from 32 to 512 (128 for distance and ibp).
         optimizer: optimizer; by default adam in l2, for distance and for ibp, aggmo otherwise.
-        lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.002 for ibp; for aggmo
+        lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.004 for ibp; for aggmo
             in linf and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.
         schedule: learning-rate schedule: cosine decay to zero, a step decay at each milestone, or
             constant.
