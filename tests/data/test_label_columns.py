@@ -49,9 +49,22 @@ def test_whole_numbers_that_could_be_names(tmp_path, label):
 @pytest.mark.parametrize("label", ["2", 2, "-1", -1])
 @pytest.mark.parametrize("title", ["2", "kind"])
 def test_a_header_that_counts_is_no_row(tmp_path, title, label):
-    path = write(tmp_path, [f"0,1,{title}", "5,6,0", "7,8,1"])
+    path = write(tmp_path, [f"0,1,{title}", "5,6,0", "7,8,1", "9,4,2"])
     whole = read_labelled(path, label=label)
-    assert whole.columns == ("0", "1") and whole.classes == ("0", "1")
+    assert whole.columns == ("0", "1") and whole.classes == ("0", "1", "2")
+
+
+@pytest.mark.parametrize("label", [-1, "1", 0])
+def test_words_that_occur_again_are_no_header(tmp_path, label):
+    whole = read_labelled(
+        write(tmp_path, ["red,oak", "tan,ash", "red,ash", "tan,oak"]), label=label
+    )
+    assert len(whole) == 4 and len(whole.classes) == 2
+
+
+def test_a_number_beyond_all_positions_beside_words_is_a_name(tmp_path):
+    whole = read_labelled(write(tmp_path, ["50,x", "1,red", "2,tan", "1,tan", "2,red"]), label="50")
+    assert len(whole) == 4 and whole.classes == ("1", "2")
 
 
 def test_a_row_that_counts_is_a_row_if_its_word_is_a_class(tmp_path):

@@ -50,11 +50,7 @@ class TextSource(ColumnSource):
         # A header by numpy.savetxt starts as a comment does.
         first[0] = first[0].removeprefix("#").strip()
         rows = [*sample, *self._peek()]
-        header = (
-            (label in first and as_position(label) is None)
-            or _has_header(rows)
-            or (label is not None and self._has_numbers_as_names(first, rows[1:], label))
-        )
+        header = _has_header(rows) or self._has_label(first, rows[1:], label)
         self._start = int(header)
         if header and len(sample) < 2:
             raise DataError(
@@ -63,25 +59,26 @@ class TextSource(ColumnSource):
             )
         self._set_columns(first if header else (), len(first))
 
-    def _has_numbers_as_names(
-        self, first: Sequence[str], below: Sequence[Sequence[str]], label: str | int
+    def _has_label(
+        self, first: Sequence[str], below: Sequence[Sequence[str]], label: str | int | None
     ) -> bool:
-        """Whether a first row of numbers names the columns: it counts them, or has the label's name.
+        """Whether the first row has the label's name, or counts the columns, as if they had none.
 
         Raises:
             ArgumentError: it may be a row or a header, and `label` a position or a name in it.
         """
         width, at = len(first), as_position(label)
         at = width if at is None else at + width * (at < 0)
-        if width > 2 and all(cell == str(i) for i, cell in enumerate(first) if i != at):
-            # So a table is written that had no names. The label's own may be a name or a class.
-            return not 0 <= at < width or all(row[at].strip() != first[at] for row in below)
+        words = any(parse_number(cell) is None for cell in first)
         # Names that are numbers are whole and differ; few rows of measurements are so.
-        could_be_names = all(cell.isdecimal() for cell in first) and len(set(first)) == width
-        if not (label in first and could_be_names):
+        whole = all(cell.isdecimal() for cell in first) and len(set(first)) == width
+        if not 0 <= at < width:
+            return label in first and (words or whole)
+        if width > 2 and all(cell == str(i) for i, cell in enumerate(first) if i != at):
+            # The label's own may be a name or a class.
+            return first[at] == str(at) or all(row[at].strip() != first[at] for row in below)
+        if not (label in first and whole):
             return False
-        if at >= width:
-            return True
         raise ArgumentError(
             subject=self.subject,
             argument="label",
