@@ -40,7 +40,10 @@ def open_output(out: Path | None, kind: str) -> Iterator[Callable[[Rows], None]]
     if out is None:
         yield _text_writer(sys.stdout, kind)
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
+    from taut.cli.output import announce_folders
+
+    with announce_folders(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
     beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
         if kind == "parquet":
