@@ -1,7 +1,7 @@
 """The exceptions of taut: one root class, and messages of one form whose parts are also fields."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from numbers import Integral, Real
@@ -25,6 +25,7 @@ __all__ = [
     "check_finite",
     "check_nonnegative",
     "check_positive",
+    "did_you_mean",
     "require",
 ]
 
@@ -182,8 +183,26 @@ def check_count(subject: str, argument: str, value: int, least: int = 1) -> None
 def check_choice(subject: str, argument: str, value: object, choices: Sequence[str]) -> None:
     """Raises unless `value` is one of `choices`."""
     if value not in choices:
-        _refuse(subject, argument, f"must be one of {', '.join(map(repr, choices))}", value)
+        named = [*map(repr, choices)]
+        rule, remedy = f"must be one of {', '.join(named)}", did_you_mean(repr(value), named)
+        _refuse(subject, argument, rule, value, remedy)
 
 
-def _refuse(subject: str, argument: str, rule: str, value: object) -> None:
-    raise ArgumentError(subject=subject, argument=argument, rule=rule, got=f"{argument}={value!r}")
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """A question that names the nearest of the choices; empty if none is nearer than the others.
+
+    Example:
+        >>> did_you_mean("certfy", ["certify", "verify"])
+        'Did you mean certify?'
+    """
+    from difflib import SequenceMatcher
+
+    ratios = {each: SequenceMatcher(None, name, each).ratio() for each in choices}
+    best = max(ratios.values(), default=0.0)
+    near = [each for each, ratio in ratios.items() if ratio >= max(0.6, best - 0.05)]
+    return f"Did you mean {' or '.join(near[:3])}?" if 0 < len(near) < max(len(ratios), 2) else ""
+
+
+def _refuse(subject: str, argument: str, rule: str, value: object, remedy: str = "") -> None:
+    got = f"{argument}={value!r}"
+    raise ArgumentError(subject=subject, argument=argument, rule=rule, got=got, remedy=remedy)

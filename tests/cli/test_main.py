@@ -78,7 +78,7 @@ def test_an_unknown_subcommand_is_a_usage_error():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("certfy", "taut: no such command 'certfy'. Did you mean certify or verify?"),
+        ("certfy", "taut: no such command 'certfy'. Did you mean certify?"),
         ("data ftch", "taut data: no such command 'ftch'. Did you mean fetch?"),
         ("audit x --norms l2", "taut audit: no such option '--norms'. Did you mean --norm?"),
         ("audit", "taut audit: `PATH` is missing. See taut audit --help."),
@@ -88,12 +88,27 @@ def test_an_unknown_subcommand_is_a_usage_error():
         ),
         (
             "audit . --norm l9",
-            "taut audit: `--norm` is invalid: 'l9' is not one of 'l1', 'l2', 'linf'. "
-            "See taut audit --help.",
+            "taut audit: `--norm` must be one of 'l1', 'l2', 'linf'; got 'l9'. "
+            "Did you mean 'l1' or 'l2'?",
+        ),
+        (
+            "certify nowhere",
+            "taut certify: `PATH` must be an existing file or folder; got 'nowhere'. "
+            "See taut certify --help.",
+        ),
+        (
+            "audit conftest.py",
+            "taut audit: conftest.py: it is truncated, or not a safetensors file.",
+        ),
+        (
+            "wasserstein a b --confidence 2",
+            "taut wasserstein: `--confidence` must be in the range 0<x<1; got 2.0. "
+            "See taut wasserstein --help.",
         ),
         (
             "data fetch mnst",
-            "taut data fetch: `NAME` must be one of 'mnist', 'fashion-mnist', 'cifar10'; got 'mnst'.",
+            "taut data fetch: `NAME` must be one of 'mnist', 'fashion-mnist', 'cifar10'; got 'mnst'. "
+            "Did you mean 'mnist'?",
         ),
         (
             "train --data mnst",
@@ -137,6 +152,8 @@ def test_names_are_completed(monkeypatch):
     assert complete("taut audit --no") == ["--norm"]
     assert complete("taut audit --norm li") == ["linf"]
     assert complete("taut reproduce show three") == ["three-cones"]
+    assert complete("taut train --data fash") == ["fashion-mnist", "fash"]  # or a file
+    assert complete("taut data fetch mn") == ["mnist", "mn"]
 
 
 def test_help_imports_no_subcommand(group):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut.cli.parameters import (
+    DATASET,
     NORM,
     POSITIVE,
     data_dir_option,
@@ -43,6 +44,7 @@ _OPTIONS = (
     ),
     click.option(
         "--data",
+        type=DATASET,
         help="Dataset to evaluate: a name or path, as in taut train.  [default: the test data of the "
         "run]",
     ),

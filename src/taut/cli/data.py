@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.parameters import data_dir_option, json_option
+from taut.cli.parameters import DATASET, data_dir_option, json_option
 
 if TYPE_CHECKING:
     from taut.data import LabelledData, OfficialSet, Table
@@ -58,7 +58,7 @@ def list_sets(data_dir: str | None, as_json: bool) -> None:
 
 
 @data.command()
-@click.argument("name")
+@click.argument("name", type=DATASET)
 @data_dir_option
 @json_option
 def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
@@ -95,7 +95,7 @@ def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
 
 
 @data.command()
-@click.argument("name_or_path")
+@click.argument("name_or_path", type=DATASET)
 @data_dir_option
 @click.option(
     "--label", help="Label column: a name, or a zero-based index (-1 is the last column)."

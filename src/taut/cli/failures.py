@@ -1,19 +1,25 @@
 """Errors of commands: one line that names the command and its options, or one JSON object."""
 
 import json
+import re
 import shlex
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
-from taut.errors import ArgumentError, TautError
+from taut.errors import ArgumentError, TautError, did_you_mean
 
-__all__ = ["Failure", "columns_text", "did_you_mean", "explain"]
+__all__ = ["Failure", "columns_text", "explain"]
 
-# Arguments of the library, and the parameter by which commands give them.
-_NAMES = {"name_or_path": "data"}
+# Complaints of click, and the rules that they break.
+_RULES = (
+    (r"(?P<got>.+) is not (?P<rule>one of .+|in the range .+|a valid .+)", "must be {rule}"),
+    (r"(?:Path|File|Directory) (?P<got>'.+') does not exist", "must be an existing file or folder"),
+    (r"(?:Path|File) (?P<got>'.+') is a directory", "must be a file, not a folder"),
+    (r"Directory (?P<got>'.+') is a file", "must be a folder, not a file"),
+)
 
 
 class Failure(click.ClickException):
@@ -54,24 +60,10 @@ def explain(
         path: its words, such as "taut certify".
     """
     if isinstance(error, TautError):
-        return path, _with_options(error, command, path)
+        return path, _with_options(error, command)
     context = getattr(error, "ctx", None)
     path = path if context is None else context.command_path
     return path, _from_click(error, path)
-
-
-def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """A question that names the nearest of the choices; empty if none is near.
-
-    Example:
-        >>> did_you_mean("certfy", ["certify", "verify"])
-        'Did you mean certify or verify?'
-    """
-    return _question(get_close_matches(name, [*choices], n=3, cutoff=0.6))
-
-
-def _question(near: Sequence[str]) -> str:
-    return f"Did you mean {' or '.join(near)}?" if near else ""
 
 
 def columns_text(columns: Sequence[object]) -> str:
@@ -80,27 +72,49 @@ def columns_text(columns: Sequence[object]) -> str:
 
 
 def _from_click(error: click.ClickException, path: str) -> TautError:
-    message, argument, remedy = error.format_message().rstrip("."), "", ""
+    message, argument, remedy, got = error.format_message().rstrip("."), "", "", ""
     if isinstance(error, click.UsageError):
         remedy = f"See {path} --help."
     if isinstance(error, click.BadParameter) and isinstance(error.param, click.Parameter):
-        message, argument = f"is invalid: {error.message.rstrip('.')}", _flag(error.param)
+        argument, kind = _flag(error.param), error.param.type
+        message = f"is invalid: {error.message.rstrip('.')}"
         if isinstance(error, click.MissingParameter):
             message = "is missing"
-            if isinstance(error.param.type, click.Choice):
-                remedy = f"Use one of {', '.join(map(str, error.param.type.choices))}."
+            if isinstance(kind, click.Choice):
+                remedy = f"Use one of {', '.join(map(str, kind.choices))}."
+        for pattern, rule in _RULES:
+            if found := re.fullmatch(pattern, error.message.rstrip("."), re.DOTALL):
+                message, got = rule.format(**found.groupdict()), found["got"]
+                remedy = did_you_mean(got, _choices(kind, got)) or remedy
     elif near := getattr(error, "possibilities", None):
-        message, remedy = error.message.rstrip("."), _question(near)
+        message, remedy = error.message.rstrip("."), f"Did you mean {' or '.join(near)}?"
     rule = f"{message[:1].lower()}{message[1:]}"
-    return ArgumentError(argument=argument, rule=rule, remedy=remedy)
+    return ArgumentError(argument=argument, rule=rule, got=got, remedy=remedy)
 
 
-def _with_options(error: TautError, command: click.Command, path: str) -> TautError:
+def _choices(kind: click.ParamType, got: str) -> list[str]:
+    """What may have been meant: the choices of an option, or the files beside one that is missing."""
+    if isinstance(kind, click.Choice):
+        return [repr(str(each)) for each in kind.choices]
+    if isinstance(kind, click.Path) and kind.exists:
+        folder = Path(got.strip("'")).parent
+        return [repr(str(each)) for each in folder.iterdir()] if folder.is_dir() else []
+    return []
+
+
+def _with_options(error: TautError, command: click.Command) -> TautError:
     """The same error with the options of the command in place of arguments of Python."""
     parameters = {str(parameter.name): parameter for parameter in command.params}
     changes: dict[str, Any] = {"option": None}
-    named = _NAMES.get(error.argument, error.argument)
-    if f"{path} ".startswith(f"taut {error.subject} ") or named in parameters:
+    named = error.argument
+    # Commands with a parameter for data call a network PATH.
+    if "data" in parameters and (
+        named == "name_or_path" or (error.subject, named) == ("data", "path")
+    ):
+        named = "data"
+    # Names of functions mean nothing to those who typed a command.
+    changes["subject"] = re.sub(r"^(?!data: )[a-z][a-z0-9_ ]*(: |$)", "", error.subject)
+    if named in parameters:
         changes["subject"] = ""
     if named in parameters:
         changes["argument"] = _flag(parameters[named])

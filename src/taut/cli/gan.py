@@ -7,6 +7,7 @@ import click
 
 from taut.cli.parameters import (
     COUNT,
+    DATASET,
     FOLDER,
     data_dir_option,
     json_option,
@@ -23,6 +24,7 @@ __all__ = ["gan"]
 @click.command()
 @click.option(
     "--data",
+    type=DATASET,
     default="mnist",
     help="Dataset: digits, mnist, fashion-mnist, cifar10, or a folder of images whose height and width "
     "are multiples of 4.",

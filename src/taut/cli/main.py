@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from taut.cli.failures import Failure, did_you_mean, explain
-from taut.errors import ArgumentError, DataError, TautError
+from taut.cli.failures import Failure, explain
+from taut.errors import ArgumentError, DataError, TautError, did_you_mean
 
 __all__ = ["LazyGroup", "Subcommand", "main", "plugins"]
 

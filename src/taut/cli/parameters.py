@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 __all__ = [
     "COUNT",
+    "DATASET",
     "EXISTING_FILE",
     "FILE",
     "FOLDER",
@@ -64,6 +66,20 @@ class Seed(Whole):
         return number
 
 
+class _Dataset(click.ParamType):
+    """The name of a dataset, or a file or folder; shells complete both."""
+
+    name = "dataset"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from taut.data import OFFICIAL_SETS
+
+        names = [name for name in ("digits", *OFFICIAL_SETS) if name.startswith(incomplete)]
+        return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+
+
 def columns(value: str) -> list[str | int]:
     """Column names and positions from text such as `age,income,3`; a name with a comma is quoted."""
     from taut.data import parse_columns
@@ -109,6 +125,7 @@ def sizes_type(
     return sizes
 
 
+DATASET = _Dataset()
 NORM = click.Choice(["l1", "l2", "linf"])
 FILE = click.Path(dir_okay=False, path_type=Path)
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -78,8 +78,9 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
     predictor = _Predictor(path, options)
     count, held = 0, 0
     unseen: set[str] = set()
+    batches = predictor.batches(data, options["batch_rows"])
     with progress(quiet=out is None) as bar, open_output(out, written) as write:
-        for rows in predictor.batches(data, options["batch_rows"]):
+        for rows in batches:
             found = predictor(rows)
             if predictor.spec.encoding is not None:
                 unseen.update(predictor.spec.encoding.unseen(rows))

@@ -43,13 +43,13 @@ def open_output(out: Path | None, kind: str) -> Iterator[Callable[[Rows], None]]
 
     with announce_folders(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with written_beside(out) as beside:
-            if kind == "parquet":
-                with _parquet_writer(beside) as write:
-                    yield write
-            else:
-                with open(beside, "w", encoding="utf-8", newline="") as file:
-                    yield _text_writer(file, kind)
+    with written_beside(out) as beside:
+        if kind == "parquet":
+            with _parquet_writer(beside) as write:
+                yield write
+        else:
+            with open(beside, "w", encoding="utf-8", newline="") as file:
+                yield _text_writer(file, kind)
 
 
 def _text_writer(file: IO[str], kind: str) -> Callable[[Rows], None]:

@@ -9,6 +9,7 @@ import click
 
 from taut.cli.parameters import (
     COUNT,
+    DATASET,
     FOLDER,
     NOT_NEGATIVE,
     POSITIVE,
@@ -103,7 +104,7 @@ def _type(name: str, kind: FieldType) -> click.ParamType | Callable[[str], Any]:
     if kind.base is tuple:
         return sizes_type(f"a list of {name}", "20 or 20,30")
     if kind.base is str:
-        return click.STRING
+        return DATASET if name == "data" else click.STRING
     return _TYPES.get(kind.check, COUNT)
 
 

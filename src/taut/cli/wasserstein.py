@@ -30,8 +30,8 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
 
 
 @click.command(cls=AlarmCommand)
-@click.argument("a", required=False)
-@click.argument("b", required=False)
+@click.argument("a", required=False, type=click.Path())
+@click.argument("b", required=False, type=click.Path())
 @column_options
 @click.option(
     "--finite",

@@ -31,7 +31,7 @@ _UPDATING = ("log", "report")
 
 
 @click.command(cls=AlarmCommand)
-@click.argument("files", nargs=-1, metavar="REFERENCE | BATCH...")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="REFERENCE | BATCH...")
 @click.option("--save", type=FILE, metavar="WATCH", help="Fit a monitor to REFERENCE and save it.")
 @click.option(
     "--with",

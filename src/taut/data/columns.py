@@ -5,7 +5,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from taut.errors import ArgumentError, DataError
+from taut.errors import ArgumentError, DataError, did_you_mean
 
 # A selection by names, or by positions counted from 0; None for all.
 Columns = Sequence[str | int] | None
@@ -98,7 +98,8 @@ def select_positions(
                 raise refuse(rule, repr(column), f"Use numbers from 0 to {last}.")
             count = names.count(column)
             if not count:
-                raise refuse(f"must be among {list_some(names, 20)}", repr(column))
+                near = did_you_mean(repr(column), map(repr, names))
+                raise refuse(f"must be among {list_some(names, 20)}", repr(column), near)
             if count > 1:
                 rule = "must name one column; use positions where names repeat"
                 raise refuse(rule, f"{column!r}, the name of {count}")

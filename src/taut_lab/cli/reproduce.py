@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.failures import did_you_mean
 from taut.cli.parameters import COUNT, FOLDER, data_dir_option, json_option
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, did_you_mean
 
 if TYPE_CHECKING:
     from taut_lab.framework.experiment import Cell, Experiment
@@ -247,12 +246,13 @@ def report(folder: Path, out: Path | None, as_json: bool) -> None:
     Example:
       taut reproduce report --records runs/lab --out report
     """
-    from taut.cli.output import print_json, say
+    from taut.cli.output import announce_folders, print_json, say
     from taut.report import check_extras
     from taut_lab.report.pages import write_report
 
     check_extras()
-    page = write_report(folder, out or folder / "report")
+    with announce_folders(out or folder / "report"):
+        page = write_report(folder, out or folder / "report")
     if as_json:
         print_json({"records": str(folder), "report": str(page)})
     else:
