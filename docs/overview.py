@@ -6,12 +6,11 @@ import torch
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-import taut
 from taut.plotting import COLOURS, STYLE
-from taut.report.demo_run import run_demo
+from taut.report.demo import paint_drift
+from taut.report.demo_run import measure_drift, run_demo
 
 OUT = Path(__file__).parent / "images" / "overview.png"
-SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def draw_critics(axes, result) -> None:
@@ -39,21 +38,6 @@ def draw_accuracy(axes, digits) -> None:
     axes.legend(loc="lower left")
 
 
-def draw_drift(axes) -> None:
-    random = torch.Generator().manual_seed(0)
-    reference = torch.rand(4000, 2, generator=random)
-    for i, shift in enumerate(SHIFTS):
-        batch = torch.rand(4000, 2, generator=random) + torch.tensor([shift, 0.0])
-        result = taut.wasserstein(reference, batch, seed=0)
-        low, high = result.lower.value, result.upper.value
-        label = "95 % bounds" if i == 0 else None
-        axes.plot([shift, shift], [low, high], color=COLOURS["blue"], lw=6, alpha=0.45, label=label)
-        axes.plot(shift, result.estimate.value, "o", color=COLOURS["blue"])
-    axes.plot(SHIFTS, SHIFTS, color="#555555", lw=1, ls="--", label="true distance", zorder=0)
-    axes.set(title="How far did the data move?", xlabel="shift of the data", ylabel="Wasserstein-1")
-    axes.legend(loc="upper left")
-
-
 def main() -> None:
     run = run_demo(seed=0)
     with rc_context(STYLE):
@@ -61,7 +45,8 @@ def main() -> None:
         left, middle, right = figure.subplots(1, 3)
         draw_critics(left, run.tasks[0])
         draw_accuracy(middle, run.digits)
-        draw_drift(right)
+        paint_drift(right, measure_drift(seed=0, rows=4000, num_steps=1000))
+        right.set(title="How far did the data move?")
         figure.savefig(OUT, dpi=130, metadata={"Software": None})
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import torch
 from torch import nn
 
@@ -58,6 +59,32 @@ def bjorck_by_svd(weight: np.ndarray, num_steps: int) -> np.ndarray:
     for _ in range(num_steps):
         s = 1.5 * s - 0.5 * s**3
     return (u * s) @ vh
+
+
+def _tall(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda w: function(w) if w.shape[0] >= w.shape[1] else function(w.T).T
+
+
+@_tall
+def gram_schmidt(weight: np.ndarray) -> np.ndarray:
+    q, r = np.linalg.qr(weight)
+    return q * np.sign(np.diag(r))
+
+
+@_tall
+def exponential_of_skew(weight: np.ndarray) -> np.ndarray:
+    weight = weight * min(1, 64 / np.linalg.norm(weight))
+    square = np.pad(weight, ((0, 0), (0, weight.shape[0] - weight.shape[1])))
+    return scipy.linalg.expm(square - square.T)[:, : weight.shape[1]]
+
+
+@_tall
+def cayley_by_blocks(weight: np.ndarray) -> np.ndarray:
+    weight = weight * min(1, 64 / np.linalg.norm(weight))
+    n = weight.shape[1]
+    a = weight[:n] - weight[:n].T + weight[n:].T @ weight[n:]
+    inverse = np.linalg.inv(np.eye(n) + a)
+    return np.concatenate([inverse @ (np.eye(n) - a), -2 * weight[n:] @ inverse])
 
 
 def spectral_normalised(weight: np.ndarray) -> np.ndarray:
@@ -175,6 +202,23 @@ DENSE = [
         evaluated=nearest_orthonormal,
         trained=partial(bjorck_by_svd, num_steps=3),
         orthonormal=("eval",),
+    ),
+    *(
+        DenseCase(
+            f"orthonormal-{method}",
+            partial(taut.nn.OrthonormalLinear, method=method),
+            L2,
+            L2,
+            evaluated=oracle,
+            trained=oracle,
+            orthonormal=("train", "eval"),
+        )
+        for method, oracle in (
+            ("cayley", cayley_by_blocks),
+            ("exponential", exponential_of_skew),
+            ("qr", gram_schmidt),
+            ("cholesky", gram_schmidt),
+        )
     ),
     DenseCase(
         "spectral",

@@ -1,5 +1,6 @@
 """What many tests use: seeded generators, runs of the command, a small classifier."""
 
+import shutil
 from math import prod
 
 import torch
@@ -10,6 +11,11 @@ from taut.evaluation import EvaluatedClassifier
 from taut.nn import mlp
 from taut.norms import L2
 from taut.training import Examples, InputSpec
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
+    None,
+)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -33,7 +33,7 @@ def saved(model: nn.Module, folder: Path, **kwargs: Any) -> bytes:
 
 def test_it_is_one_short_file_that_needs_numpy_alone(tmp_path):
     text = FILE.read_text()
-    assert len(text.splitlines()) <= 575
+    assert len(text.splitlines()) <= 563
     names = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):

@@ -125,5 +125,7 @@ roots = torch.linalg.eigvals(companion)
 real = (roots.imag.abs() < 1e-9) & (roots.real > 0)
 entry = roots.real.masked_fill(~real, math.inf).amin(1)
 passed = int((safe.distance > entry).sum())
-print(f"{count:,} rays, {int((entry < 2.6).sum()):,} of which meet the torus: {passed} pass through")
+print(
+    f"{count:,} rays, {int((entry < 2.6).sum()):,} of which meet the torus: {passed} pass through"
+)
 print(f"a ray stops {(entry - safe.distance)[safe.hit & (entry < 2.6)].mean():.3f} before it")

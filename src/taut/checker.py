@@ -262,7 +262,7 @@ def convolution(layer: Layer) -> Any:
     else:
         ends = [0] * len(taps) if padding == "valid" else [2 * int(x) for x in padding.split()]
     usual_ends = min(ends) >= 0 and (padding != "same" or max(strides) == 1)
-    require(usual_ends, f"{layer.name}: unusual padding")
+    require(usual_ends, f"{layer.name}: padding that no convolution has")
     outputs, plain, circle, copies, repeats = [], [], [], 1, 1
     lists = taps, strides, dilations, ends, a.get("output_padding", [0] * len(taps)), sizes
     for k, s, d, end, extra, n in zip(*lists, strict=True):
@@ -323,16 +323,6 @@ def pool(layer: Layer) -> Any:
     return [up(most), root(most), 1.0], after
 
 
-def pad(layer: Layer) -> Any:
-    """Padding: constants by the number of copies, and the shape of its output."""
-    amounts, shape = layer.arguments["padding"], layer.shape
-    count = len(amounts) // 2
-    sizes = shape[-count:] if shape else [None] * count
-    ends: Any = list(zip(amounts[-2::-2], amounts[::-2], sizes, strict=True))
-    number = math.prod(most_copies(layer, layer.kind, *end) for end in ends)
-    return [up(number), root(number), 1.0], shape and (*shape[:-count], *map(sum, ends))
-
-
 def relu_pair(layer: Layer) -> Any:
     """Two linear maps of one weight with ReLU between them, each proven as a whole in L2."""
     a, after = layer.arguments, layer.shape
@@ -378,8 +368,13 @@ def gains_of(layer: Layer) -> Any:
             gains, after = convolution(layer)
         case kind if kind.endswith("Pool"):
             gains, after = pool(layer)
-        case kind if kind.endswith("Pad"):
-            gains, after = pad(layer)
+        case kind if kind.endswith("Pad"):  # by the number of copies of an entry
+            count = len(a["padding"]) // 2
+            sizes = shape[-count:] if shape else [None] * count
+            sides: Any = list(zip(a["padding"][-2::-2], a["padding"][::-2], sizes, strict=True))
+            number = math.prod(most_copies(layer, kind, *side) for side in sides)
+            gains = [up(number), root(number), 1.0]
+            after = shape and (*shape[:-count], *map(sum, sides))
         case "ConeCritic" | "LinfDistance" | "SortDistance":  # one value, `out` for each point
             cone = layer.kind == "ConeCritic"
             out, size = a.get("out_features", 1), a["dim"] if cone else a["in_features"]
@@ -395,13 +390,9 @@ def gains_of(layer: Layer) -> Any:
         case "LinfDistance2d":  # every output is one value of its patch
             inside, out, k, step, ends = (a[name] for name in KNOWN[layer.kind])
             fits = weight.shape == (out, inside * k * k) and min(inside, out, k, step, ends + 1) > 0
-            fits &= len(shape or ()) == 3 and shape[0] == inside  # type: ignore[index]
-            after = (
-                (out, *((n + 2 * ends - k) // step + 1 for n in (shape or ())[1:]))
-                if fits
-                else (0,)
-            )
-            require(min(after) > 0, f"{at} does not fit {shape}")
+            require(fits and (shape or ())[:1] == (inside,), f"{at} does not fit {shape}")
+            after = (out, *((n + 2 * ends - k) // step + 1 for n in (shape or ())[1:]))
+            require(len(after) == 3 and min(after) > 0, f"{at} does not fit {shape}")
             gains = [float(math.prod(after)), root(math.prod(after)), 1.0]
         case "Flatten" if shape:
             end = a["end_dim"] % (len(shape) + 1)
@@ -466,12 +457,6 @@ def read_layer(kind: str, a: Any, path: str, tensors: Any, witness: Any, shape: 
     return Layer(at, base, a, weight, held, witness, shape, dim % rank - 1)
 
 
-def behind(bounds: list[float], gains: Any) -> list[float]:
-    """The constants of a network with one more layer."""
-    rows = (g if isinstance(g, list) else [math.inf] * i + [g] for i, g in enumerate(gains))
-    return [min(map(times, bounds, row)) for row in rows]
-
-
 def within(bounds: Any, shape: Any) -> Any:
     """The same with ||v||_inf <= ||v||_2 <= ||v||_1 <= sqrt(n) ||v||_2 <= n ||v||_inf."""
     linf, size = min(bounds), math.inf if shape is None else math.prod(shape)
@@ -506,14 +491,17 @@ def prove(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> float:
             case {"kind": str(kind), "arguments": dict(a), **rest} if not rest:
                 layer = read_layer(kind, a, path, tensors, witnesses.get(path, {}), shape)
                 gains, shape = gains_of(layer)
-                bounds = behind(bounds, gains)
+                rows = (
+                    g if isinstance(g, list) else [math.inf] * i + [g] for i, g in enumerate(gains)
+                )
+                bounds = [min(map(times, bounds, row)) for row in rows]
             case _:
                 raise Refused(f"`{path}` is described by {str(model)[:80]!r}")
         seen[path] = model
         return within(bounds, shape)
 
     shape, (p, q) = header["input_shape"], (NORMS.index(header[n]) for n in ("norm", "output_norm"))
-    require(shape is None or (usual(shape) and math.prod(shape) > 0), "the input shape is unusual")
+    require(shape is None or (usual(shape) and math.prod(shape) > 0), "the input shape is invalid")
     source = within([1.0 if r >= p else math.inf for r in range(3)], shape and tuple(shape))
     bounds, _ = run(header["model"], "", source[0], source[1], 0)
     return bounds[q]

@@ -2,8 +2,10 @@
 
 import base64
 import io
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from taut.errors import require
@@ -25,6 +27,7 @@ COLOURS = {
     "purple": "#cc79a7",
 }
 
+_MOST_POINTS = 200  # of a line, in a page
 _INK = "#333333"
 STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
@@ -36,10 +39,10 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "figure.facecolor": "white",
     "font.family": "DejaVu Sans",  # bundled with matplotlib, so every machine draws the same
-    "font.size": 10,
+    "font.size": 11,
     "grid.color": "#e6e6e6",
     "grid.linewidth": 0.6,
-    "legend.fontsize": 9,
+    "legend.fontsize": 10,
     "legend.frameon": False,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
@@ -58,7 +61,8 @@ STYLE: dict[str, Any] = {
 class Picture:
     """A drawn figure; its `source` is a `data:` address that holds the image.
 
-    A `chart` consists of lines and letters alone, so that dark pages may invert its colours.
+    A `chart` consists of lines and letters alone, so that dark pages may invert its colours. `data`
+    is what the page needs to show values at the pointer ("lines"), or a surface to turn ("heights").
     """
 
     source: str
@@ -66,6 +70,7 @@ class Picture:
     caption: str = ""
     title: str = ""
     chart: bool = False
+    data: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Figure:
         alt: description for readers who cannot see the figure.
         caption: a line below it; may be empty.
         title: a line above it; may be empty.
-        size: width and height in inches. The text is 10 points high, so a narrow figure has
+        size: width and height in inches. The text is 11 points high, so a narrow figure has
             larger letters once it is scaled to the page.
         projection: projection of the axes: None for a plane, "3d" for a surface.
     """
@@ -91,24 +96,87 @@ class Figure:
 
     def render(self, kind: str = "svg") -> bytes:
         """The content of a file of that kind: "svg", "png" or "pdf". Equal figures, equal bytes."""
+        return self._draw(kind)[0]
+
+    def embed(self) -> Picture:
+        """The figure as part of a report; readers can point at its lines to see their values."""
+        drawn, axes = self._draw("svg")
+        source = f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
+        chart = self.projection is None and b"<image" not in drawn
+        data = _pointed(axes) if chart else None
+        return Picture(source, self.alt, self.caption, self.title, chart, data)
+
+    def _draw(self, kind: str) -> "tuple[bytes, Axes]":
         matplotlib = require("matplotlib", "report", "drawing a figure")
         figures = require("matplotlib.figure", "report", "drawing a figure")
         if self.projection == "3d":
             require("mpl_toolkits.mplot3d", "report", "drawing a surface")
         with matplotlib.rc_context(STYLE):
             figure = figures.Figure(figsize=self.size, layout="constrained")
-            self.paint(figure.add_subplot(projection=self.projection))
+            axes = figure.add_subplot(projection=self.projection)
+            self.paint(axes)
             buffer = io.BytesIO()
             stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
             figure.savefig(buffer, format=kind, metadata=stamp)
-        return buffer.getvalue()
+        return buffer.getvalue(), axes
 
-    def embed(self) -> Picture:
-        """The figure as part of a report."""
-        drawn = self.render("svg")
-        source = f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
-        chart = self.projection is None and b"<image" not in drawn
-        return Picture(source, self.alt, self.caption, self.title, chart)
+
+def _pointed(axes: "Axes") -> dict[str, Any] | None:
+    """Where the axes are in the figure, their limits, and the values of lines and bars; None without any.
+
+    A line whose `gid` is "lower" or "upper" is a bound, and its values are rounded outward.
+    """
+    lines = [*_lines(axes), *_bars(axes)]
+    if not lines:
+        return None
+    place = axes.get_position()
+    return {
+        "box": [place.x0, 1 - place.y1, place.width, place.height],
+        "label": axes.get_xlabel(),
+        "limits": list(axes.get_xlim()),
+        "log": axes.get_xscale() == "log",
+        "lines": lines,
+    }
+
+
+def _lines(axes: "Axes") -> Iterator[dict[str, Any]]:
+    for line in axes.get_lines():
+        points: Any = line.get_xydata()
+        known = [(x, y) for x, y in points.astype(float).tolist() if math.isfinite(x + y)]
+        named = not str(line.get_label()).startswith("_")
+        rising = all(a[0] <= b[0] for a, b in pairwise(known))
+        if known and named and rising and line.get_transform() == axes.transData:
+            thin = known[:: 1 + len(known) // _MOST_POINTS]
+            thin += known[-1:] if thin[-1:] != known[-1:] else []
+            steps = str(line.get_drawstyle()).startswith("steps-post")
+            yield _values(str(line.get_label()), thin, steps, line.get_gid() or "")
+
+
+def _bars(axes: "Axes") -> Iterator[dict[str, Any]]:
+    for bars in axes.containers:
+        if getattr(bars, "orientation", None) == "vertical":
+            boxes: list[Any] = list(bars)
+            ends = [(box.get_x(), box.get_height()) for box in boxes]
+            ends.append((boxes[-1].get_x() + boxes[-1].get_width(), 0.0))
+            names = [str(each.get_label()) for each in (bars, boxes[0])]
+            named = [name for name in names if not name.startswith("_")]
+            yield _values(named[0] if named else axes.get_ylabel(), ends, True)
+
+
+def _values(
+    name: str, points: Sequence[tuple[float, float]], steps: bool, bound: str = ""
+) -> dict[str, Any]:
+    x, y = [_rounded(a) for a, _ in points], [_rounded(b, bound) for _, b in points]
+    return {"name": name, "x": x, "y": y, "steps": steps, "bound": bound}
+
+
+def _rounded(value: float, bound: str = "") -> float:
+    """To five digits; down where it is a lower bound, up where it is an upper one."""
+    near = float(f"{value:.5g}")
+    if (bound == "lower" and near > value) or (bound == "upper" and near < value):
+        digit = 10.0 ** (math.floor(math.log10(abs(value))) - 4)
+        near = float(f"{near + (digit if near < value else -digit):.5g}")
+    return near
 
 
 def draw(paint: "Callable[[Axes], None]", **options: Any) -> Picture:

@@ -242,7 +242,7 @@ REFUSED = {
     "batch size": (around(lambda m, x: m.f(x) / x.shape[0]), "size of the batch"),
     "a batch of one": (
         around(lambda m, x: m.f(x) * (1 + 999 * (x.shape[0] == 1))),
-        "something else for a batch of one",
+        "another function for a batch of one",
     ),
     "a slice by the batch": (
         around(lambda m, x: m.f(x)[:, : x.shape[0] // 64]),

@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 import pytest
 
-import taut.data.load
+import taut.data.labelled_loading
 import taut.data.official_sets
 from support import invoke
 from taut.data.official_sets import OFFICIAL_SETS, OfficialFile, OfficialSet
@@ -48,7 +48,7 @@ def tiny(monkeypatch):
         for name, data in packed.items()
     )
     known = OfficialSet("tiny", "Tiny", files, ("http://127.0.0.1:9/",), ("no", "yes"), ("tiny",))
-    for module in (taut.data, taut.data.official_sets, taut.data.load):
+    for module in (taut.data, taut.data.official_sets, taut.data.labelled_loading):
         monkeypatch.setattr(module, "OFFICIAL_SETS", {"tiny": known})
     return packed
 

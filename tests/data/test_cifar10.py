@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from taut.data import LabelledSet, cifar10, load, load_labelled
-from taut.data.cifar10 import parse_cifar
+from taut.data import OFFICIAL_SETS, LabelledSet, labelled_files, labelled_loading, load_labelled
+from taut.data.labelled_files import parse_cifar
 from taut.data.official_sets import OfficialFile, OfficialSet
 from taut.errors import DamagedFileError
 
@@ -71,7 +71,7 @@ def test_by_name_only_the_official_archive_is_opened(tmp_path, monkeypatch):
     def never(*args):
         raise AssertionError("opened before its checksum was right")
 
-    monkeypatch.setattr(cifar10, "_read_members", never)
+    monkeypatch.setattr(labelled_files, "_read_members", never)
     with pytest.raises(DamagedFileError, match="whose SHA-256 is c4a38c50a1bc5f3a...; got"):
         load_labelled("cifar10", data_dir=tmp_path)
 
@@ -79,8 +79,10 @@ def test_by_name_only_the_official_archive_is_opened(tmp_path, monkeypatch):
 def test_by_name_after_its_checksum(tmp_path, monkeypatch):
     path, digest = write(tmp_path / "c.tar.gz", batches())
     file = OfficialFile("c.tar.gz", path.stat().st_size, digest)
-    known = OfficialSet("cifar10", "CIFAR-10", (file,), (), cifar10._OFFICIAL.classes, (".",))
-    monkeypatch.setattr(load, "OFFICIAL_SETS", {"cifar10": known})
+    known = OfficialSet(
+        "cifar10", "CIFAR-10", (file,), (), OFFICIAL_SETS["cifar10"].classes, (".",)
+    )
+    monkeypatch.setattr(labelled_loading, "OFFICIAL_SETS", {"cifar10": known})
     data = load_labelled("cifar10", data_dir=tmp_path)
     assert (len(data.train), len(data.test), data.name) == (20, 4, "cifar10")
 

@@ -152,7 +152,7 @@ def test_forms_of_text(texts, kind):
     assert encode(table)[0].accounts == {"c": kind}
 
 
-def test_wishes_decide():
+def test_the_encoding_that_is_asked_for_decides():
     table = pd.DataFrame({"month": [1, 2, 3] * 10, "size": ["S", "M", "L"] * 10})
     options = {"month": "category:2", "size": "S<M<L"}
     encoding, rows = encode(table, encode=options)

@@ -8,7 +8,14 @@ import struct
 import numpy as np
 import pytest
 
-from taut.data import TableStream, count_rows, load, load_labelled, official_sets, read_table
+from taut.data import (
+    TableStream,
+    count_rows,
+    labelled_loading,
+    load_labelled,
+    official_sets,
+    read_table,
+)
 from taut.data.official_sets import OFFICIAL_SETS, OfficialFile, OfficialSet, data_folder
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
@@ -53,7 +60,7 @@ def known(name: str, shift: int) -> OfficialSet:
 @pytest.fixture
 def two_known(monkeypatch):
     sets = {name: known(name, shift) for name, shift in (("tiny", 0), ("shady", 1))}
-    monkeypatch.setattr(load, "OFFICIAL_SETS", sets)
+    monkeypatch.setattr(labelled_loading, "OFFICIAL_SETS", sets)
     monkeypatch.setattr(official_sets, "OFFICIAL_SETS", sets)
 
 

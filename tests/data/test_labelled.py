@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from taut.data import LabelledData, LabelledSet, load_labelled
-from taut.data.digits import read_digits
+from taut.data.labelled_files import read_digits
 from taut.errors import ArgumentError, DataError
 
 

@@ -13,7 +13,6 @@ from taut.data import (
     count_rows,
     load_labelled,
     read_table,
-    stream_table,
 )
 from taut.errors import DamagedFileError, DataError, MissingExtraError
 
@@ -126,7 +125,7 @@ def test_batches_cross_row_groups(tmp_path):
     path = tmp_path / "t.parquet"
     numbers = np.arange(100.0)
     pq.write_table(pa.table({"a": numbers, "b": -numbers}), path, row_group_size=7)
-    batches = list(stream_table(path, batch_rows=30))
+    batches = list(TableStream(path, batch_rows=30))
     assert np.array_equal(np.concatenate(batches)[:, 0], numbers)
     assert max(map(len, batches)) <= 30
     assert count_rows(path) == len(TableStream(path)) == 100

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from taut.data import TableStream, count_rows, read_table, stream_table
+from taut.data import TableStream, count_rows, read_table
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 ROWS, DIM = 10_000, 8
@@ -41,7 +41,7 @@ def test_every_pass_gives_the_same_rows(path, values):
         batches = list(stream)
         assert [len(batch) for batch in batches[:-1]] == [1500] * 6
         assert np.array_equal(np.concatenate(batches), values)
-    assert np.array_equal(np.concatenate(list(stream_table(path))), read_table(path).values)
+    assert np.array_equal(np.concatenate(list(TableStream(path))), read_table(path).values)
 
 
 def test_passes_do_not_disturb_each_other(path):
@@ -52,10 +52,10 @@ def test_passes_do_not_disturb_each_other(path):
 
 def test_memory_does_not_grow_with_the_file(path):
     """The whole is 0.6 MB of numbers; text needs some ten times its numbers while it is parsed."""
-    list(stream_table(path, batch_rows=5000))  # imports are no part of it
+    list(TableStream(path, batch_rows=5000))  # imports are no part of it
     tracemalloc.start()
     try:
-        rows = sum(len(batch) for batch in stream_table(path, batch_rows=100))
+        rows = sum(len(batch) for batch in TableStream(path, batch_rows=100))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -97,7 +97,7 @@ def test_missing_values_are_found_where_they_are(tmp_path):
         ("t.npy", "row 7 (counted from 0), column 3 (counted from 0)"),
     ]:
         write(tmp_path / name, values)
-        batches = stream_table(tmp_path / name, batch_rows=4)
+        batches = iter(TableStream(tmp_path / name, batch_rows=4))
         next(batches)
         with pytest.raises(DataError) as caught:
             next(batches)

@@ -149,12 +149,27 @@ EVIL_MODELS = {
     "an extra argument": (linear_model(device="cuda"), "the arguments must be"),
     "negative size": (linear_model(in_features=-3), "`in_features` must be at least 1"),
     "zero size": (linear_model(out_features=0), "`out_features` must be at least 1"),
-    "huge size": (linear_model(in_features=2**31), "`in_features` must be a usual int"),
+    "huge size": (
+        linear_model(in_features=2**31),
+        "`in_features` must be of type int and in range",
+    ),
     "large size": (linear_model(in_features=2**30), "the layer needs shape"),
-    "size of a float": (linear_model(in_features=3.0), "`in_features` must be a usual int"),
-    "size of a bool": (linear_model(in_features=True), "`in_features` must be a usual int"),
-    "size of a string": (linear_model(in_features="3"), "`in_features` must be a usual int"),
-    "size of a list": (linear_model(in_features=[3]), "`in_features` must be a usual int"),
+    "size of a float": (
+        linear_model(in_features=3.0),
+        "`in_features` must be of type int and in range",
+    ),
+    "size of a bool": (
+        linear_model(in_features=True),
+        "`in_features` must be of type int and in range",
+    ),
+    "size of a string": (
+        linear_model(in_features="3"),
+        "`in_features` must be of type int and in range",
+    ),
+    "size of a list": (
+        linear_model(in_features=[3]),
+        "`in_features` must be of type int and in range",
+    ),
     "wrong shape": (linear_model(in_features=4), "has shape (2, 3)"),
     "transposed": (linear_model(in_features=2, out_features=3), "has shape (2, 3)"),
     "a tensor left over": (linear_model(bias=False), "tensor `bias` belongs to no layer"),
@@ -181,10 +196,13 @@ EVIL_MODELS = {
         {"kind": "GroupSort", "arguments": {"group_size": 0, "dim": -1}},
         "`group_size` must be a whole number >= 1",
     ),
-    "an infinite factor": ({"kind": "Scale", "arguments": {"factor": 1e999}}, "a usual float"),
+    "an infinite factor": (
+        {"kind": "Scale", "arguments": {"factor": 1e999}},
+        "of type float and in range",
+    ),
     "a factor that is no number": (
         {"kind": "Scale", "arguments": {"factor": float("nan")}},
-        "a usual float",
+        "of type float and in range",
     ),
     "a sure dropout": ({"kind": "Dropout", "arguments": {"p": 7.0}}, "dropout probability"),
     "an unknown method": (

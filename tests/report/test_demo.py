@@ -1,6 +1,7 @@
 """The demonstration on tiny networks: every number and figure is in the report."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,8 @@ def test_the_seed_determines_the_result_and_the_global_generator_is_restored(run
 
 def test_page_shows_every_critic(run: DemoRun) -> None:
     html = demo_page(run).render()
-    # Curves, cones, slopes, training; then one curve, five galleries, and four of one picture.
-    assert html.count("<img ") == 2 + 4 + 4 + 2 + 1 + 5 + 4
+    # Curves, cones, drift; then one curve, five galleries, and four of one picture.
+    assert html.count("<img ") == 2 + 4 + 1 + 1 + 5 + 4
     assert "http" not in re.sub(r'src="data:[^"]*"', "", html)
     for record in run.tasks:
         for critic in record.critics:
@@ -66,6 +67,21 @@ def test_page_shows_every_critic(run: DemoRun) -> None:
             assert f"<td>{critic.mean_slope:.3f}<" in html
     for name in (*LABELS.values(), "Truth", "taut demo --seed 1", torch.__version__):
         assert name in html
+
+
+def test_verdicts_follow_what_was_measured(run: DemoRun) -> None:
+    def verdicts(run: DemoRun) -> list[str]:
+        return re.findall(
+            r'<small class="(?:better|worse)">(holds|fails)<', demo_page(run).render()
+        )
+
+    inside = [found.lower.value <= shift <= found.upper.value for shift, found in run.drift.items()]
+    held = verdicts(run)
+    assert len(held) == 5 and held[0] == held[3] == held[4] == "holds"
+    assert held[1] == ("holds" if all(inside) else "fails")
+    attacked = replace(run.digits.attacked, violations=("a certificate was violated",))
+    digits = replace(run.digits, checked=None, attacked=attacked)
+    assert verdicts(replace(run, digits=digits))[3:] == ["fails", "fails"]
 
 
 def test_page_shows_certified_and_attacked_accuracy(run: DemoRun) -> None:

@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from fake_experiments import register
 from recorded_experiments import on_mnist, sample, write_records
-from support import make_classifier
+from support import BROWSER, make_classifier
 from taut.data import Table
 from taut.evaluation import evaluate_robustness
 from taut.report import Page, Section
@@ -24,10 +23,6 @@ from taut.report.wasserstein import wasserstein_page
 from taut.transport import wasserstein
 from taut_lab.report.pages import write_report
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
-    None,
-)
 PHONE, DESK = 390, 1280
 TIMEOUT = 240.0  # seconds, for a machine that has much else to do
 

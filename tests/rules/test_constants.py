@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taut.norms import L1, L2, LINF
 from taut.rules import Constants
-from taut.rules.upward import add_up, multiply_up, sqrt_up
+from taut.rules.upward_rounding import add_up, multiply_up, sqrt_up
 
 any_size = st.floats(0, allow_infinity=False, allow_nan=False)
 

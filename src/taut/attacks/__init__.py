@@ -6,8 +6,8 @@
 
 from taut.attacks.auto_attack import autoattack
 from taut.attacks.certificate_check import check_certificates
-from taut.attacks.gradient import adversarial_batch, fgsm, pgd
-from taut.attacks.minimal import minimal_perturbation
+from taut.attacks.gradient_attacks import adversarial_batch, fgsm, pgd
+from taut.attacks.minimal_attack import minimal_perturbation
 from taut.attacks.problem import evaluate
 from taut.attacks.result import AttackResult
 

@@ -14,8 +14,6 @@ from taut.attacks.result import AttackResult
 from taut.errors import ArgumentError, check_choice, check_positive, require
 from taut.norms import NormLike
 
-__all__ = ["autoattack"]
-
 _NAMES = {"l1": "L1", "l2": "L2", "linf": "Linf"}
 Version = Literal["standard", "plus", "rand"]
 # Its squares are placed in windows of a fifth of the side.

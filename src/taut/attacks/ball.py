@@ -9,8 +9,6 @@ from torch.nn import functional as F
 
 from taut.norms import L2, LINF, Norm
 
-__all__ = ["Ball", "distances", "per_input"]
-
 
 def distances(x: Tensor, other: Tensor, norm: Norm) -> Tensor:
     """Between the samples of two batches, `(n,)`, in float64."""

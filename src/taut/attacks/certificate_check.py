@@ -10,8 +10,6 @@ from taut.certificates import Certificates, certify
 from taut.errors import ArgumentError, ViolatedCertificateError
 from taut.linalg import gamma
 
-__all__ = ["check_certificates"]
-
 
 def check_certificates(
     found: AttackResult, certificates: Certificates, model: nn.Module | None = None

@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["OBJECTIVES", "AttackLoss", "margins", "predict", "rivals"]
-
 AttackLoss = Literal["cw", "cross_entropy"]
 
 # Beyond this margin of the wrong class the loss of Carlini and Wagner is flat.

@@ -12,10 +12,9 @@ from torch.nn.parallel import DistributedDataParallel
 from taut.attacks.ball import Ball, distances, per_input
 from taut.attacks.objectives import predict
 from taut.attacks.result import AttackResult
-from taut.errors import ArgumentError, DtypeError, check_count
+from taut.certificates import check_batch, check_labels
+from taut.errors import ArgumentError, check_count
 from taut.norms import L1, Norm, NormLike, as_norm
-
-__all__ = ["AttackProblem", "evaluate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +71,7 @@ class AttackProblem:
             )
         check_count(subject, "batch_size", batch_size)
         _check_inputs(subject, x, low, high)
-        labels = torch.as_tensor(labels)
-        if labels.shape != x.shape[:1] or labels.is_floating_point() or labels.is_complex():
-            raise ArgumentError(
-                subject=subject,
-                argument="labels",
-                rule="must be one class index for each input",
-                got=f"{labels.dtype} of shape {tuple(labels.shape)} for {len(x)} inputs",
-            )
+        labels = check_labels(subject, labels, len(x))
         radii = torch.as_tensor(radius, dtype=torch.float64, device=x.device)
         one_or_each = radii.shape in ((), x.shape[:1])
         if not one_or_each or not bool((radii.isfinite() & (radii >= 0)).all()):
@@ -126,7 +118,7 @@ class AttackProblem:
         return Ball.around(x, radius, self.norm, self.low, self.high)
 
     def evaluate(self, examples: Tensor, attack: str) -> AttackResult:
-        """Measures the examples of an attack again, whoever made them; see `evaluate`."""
+        """Evaluates the examples of any attack; see `evaluate`."""
         x, device = self.x, self.device
         kept, found, where = [], [], []
         parts = (x, examples.detach().to(x), self.labels, self.radius)
@@ -217,22 +209,7 @@ def evaluate(
 
 def _check_inputs(subject: str, x: Tensor, low: float | None, high: float | None) -> None:
     """Raises unless `x` is a batch of finite numbers in `[low, high]`."""
-    if not x.dtype.is_floating_point:
-        raise DtypeError(
-            subject=subject,
-            argument="x",
-            rule="must be of floating point",
-            got=str(x.dtype),
-            remedy="Convert it with .float().",
-        )
-    if x.dim() < 2:
-        raise ArgumentError(
-            subject=subject,
-            argument="x",
-            rule="must be a batch (n, ...)",
-            got=f"shape {tuple(x.shape)}",
-            remedy="Use x[None] for one input.",
-        )
+    check_batch(subject, x)
     if not bool(x.isfinite().all()):
         raise ArgumentError(
             subject=subject, argument="x", rule="must be finite", got="NaN or infinity"

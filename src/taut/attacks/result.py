@@ -8,8 +8,6 @@ from torch import Tensor
 from taut.attacks.ball import per_input
 from taut.norms import Norm
 
-__all__ = ["AttackResult"]
-
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:

@@ -6,16 +6,14 @@ from functools import partial
 
 from torch import nn
 
-from taut.audit.capture import capture
+from taut.audit.evaluation_copy import Prepared, prepare
+from taut.audit.forward_capture import capture
 from taut.audit.interpreter import Audit, ConstantsInterpreter
-from taut.audit.prepare import Prepared, prepare
 from taut.audit.program import Program, find_input_shape, is_structural, trace
 from taut.bounds import Bound, Hypotheses
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic
 from taut.norms import Norm, NormLike, as_norm
-
-__all__ = ["audit", "audit_program", "bound_lipschitz", "bound_of", "find_program"]
 
 _SUBJECT = "bound_lipschitz"
 

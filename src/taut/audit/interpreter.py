@@ -16,11 +16,9 @@ from taut.rules import Call, Constants, Record, Value, find_record
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
-__all__ = ["Audit", "ConstantsInterpreter", "LayerTrace", "RuleInterpreter"]
-
 
 class RuleInterpreter(fx.Interpreter):
-    """Goes through a program with other objects in place of the tensors that follow its input.
+    """Runs a program with other objects in place of the tensors that depend on its input.
 
     A subclass says what those objects are (`tracked`), how the rules see one (`value_of`), and what
     an operation makes of them (`apply`).
@@ -175,7 +173,7 @@ class ConstantsInterpreter(RuleInterpreter):
             raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise NoRuleError(
-                rule=f"its arguments are unusual: {str(error).rstrip('.')}"
+                rule=f"its arguments are not supported: {str(error).rstrip('.')}"
             ) from error
         shapes = node.meta.get("shape")
         if isinstance(shapes, list):

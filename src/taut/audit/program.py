@@ -11,11 +11,9 @@ from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.node import map_arg
 
-from taut.audit.prepare import Prepared
+from taut.audit.evaluation_copy import Prepared
 from taut.errors import ArgumentError, NoRuleError
 from taut.rules import Record, find_record
-
-__all__ = ["Program", "find_input_shape", "is_structural", "trace"]
 
 _BATCH = 3
 # Python's operators, which containers use, have no arguments with names.
@@ -31,7 +29,7 @@ _OPERATORS: dict[Any, Any] = {
 class Program:
     """The graph of a network in evaluation: one input, stored tensors, operations, one output.
 
-    Each node that follows the input carries in its `meta` the name of its `place` in the model, its
+    Each node that depends on the input carries in its `meta` the name of its `place` in the model, its
     `kind` and, where known, the `shape` of one sample.
 
     Attributes:

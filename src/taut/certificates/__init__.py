@@ -6,9 +6,10 @@ and errors into radii, `intervals` propagates boxes, `interval_radii` finds the 
 
 from taut.certificates.arithmetic import Arithmetic
 from taut.certificates.certification import certify, direct_executor
-from taut.certificates.exclusion import certify_exclusions
+from taut.certificates.class_exclusion import certify_exclusions
+from taut.certificates.inputs import check_batch, check_labels
 from taut.certificates.intervals import bound_outputs
-from taut.certificates.order import bound_order_gap
+from taut.certificates.order_gap import bound_order_gap
 from taut.certificates.outputs import BoundedEvaluation, bound_output
 from taut.certificates.ray_tracing import RayTrace, trace_rays
 from taut.certificates.result import Certificates
@@ -25,6 +26,8 @@ __all__ = [
     "bound_outputs",
     "certify",
     "certify_exclusions",
+    "check_batch",
+    "check_labels",
     "direct_executor",
     "radii_after_rounding",
     "scale_network",

@@ -5,8 +5,6 @@ import torch
 from taut.errors import check_choice
 from taut.names import Arithmetic
 
-__all__ = ["Arithmetic", "dtype_of"]
-
 _DTYPES = {"real": None, "float64": torch.float64, "float32": torch.float32}
 
 

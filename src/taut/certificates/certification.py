@@ -11,6 +11,7 @@ from taut.audit import Prepared, Program, audit_program, bound_of, find_program,
 from taut.bounds import Bound, Hypotheses
 from taut.certificates.arithmetic import Arithmetic, dtype_of
 from taut.certificates.execution import DirectExecutor, Execution, in_double
+from taut.certificates.inputs import check_batch, check_labels
 from taut.certificates.interval_radii import InputRange, interval_radii
 from taut.certificates.intervals import BoxInterpreter
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
@@ -22,8 +23,6 @@ from taut.linalg.rounding import check_arithmetic
 from taut.names import CertificateMethod
 from taut.norms import LINF, Norm, NormLike, as_norm
 from taut.rules import Constants
-
-__all__ = ["certify", "direct_executor"]
 
 _SUBJECT = "certify"
 
@@ -101,22 +100,9 @@ def certify(
     if radius is not None:
         check_positive(_SUBJECT, "radius", radius)
     check_arithmetic(_SUBJECT)
-    if not x.dtype.is_floating_point:
-        raise DtypeError(
-            subject=_SUBJECT,
-            argument="x",
-            rule="must be of floating point",
-            got=str(x.dtype),
-            remedy="Convert it with .float().",
-        )
-    if x.dim() < 2:
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="x",
-            rule="must be a batch (n, ...)",
-            got=f"shape {tuple(x.shape)}",
-            remedy="Use x[None] for one input.",
-        )
+    check_batch(_SUBJECT, x)
+    if labels is not None:
+        labels = check_labels(_SUBJECT, labels, len(x))
     if tolerance is not None:
         if arithmetic == "float32" or input_range is not None:
             raise ArgumentError(
@@ -174,7 +160,7 @@ def certify(
             "best": f"{certifier.method} or interval propagation",
         }[method],
         lipschitz=lipschitz,
-        correct=None if labels is None else _compare(prediction, labels),
+        correct=None if labels is None else prediction == labels.to(prediction.device),
         hypotheses=_hypotheses(lipschitz, arithmetic, execution, input_range),
     )
 
@@ -308,15 +294,3 @@ def _check_float32(model: nn.Module, x: Tensor) -> None:
 
 def _finite(x: Tensor) -> Tensor:
     return x.flatten(1).isfinite().all(1) if x.dim() > 1 else x.isfinite()
-
-
-def _compare(prediction: Tensor, labels: Tensor) -> Tensor:
-    labels = torch.as_tensor(labels)
-    if labels.shape != prediction.shape or labels.is_floating_point() or labels.is_complex():
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="labels",
-            rule="must be one class index for each input",
-            got=f"{labels.dtype} of shape {tuple(labels.shape)} for {len(prediction)} inputs",
-        )
-    return prediction == labels.to(prediction.device)

@@ -16,8 +16,6 @@ from taut.rules import Call, Constants, Record, Value
 from taut.rules.convolution import direct_convolution
 from taut.rules.record import bind_arguments
 
-__all__ = ["DirectExecutor", "Execution", "in_double", "program_in_double", "with_rounded_numbers"]
-
 aten = torch.ops.aten
 # Behind these a last dense layer is still the last one.
 _PASSING = {"identity", "clone", "contiguous", "alias", "detach", "flatten", "view", "reshape"}
@@ -37,13 +35,13 @@ def program_in_double(
 
 
 class Execution(RuleInterpreter):
-    """Runs a program on batches, in float64, beside a bound of every rounding.
+    """Runs a program on batches in float64, together with a bound of every rounding error.
 
     Args:
         program: with its stored tensors in float64.
         reach: how far the input itself moves in each norm when it moves by 1.
         dtype: the arithmetic of the execution under study; None for real numbers.
-        subject: who asks, for errors.
+        subject: subject of errors.
     """
 
     tracked = Rounded

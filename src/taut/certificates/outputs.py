@@ -11,8 +11,6 @@ from taut.certificates.rounded import up
 from taut.norms import L2, NormLike, as_norm
 from taut.rules import Constants
 
-__all__ = ["BoundedEvaluation", "bound_output"]
-
 
 class BoundedEvaluation:
     r"""A network that has one output, evaluated in float64 with proven error bounds.

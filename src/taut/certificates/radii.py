@@ -21,8 +21,6 @@ from torch import Tensor
 from taut.certificates.rounded import LastLayer, Rounded, norms_up, up
 from taut.rules import Constants
 
-__all__ = ["PairRadii", "bound_radius", "differences", "sign_radii", "vector_radii"]
-
 # Of the dual norms of e_t - e_i, for output norms L1, L2, LINF.
 _PAIR = (1.0, math.nextafter(math.sqrt(2), 2), 2.0)
 

@@ -11,8 +11,6 @@ from taut.errors import ArgumentError
 from taut.names import Arithmetic
 from taut.norms import Norm
 
-__all__ = ["Certificates"]
-
 
 @dataclass(frozen=True, eq=False)
 class Certificates:

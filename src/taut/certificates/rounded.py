@@ -21,8 +21,6 @@ from torch import Tensor
 from taut.linalg.rounding import gamma
 from taut.rules import Call, Constants, Rounding, Value
 
-__all__ = ["ErrorBound", "LastLayer", "Rounded", "norms_up", "up"]
-
 _FLOOR = 2.0**-1021
 
 

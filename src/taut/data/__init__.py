@@ -21,12 +21,12 @@ from taut.data.encoding_fit import fit_encoding
 from taut.data.formats import detect_format, open_source
 from taut.data.frames import CellSource, FrameSource, is_frame
 from taut.data.labelled import LabelledData, LabelledSet
+from taut.data.labelled_loading import load_labelled, read_labelled, read_matching
 from taut.data.labels import NoLabelError
-from taut.data.load import load_labelled, read_labelled, read_matching
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.data.pairs import Pair, check_pair, fit_pair
 from taut.data.source import ColumnSource
-from taut.data.table import Table, TableStream, count_rows, read_source, read_table, stream_table
+from taut.data.table import Table, TableStream, count_rows, read_source, read_table
 
 __all__ = [
     "OFFICIAL_SETS",
@@ -64,5 +64,4 @@ __all__ = [
     "read_source",
     "read_table",
     "select_positions",
-    "stream_table",
 ]

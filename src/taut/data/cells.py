@@ -12,18 +12,6 @@ import numpy as np
 from taut.data.columns import column_label, keep_columns
 from taut.errors import DataError
 
-__all__ = [
-    "LARGEST_WHOLE",
-    "as_cells",
-    "check_finite",
-    "check_rows",
-    "check_whole",
-    "is_missing",
-    "parse_number",
-    "stack_numbers",
-    "to_floats",
-]
-
 LARGEST_WHOLE = 2**53
 _SMALL = {"bool", "int8", "uint8", "int16", "uint16", "float16", "float32"}
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "<na>"}

@@ -7,17 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from taut.errors import ArgumentError, DataError
 
-__all__ = [
-    "Columns",
-    "check_names",
-    "column_label",
-    "describe_columns",
-    "keep_columns",
-    "list_some",
-    "parse_columns",
-    "select_positions",
-]
-
 # A selection by names, or by positions counted from 0; None for all.
 Columns = Sequence[str | int] | None
 _MOST_SUGGESTED = 12

@@ -14,8 +14,6 @@ from taut.data.frames import FrameSource, is_frame
 from taut.data.table import Table, TableStream
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["as_table"]
-
 
 def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
     """The sample that `data` holds: finite numbers, at least `min_rows` rows.

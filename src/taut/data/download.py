@@ -15,8 +15,6 @@ from typing import IO
 from taut.data.official_sets import OfficialFile, OfficialSet
 from taut.errors import DamagedFileError, DataError, TautError
 
-__all__ = ["FetchError", "Progress", "fetch", "fetch_file"]
-
 # Name of the file, bytes received, total bytes.
 Progress = Callable[[str, int, int], None]
 
@@ -137,28 +135,32 @@ class _Download:
 
     def _complete(self, url: str) -> None:
         """Completes the part from one mirror and verifies it."""
-        tries, inherited = 0, self._size() > 0
-        while True:
-            before = self._size()
-            reason = self._append(url, before) if before < self.file.size else ""
-            there = self._size()
-            if there < self.file.size:
-                # As long as bytes come it is worth continuing.
-                tries = 0 if there > before else tries + 1
-                if tries >= (_TRIES if there else 1):
-                    raise _MirrorError(reason)
-                continue
-            self.part.seek(0)
-            digest = hashlib.file_digest(self.part, "sha256").hexdigest()  # type: ignore[arg-type]
-            if digest == self.file.sha256 and there == self.file.size:
-                self.part.flush()
-                os.fsync(self.part.fileno())
-                return
-            self.part.truncate(0)
-            if not inherited:
-                raise _MirrorError(f"wrong checksum, SHA-256 {digest[:16]}...")
+        inherited = self._size() > 0
+        self._extend(url)
+        digest = self._digest()
+        if digest != self.file.sha256 and inherited:
             # The bytes that others left may be the wrong ones: once more, from the start.
-            inherited = False
+            self.part.truncate(0)
+            self._extend(url)
+            digest = self._digest()
+        if digest != self.file.sha256:
+            self.part.truncate(0)
+            raise _MirrorError(f"wrong checksum, SHA-256 {digest[:16]}...")
+        self.part.flush()
+        os.fsync(self.part.fileno())
+
+    def _digest(self) -> str:
+        self.part.seek(0)
+        return hashlib.file_digest(self.part, "sha256").hexdigest()  # type: ignore[arg-type]
+
+    def _extend(self, url: str) -> None:
+        """Requests what is missing, again and again as long as bytes come."""
+        tries = 0
+        while (before := self._size()) < self.file.size:
+            reason = self._append(url, before)
+            tries = 0 if self._size() > before else tries + 1
+            if tries >= (_TRIES if before else 1):
+                raise _MirrorError(reason)
 
     def _append(self, url: str, there: int) -> str:
         """Appends what one request gives; returns why it ended early, if it did."""

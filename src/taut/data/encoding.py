@@ -34,10 +34,8 @@ import numpy as np
 
 from taut.data.cells import is_missing, to_floats
 from taut.data.columns import list_some
-from taut.data.written_forms import FORMS, days, divide_spans, read_form
+from taut.data.text_forms import FORMS, days, divide_spans, read_form
 from taut.errors import DataError
-
-__all__ = ["ColumnEncoding", "ColumnKind", "Encoding", "name_category"]
 
 ColumnKind = Literal["number", "date", "time", "ordered", "category", "left out"]
 _UNITS = {"date": "date, in days", "time": "time, in hours"}
@@ -51,7 +49,7 @@ class ColumnEncoding:
     Attributes:
         name: name of the column.
         kind: what the column holds, or "left out".
-        form: how its text writes numbers or dates, one of `taut.data.written_forms.FORMS`.
+        form: how its text writes numbers or dates, one of `taut.data.text_forms.FORMS`.
         categories: the categories, in order where they are ordered.
         distance: distance of any two categories.
         missing: whether some values are missing.

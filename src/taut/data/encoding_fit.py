@@ -1,19 +1,17 @@
 """`fit_encoding`: finds out what the columns of one or two tables hold, and how to encode them."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from taut.data.cells import LARGEST_WHOLE, is_missing
-from taut.data.columns import check_names, column_label, list_some, select_positions
+from taut.data.cells import LARGEST_WHOLE, check_rows, is_missing
+from taut.data.columns import check_names, list_some, select_positions
 from taut.data.encoding import ColumnEncoding, Encoding, name_category
 from taut.data.source import ColumnSource
-from taut.data.written_forms import DATE_FORMS, FORMS, NUMBER_FORMS, read_form
+from taut.data.text_forms import DATE_FORMS, FORMS, NUMBER_FORMS, read_form
 from taut.errors import ArgumentError, DataError, check_positive
-
-__all__ = ["fit_encoding"]
 
 _SUBJECT = "fit_encoding"
 _BATCH_ROWS = 16384
@@ -65,12 +63,12 @@ def fit_encoding(
 
     wanted = set(range(width)) if columns is None else set(positions("columns", columns))
     dropped = set(positions("drop", drop))
-    wishes = dict.fromkeys(positions("categorical", categorical), "category")
+    requests = dict.fromkeys(positions("categorical", categorical), "category")
     given = encode or {}
     for i, key in zip(positions("encode", given), given, strict=True):
-        wishes[i] = given[key]
+        requests[i] = given[key]
     profiles = [
-        _Profile(names[i] if names else f"column {i}", bool(names), wishes.get(i, ""), i)
+        _Profile(names[i] if names else f"column {i}", i, bool(names), requests.get(i, ""))
         for i in range(width)
     ]
     for profile in profiles:
@@ -110,38 +108,53 @@ def _read_table(source: ColumnSource, profiles: "list[_Profile]") -> None:
         for profile, cells in zip(profiles, block, strict=True):
             profile.add(cells, start)
         start += len(block[0])
-    if start < 2:
-        rule = "a sample must have at least two rows"
-        raise DataError(subject=source.subject, rule=rule, got=("none", "one")[start])
+    check_rows(source.subject, start)
 
 
+@dataclass
 class _Profile:
-    """What the cells of one column have in common, over all tables."""
+    """What the cells of one column have in common, over all tables.
 
-    def __init__(self, name: str, named: bool, wish: str, position: int) -> None:
-        self.name, self.named, self.wish, self.position, self.reason = (
-            name,
-            named,
-            wish,
-            position,
-            "",
-        )
-        self.rows = self.missing = 0
-        self.kinds: set[str] = set()  # of typed columns; text tells by its forms
-        self.forms = list(FORMS)
-        self.counts: Counter[str] | None = Counter()
-        self.order: tuple[str, ...] = ()
-        self.declared = False  # as categories, by the type of the column in one of the tables
-        self.identifies = False
-        self.tables: list[dict[str, int]] = []  # cells of text that are numbers, and others
-        self.odd = ""  # the first cell of text that is no number, and where
+    Attributes:
+        name: name of the column.
+        position: its position in the first table.
+        named: whether tables are matched by names.
+        request: the encoding that the caller asks for; empty to find one.
+        reason: why the column is left out.
+        rows: number of cells.
+        missing: number of missing cells.
+        kinds: what typed cells hold; "text" for text, which tells by its forms.
+        forms: forms in which all text can be read, the likeliest first.
+        categories: distinct values; None for too many.
+        order: order of the categories, by the type of the column.
+        declared: whether the type of the column in one of the tables says that it holds categories.
+        identifies: whether it holds whole numbers too large to be measurements.
+        texts: for each table, how many cells of text are numbers, and how many are not.
+        odd: the first cell of text that is not a number, and where it is.
+    """
+
+    name: str
+    position: int
+    named: bool
+    request: str
+    reason: str = ""
+    rows: int = 0
+    missing: int = 0
+    kinds: set[str] = field(default_factory=set)
+    forms: list[str] = field(default_factory=lambda: list(FORMS))
+    categories: set[str] | None = field(default_factory=set)
+    order: tuple[str, ...] = ()
+    declared: bool = False
+    identifies: bool = False
+    texts: list[list[int]] = field(default_factory=list)
+    odd: str = ""
 
     def declare(self, source: ColumnSource) -> None:
         """What the type of the column says about categories, before any table is read."""
         by_name = self.named and self.name in source.names
         at = source.names.index(self.name) if by_name else self.position
         order = source.orders.get(at, ())
-        if self.order and order and order != self.order and not (self.wish or self.reason):
+        if self.order and order and order != self.order and not (self.request or self.reason):
             raise DataError(
                 subject=source.subject,
                 rule=f"the categories of column {self.name!r} must have one order in all tables",
@@ -157,7 +170,7 @@ class _Profile:
         if not source.decimal_comma and "decimal comma" in self.forms:
             self.forms.remove("decimal comma")
             self.forms.insert(2, "decimal comma")
-        self.tables.append({"numbers": 0, "others": 0})
+        self.texts.append([0, 0])
 
     def add(self, cells: np.ndarray, start: int) -> None:
         """The next cells of the table, the first of which is in row `start`."""
@@ -165,126 +178,107 @@ class _Profile:
         self.rows += len(cells)
         if kind == "O":
             self._add_text(cells, start)
-        else:
-            self._add_typed(cells, kind, start)
-
-    def _add_typed(self, cells: np.ndarray, kind: str, start: int) -> None:
-        kinds = {"b": "category", "M": "date", "m": "time"}
-        self.kinds.add(kinds.get(kind, "number"))
+            return
+        self.kinds.add({"b": "category", "M": "date", "m": "time"}.get(kind, "number"))
         if kind in "cV":
             rule = f"column {self.name!r} must hold numbers, text or dates"
             raise DataError(subject=self.source.subject, rule=rule, got=str(cells.dtype))
         if kind in "fMm":
             self.missing += int(np.count_nonzero(cells != cells))
-        if kind == "f" and np.isinf(cells).any():
-            self._refuse_infinite(int(np.isinf(cells).argmax()) + start)
+        if kind == "f":
+            self._refuse_infinite(np.isinf(cells), start)
         if kind in "iu" and len(cells):
             self.identifies |= max(abs(int(cells.min())), abs(int(cells.max()))) > LARGEST_WHOLE
-        if (
-            kind == "b"
-            or self.declared
-            or self.order
-            or self.wish.startswith("category")
-            or "<" in self.wish
-        ):
-            self._count(name_category(cells))
+        named = self.request.startswith("category") or "<" in self.request
+        if kind == "b" or self.declared or self.order or named:
+            self._collect(name_category(cells))
 
     def _add_text(self, cells: np.ndarray, start: int) -> None:
-        texts = [cell.strip() for cell in cells.tolist() if not is_missing(cell)]
+        rows = [row for row, cell in enumerate(cells.tolist()) if not is_missing(cell)]
+        texts = [cells[row].strip() for row in rows]
         self.missing += len(cells) - len(texts)
-        self._count(name_category(cells))
+        self._collect(name_category(cells))
         if not texts:
             return
         self.kinds.add("text")
-        if "number" in self.forms:
-            numbers = read_form("number", texts)
-            if numbers is not None and np.isinf(numbers).any():
-                at = int(np.isinf(numbers).argmax())
-                row = next(i for i, cell in enumerate(cells) if str(cell).strip() == texts[at])
-                self._refuse_infinite(start + row)
-            if numbers is not None:
-                large = (
-                    texts[i].lstrip("+-") for i in np.flatnonzero(abs(numbers) >= LARGEST_WHOLE)
-                )
-                self.identifies |= any(t.isdecimal() and int(t) > LARGEST_WHOLE for t in large)
+        numbers = read_form("number", texts) if "number" in self.forms else None
         self.forms = [form for form in self.forms if read_form(form, texts) is not None]
-        if "number" in self.forms:
-            self.tables[-1]["numbers"] += len(texts)
-            return
-        are_numbers = [read_form("number", [text]) is not None for text in texts]
-        self.tables[-1]["numbers"] += sum(are_numbers)
-        self.tables[-1]["others"] += len(texts) - sum(are_numbers)
+        if numbers is not None:
+            infinite = np.zeros(len(cells), bool)
+            infinite[rows] = np.isinf(numbers)
+            self._refuse_infinite(infinite, start)
+            large = (texts[i].lstrip("+-") for i in np.flatnonzero(abs(numbers) >= LARGEST_WHOLE))
+            self.identifies |= any(t.isdecimal() and int(t) > LARGEST_WHOLE for t in large)
+        are_numbers = [
+            numbers is not None or read_form("number", [text]) is not None for text in texts
+        ]
+        self.texts[-1][0] += sum(are_numbers)
+        self.texts[-1][1] += len(texts) - sum(are_numbers)
         if not self.odd and not all(are_numbers):
-            text = texts[are_numbers.index(False)]
-            row = next(i for i, c in enumerate(cells) if c is not None and c.strip() == text)
-            self.odd = f"{text[:40]!r} in {self.source.locate(start + row)} of {self.source.name}"
+            at = are_numbers.index(False)
+            place = f"{self.source.locate(start + rows[at])} of {self.source.name}"
+            self.odd = f"{texts[at][:40]!r} in {place}"
 
-    def _count(self, texts: Iterable[str | None]) -> None:
-        if self.counts is not None:
-            self.counts.update(text for text in texts if text is not None)
-            if len(self.counts) > _MOST_DISTINCT:
-                self.counts = None
+    def _collect(self, names: Iterable[str | None]) -> None:
+        if self.categories is not None:
+            self.categories.update(name for name in names if name is not None)
+            if len(self.categories) > _MOST_DISTINCT:
+                self.categories = None
 
-    def _refuse_infinite(self, row: int) -> None:
-        label = column_label((self.name,), 0)
-        raise DataError(
-            subject=self.source.subject,
-            rule="every value must be a finite number; one is infinite, in "
-            f"{self.source.locate(row)}, column {label}",
-            remedy="Drop such rows or fill them in.",
-        )
+    def _refuse_infinite(self, infinite: np.ndarray, start: int) -> None:
+        if infinite.any():
+            place = self.source.locate(start + int(infinite.argmax()))
+            raise DataError(
+                subject=self.source.subject,
+                rule=f"every value must be a finite number; one is infinite, in {place}, column "
+                f"{self.name!r}",
+                remedy="Drop such rows or fill them in.",
+            )
 
     def choose(self, category_distance: float, missing_distance: float) -> ColumnEncoding:
         """How the column is to be encoded."""
         gaps = {"missing": self.missing > 0, "missing_distance": missing_distance}
         if self.reason:
             return ColumnEncoding(self.name, "left out", reason=self.reason)
-        kind, _, distance = self.wish.partition(":")
-        order = () if self.wish else self.order
-        if "<" in self.wish:
-            parts = [part.strip() for part in self.wish.split("<")]
-            names = name_category(np.array(parts, object))
-            order = tuple(name or part for name, part in zip(names, parts, strict=True))
-        if order:
-            self._check_order(order)
+        kind, _, distance = self.request.partition(":")
+        if order := self._find_order():
             return ColumnEncoding(self.name, "ordered", categories=order, **gaps)
         if kind and (kind not in _KINDS or (distance and kind != "category")):
             rule = f"must be {', '.join(_KINDS)}, category:2, or categories in order, a<b<c"
-            got = f"{self.wish!r} for column {self.name!r}"
+            got = f"{self.request!r} for column {self.name!r}"
             raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
         if self.missing == self.rows:
             return ColumnEncoding(self.name, "left out", reason="it has no values")
-        kind, form, reason = self._find_kind() if not kind else self._follow(kind)
-        if kind == "category":
+        found, detail = self._read_as(kind) if kind else self._find_kind()
+        if found == "category":
             apart = self._distance(distance) if distance else category_distance
-            names = tuple(sorted(self.counts or (), key=_by_size))
-            return ColumnEncoding(self.name, kind, categories=names, distance=apart, **gaps)
-        if kind == "left out":
-            return ColumnEncoding(self.name, "left out", reason=reason)
-        return ColumnEncoding(self.name, kind, form, **gaps)
+            names = tuple(sorted(self.categories or (), key=_by_size))
+            return ColumnEncoding(self.name, found, categories=names, distance=apart, **gaps)
+        if found == "left out":
+            return ColumnEncoding(self.name, found, reason=detail)
+        return ColumnEncoding(self.name, found, detail, **gaps)
 
-    def _find_kind(self) -> tuple[Any, str, str]:
-        """Kind and form by the cells; for "left out", the reason."""
-        distinct = None if self.counts is None else len(self.counts)
+    def _find_kind(self) -> tuple[Any, str]:
+        """Kind by the cells, and the form; for "left out" the reason."""
+        distinct = None if self.categories is None else len(self.categories)
         few = distinct is not None and distinct <= min(_MOST_CATEGORIES, max(2, self.rows / 2))
         many = f"more than {_MOST_DISTINCT:,}" if distinct is None else f"{distinct:,}"
         if self.declared:
-            return ("category", "", "") if few else ("left out", "", f"{many} different categories")
+            return ("category", "") if few else ("left out", f"{many} different categories")
         if self.identifies:
-            return "left out", "", "an identifier, whole numbers beyond 2**53"
-        kinds = set(self.kinds)
+            return "left out", "an identifier, whole numbers beyond 2**53"
         form = self.forms[0] if self.forms else ""
-        if "text" in kinds:
-            kinds.remove("text")
-            kinds.add(_kind_of(form) if form else "text")
+        text = {_kind_of(form) if form else "text"} if "text" in self.kinds else set()
+        kinds = self.kinds - {"text"} | text
         if len(kinds) == 1 and kinds != {"text"}:
-            (kind,) = kinds
-            return kind, form or "number", ""
+            return min(kinds), form or "number"
         if kinds <= {"text", "category"} and few:
-            return "category", "", ""
-        shares = [t["numbers"] / max(1, t["numbers"] + t["others"]) for t in self.tables]
-        if max(shares) >= _MOSTLY or len(kinds) > 1:
-            what = "numbers" if max(shares) >= _MOSTLY else " and ".join(sorted(kinds))
+            return "category", ""
+        mostly = any(
+            numbers >= _MOSTLY * max(1, numbers + others) for numbers, others in self.texts
+        )
+        if mostly or len(kinds) > 1:
+            what = "numbers" if mostly else " and ".join(sorted(kinds))
             raise DataError(
                 subject=self.source.subject,
                 rule=f"column {self.name!r} must hold one kind of values",
@@ -292,28 +286,35 @@ class _Profile:
                 remedy="Fix it, or leave the column out.",
                 option=("drop", [self.name]),
             )
-        return "left out", "", f"text, {many} different values"
+        return "left out", f"text, {many} different values"
 
-    def _follow(self, kind: str) -> tuple[Any, str, str]:
-        """Kind and form by the wish of the caller."""
+    def _read_as(self, kind: str) -> tuple[Any, str]:
+        """The kind that the caller asks for, and the form."""
         if kind == "category":
-            if self.counts is None:
+            if self.categories is None:
                 rule = f"a column of categories must have at most {_MOST_DISTINCT} of them"
                 got = f"more in column {self.name!r}"
                 raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
-            return kind, "", ""
+            return kind, ""
         forms = [form for form in self.forms if _kind_of(form) == kind]
         if "text" in self.kinds and not forms:
             rule = f"column {self.name!r} must hold a {kind} in every cell"
             raise DataError(subject=self.source.subject, rule=rule, got=self.odd or "other text")
-        return kind, (forms or ["number"])[0], ""
+        return kind, (forms or ["number"])[0]
 
-    def _check_order(self, order: tuple[str, ...]) -> None:
-        strange = sorted(set(self.counts or ()) - set(order))
-        if strange or len(set(order)) < len(order) or self.counts is None:
+    def _find_order(self) -> tuple[str, ...]:
+        """The order of the categories that the caller or the type of the column states, or none."""
+        order = () if self.request else self.order
+        if "<" in self.request:
+            parts = [part.strip() for part in self.request.split("<")]
+            names = name_category(np.array(parts, object))
+            order = tuple(name or part for name, part in zip(names, parts, strict=True))
+        strange = sorted((self.categories or set()) - set(order))
+        if order and (strange or len(set(order)) < len(order) or self.categories is None):
             rule = f"the order of column {self.name!r} must list each of its values once"
             got = f"also {list_some(strange)} in the data" if strange else " < ".join(order)
             raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
+        return order
 
     def _distance(self, text: str) -> float:
         try:

@@ -6,15 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from taut.data.arrays import NPY, open_npy, open_npz
-from taut.data.idx import IdxSource, looks_like_idx
-from taut.data.images import IMAGE_ENDINGS, FolderSource
-from taut.data.parquet import ParquetSource
+from taut.data.idx_files import IdxSource, looks_like_idx
+from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
+from taut.data.numpy_files import NPY, open_npy, open_npz
+from taut.data.parquet_files import ParquetSource
 from taut.data.source import Source, open_bytes, refuse_damage
-from taut.data.text import TextSource
+from taut.data.text_tables import TextSource
 from taut.errors import ArgumentError, DamagedFileError, DataError
-
-__all__ = ["PathLike", "detect_format", "open_source"]
 
 PathLike = str | os.PathLike[str]
 
@@ -48,11 +46,18 @@ _REMEDIES = {
 }
 
 
-def open_source(path: PathLike, names: Sequence[str] = ()) -> Source:
+def open_source(
+    path: PathLike, names: Sequence[str] = (), label: str | int | None = None
+) -> Source:
     """All columns of a file or folder, in the reader of its format; see `detect_format`.
 
     `archive.npz:key` names one array of several, `archive.zip:name.csv` one file,
     `train-images-idx3-ubyte.gz:3` the images whose label is 3 in the file of labels beside it.
+
+    Args:
+        path: file or folder.
+        names: names of all columns, for a table without a header.
+        label: name or position of a column of labels, which may tell a header from a row.
     """
     name, key = os.fspath(path), None
     if match := _WITH_KEY.fullmatch(name):
@@ -62,7 +67,7 @@ def open_source(path: PathLike, names: Sequence[str] = ()) -> Source:
         case "folder":
             source = FolderSource(place)
         case "text":
-            source = TextSource(place, key)
+            source = TextSource(place, key, None if names else label)
         case "parquet":
             source = ParquetSource(place)
         case "npy":

@@ -12,8 +12,6 @@ from taut.data.encoding import name_category
 from taut.data.source import ColumnSource
 from taut.errors import DataError
 
-__all__ = ["CellSource", "FrameSource", "is_frame"]
-
 _BATCH_ROWS = 16384
 # Types of pandas, of polars (two), and of pyarrow, as they print.
 _CATEGORICAL = ("category", "Categorical", "Enum", "dictionary")
@@ -25,14 +23,52 @@ def is_frame(data: Any) -> bool:
     return named and hasattr(data, "__getitem__") and hasattr(data, "shape")
 
 
-class FrameSource(ColumnSource):
+class _MemorySource(ColumnSource):
+    """Columns in memory, of which rows can be taken."""
+
+    rows: int
+    _taken: np.ndarray | None = None  # row numbers; None for all rows in their order
+
+    def _hold(self, columns: list[np.ndarray]) -> None:
+        self._columns, self.rows = columns, len(columns[0])
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Some of the rows, in the given order."""
+        taken = copy(self)
+        taken._taken = rows if self._taken is None else self._taken[rows]
+        taken.rows = len(rows)
+        return taken
+
+    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+        """See `ColumnSource`."""
+        for start in range(0, max(1, self.rows), batch_rows):
+            rows = slice(start, start + batch_rows)
+            rows = rows if self._taken is None else self._taken[rows]
+            yield [column[rows] for column in self.pick(self._columns)]
+
+
+class CellSource(_MemorySource):
+    """The cells of another source."""
+
+    def __init__(self, source: ColumnSource):
+        vars(self).update(vars(source), chosen=None)
+        self.parse, self.has_columns_argument = source.parse, source.has_columns_argument
+        self._source = source
+        blocks = zip(*source.select(None).cells(_BATCH_ROWS), strict=True)
+        self._hold([np.concatenate(parts) for parts in blocks])
+
+    def locate(self, row: int) -> str:
+        """See `Source`: the place in the other source."""
+        return self._source.locate(row if self._taken is None else int(self._taken[row]))
+
+
+class FrameSource(_MemorySource):
     """The columns of a data frame; they are copied only where they are converted.
 
     Columns that are counted, as those of a frame made of a bare array, have no names.
     """
 
     has_columns_argument = False
-    rows: int
 
     def __init__(self, frame: Any, name: str):
         super().__init__(name)
@@ -42,10 +78,10 @@ class FrameSource(ColumnSource):
         if not titles:
             raise DataError(subject=name, rule="a frame must have columns", got="none")
         counted = titles == list(range(len(titles)))
-        names = () if counted else tuple(map(str, titles))
-        check_names(name, names)
+        self._set_columns(() if counted else tuple(map(str, titles)), len(titles))
+        check_names(name, self.names)
         columns = [frame[title] for title in titles]
-        self._columns = [as_cells(np.asarray(column.to_numpy())) for column in columns]
+        self._hold([as_cells(np.asarray(column.to_numpy())) for column in columns])
         dtypes: list[Any] = [getattr(c, "dtype", getattr(c, "type", None)) for c in columns]
         self.categorical = frozenset(
             i for i, dtype in enumerate(dtypes) if str(dtype).startswith(_CATEGORICAL)
@@ -55,50 +91,3 @@ class FrameSource(ColumnSource):
             for i in self.categorical
             if getattr(dtypes[i], "ordered", False) is True and hasattr(dtypes[i], "categories")
         }
-        self.rows = len(self._columns[0])
-        self._set_columns(names, len(titles))
-
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
-        """See `ColumnSource`."""
-        for start in range(0, max(1, self.rows), batch_rows):
-            yield [column[start : start + batch_rows] for column in self.pick(self._columns)]
-
-
-class CellSource(ColumnSource):
-    """The cells of another source, held in memory, so that rows can be taken from them."""
-
-    rows: int
-
-    def __init__(self, source: ColumnSource):
-        super().__init__(source.name)
-        copied = (
-            "subject",
-            "has_columns_argument",
-            "parse",
-            "decimal_comma",
-            "orders",
-            "categorical",
-        )
-        for name in copied:
-            setattr(self, name, getattr(source, name))
-        self._set_columns(source.names, source.width)
-        blocks = zip(*source.select(None).cells(_BATCH_ROWS), strict=True)
-        self._columns = [np.concatenate(parts) for parts in blocks]
-        self._locate, self._rows = source.locate, np.arange(len(self._columns[0]))
-        self.rows = len(self._rows)
-
-    def take(self, rows: np.ndarray) -> Self:
-        """Some of the rows, in the given order."""
-        taken = copy(self)
-        taken._rows, taken.rows = self._rows[rows], len(rows)
-        return taken
-
-    def locate(self, row: int) -> str:
-        """See `Source`: the place in the other source."""
-        return self._locate(int(self._rows[row]))
-
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
-        """See `ColumnSource`."""
-        for start in range(0, max(1, self.rows), batch_rows):
-            rows = self._rows[start : start + batch_rows]
-            yield [column[rows] for column in self.pick(self._columns)]

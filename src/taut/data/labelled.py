@@ -10,8 +10,6 @@ from taut.data.encoding import Encoding
 from taut.data.labels import number_classes
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["LabelledData", "LabelledSet", "label_images"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledSet:

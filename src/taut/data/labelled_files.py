@@ -1,37 +1,37 @@
-"""Labelled sets in files and folders, one reader per format.
+"""Labelled sets in files and folders, one reader per format; nothing is unpickled or unpacked to disk.
 
 Where the data may have a test part of its own, the reader returns two sets, the second of which is
 `None` if it has none. With `classes` the labels are indices among these, else among all that occur.
 """
 
+import io
+import tarfile
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from taut.data.arrays import read_npz
 from taut.data.cells import to_floats
 from taut.data.columns import list_some
-from taut.data.idx import labels_beside, parse_idx, parse_labels
-from taut.data.images import IMAGE_ENDINGS, FolderSource
+from taut.data.idx_files import labels_beside, parse_idx, parse_labels
+from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
 from taut.data.labelled import LabelledSet, label_images
 from taut.data.labelled_tables import check_range
 from taut.data.labels import NoLabelError, name_classes, number_classes
-from taut.data.source import read_bytes
-from taut.errors import DataError
-
-__all__ = [
-    "pair_idx",
-    "read_idx_folder",
-    "read_idx_pair",
-    "read_image_classes",
-    "read_labelled_npz",
-]
+from taut.data.numpy_files import read_npz
+from taut.data.official_sets import OFFICIAL_SETS
+from taut.data.source import read_bytes, refuse_damage
+from taut.errors import DamagedFileError, DataError
 
 Classes = Sequence[str] | None
 _INPUTS = ("x", "inputs", "images", "data", "features")
 _LABELS = ("y", "labels", "label", "target", "targets")
 _PARTS = ("train", "test")
+_CIFAR_TRAIN = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
+_CIFAR_TEST = "test_batch.bin"
+_CIFAR_RECORD = 3073
+_CIFAR_LARGEST = 2**28
+_CIFAR = OFFICIAL_SETS["cifar10"]
 
 
 def read_labelled_npz(path: Path, classes: Classes) -> tuple[LabelledSet, LabelledSet | None]:
@@ -186,3 +186,70 @@ def pair_idx(
     numbers = parse_labels(label_subject, labels, len(pixels))
     names = classes or tuple(map(str, range(int(numbers.max(initial=0)) + 1)))
     return label_images(pixels[:, None] if pixels.ndim == 3 else pixels, numbers, names, source)
+
+
+def parse_cifar(subject: str, archive: bytes) -> tuple[LabelledSet, LabelledSet]:
+    """Training and test part of a tar file in the format of `cifar-10-binary.tar.gz`.
+
+    It may be compressed or not, and hold fewer training batches. One that is cut short or holds
+    something else raises `DamagedFileError`.
+    """
+    members = _read_members(subject, archive)
+    batches = {name: _parse_batch(f"{subject}: {name}", data) for name, data in members.items()}
+    found = [name for name in _CIFAR_TRAIN if name in batches]
+    if not found or _CIFAR_TEST not in batches:
+        rule = f"the archive must hold {_CIFAR_TRAIN[0]} and {_CIFAR_TEST}"
+        raise DamagedFileError(subject=subject, rule=rule, got=", ".join(batches) or "neither")
+
+    def join(names: list[str], part: str) -> LabelledSet:
+        records = np.concatenate([batches[name] for name in names])
+        pixels = records[:, 1:].reshape(-1, 3, 32, 32)
+        source = f"{_CIFAR.title} {part}"
+        return label_images(pixels, records[:, 0], _CIFAR.classes, source)
+
+    return join(found, "train"), join([_CIFAR_TEST], "test")
+
+
+def _parse_batch(subject: str, data: bytes) -> np.ndarray:
+    if not data or len(data) % _CIFAR_RECORD:
+        rule = f"must be records of {_CIFAR_RECORD} bytes, a label and an image each"
+        raise DamagedFileError(subject=subject, rule=rule, got=f"{len(data)} bytes")
+    records = np.frombuffer(data, np.uint8).reshape(-1, _CIFAR_RECORD)
+    largest = records[:, 0].max()
+    if largest > 9:
+        raise DamagedFileError(subject=subject, rule="labels must be from 0 to 9", got=str(largest))
+    return records
+
+
+def _read_members(subject: str, archive: bytes) -> dict[str, bytes]:
+    """The batches of a tar file by their names, read in memory: nothing is unpacked to disk."""
+    found: dict[str, bytes] = {}
+    with (
+        refuse_damage(subject, "the tar archive", (tarfile.TarError, OSError)),
+        tarfile.open(fileobj=io.BytesIO(archive)) as tar,
+    ):
+        for member in tar:
+            name = PurePosixPath(member.name).name
+            # Links are never followed, and a header that lies about its size costs no memory.
+            if (
+                member.isreg()
+                and name in (*_CIFAR_TRAIN, _CIFAR_TEST)
+                and member.size <= _CIFAR_LARGEST
+            ):
+                file = tar.extractfile(member)
+                found[name] = file.read() if file else b""
+                if len(found[name]) != member.size:
+                    raise EOFError(f"it ends inside {name}")
+    return found
+
+
+def read_digits() -> LabelledSet:
+    """All 1797 digits, scaled from 0 ... 16 to [0, 1].
+
+    Example:
+        >>> read_digits()
+        LabelledSet(1797 x 1 x 8 x 8, 10 classes, from digits)
+    """
+    with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as arrays:
+        images, labels = arrays["images"][:, None], arrays["labels"]
+    return label_images(images, labels, tuple("0123456789"), "digits", largest=16)

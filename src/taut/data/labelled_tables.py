@@ -7,19 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import check_finite, parse_number
+from taut.data.cells import check_finite
 from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
+from taut.data.formats import open_source
 from taut.data.labelled import LabelledSet
-from taut.data.labels import find_label, has_header, name_classes, number_classes
-from taut.data.parquet import ParquetSource
+from taut.data.labels import find_label, name_classes, number_classes
 from taut.data.source import ColumnSource
 from taut.data.table import read_source
-from taut.data.text import TextSource
 from taut.errors import ArgumentError, DataError
-
-__all__ = ["TableOptions", "check_range", "read_labelled_table"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class TableOptions:
 
 
 def read_labelled_table(
-    path: Path, kind: str, options: TableOptions, classes: Sequence[str] | None
+    path: Path, options: TableOptions, classes: Sequence[str] | None
 ) -> LabelledSet:
     """The rows of a text or parquet file.
 
@@ -57,7 +54,8 @@ def read_labelled_table(
     `fit_encoding` finds them, or by the encoding that is given.
     """
     subject = f"data: {path.name}"
-    source = _open_table(path, kind, options)
+    source = open_source(path, options.names, options.label)
+    assert isinstance(source, ColumnSource)
     at = find_label(subject, source.names, source.width, options.label)
     names = name_classes(subject, _cells(source, at))
     labels, known = number_classes(subject, names, classes)
@@ -70,25 +68,6 @@ def read_labelled_table(
     table = read_source(source.select(inputs), encoding=encoding)
     check_range(subject, table.values, table.columns, missing=encoding is not None)
     return LabelledSet(table.values, labels, known, table.columns, None, None, path.name, encoding)
-
-
-def _open_table(path: Path, kind: str, options: TableOptions) -> ColumnSource:
-    if kind != "text":
-        source: ColumnSource = ParquetSource(path)
-    elif options.names:
-        source = TextSource(path)
-    else:
-        bare, subject = TextSource(path, header=False), f"data: {path.name}"
-        first = bare.first_row
-        header = has_header(subject, first, options.label, lambda i: _cells(bare, i))
-        mixed = {parse_number(cell) is None for cell in first} == {True, False}
-        if header and mixed and options.label not in first:
-            # A row of numbers and categories looks like a header to one who expects numbers.
-            header = bool(TextSource(path).names)
-        source = TextSource(path, header=header)
-    if options.names:
-        source.rename(options.names)
-    return source
 
 
 def _select_inputs(source: ColumnSource, label: int, options: TableOptions) -> list[int]:

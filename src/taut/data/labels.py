@@ -1,7 +1,7 @@
 """Labels in files: which column holds them, and the class that each of them names."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,6 @@ from taut.data.cells import parse_number
 from taut.data.columns import list_some, select_positions
 from taut.errors import ArgumentError, DataError
 
-__all__ = ["NoLabelError", "find_label", "has_header", "name_classes", "number_classes"]
-
 _USUAL = ("label", "target", "class", "y")
 # Words that a column of numbers would read as numbers, or as missing ones.
 _WORDS = {"true", "false", "none", "-", "?"}
@@ -19,54 +17,6 @@ _WORDS = {"true", "false", "none", "-", "?"}
 
 class NoLabelError(ArgumentError):
     """Nothing says which column or array holds the labels."""
-
-
-def has_header(
-    subject: str,
-    first: Sequence[str],
-    label: str | int | None,
-    cells_of: Callable[[int], Sequence[str]],
-) -> bool:
-    """Whether the first line names the columns.
-
-    It does if it has a word, or a missing cell, outside the column of the labels: there words may
-    be classes. It does too if it counts the columns, 0, 1, 2, ..., or if it alone has the name that
-    `label` asks for. Other lines of numbers are rows. `cells_of` gives the cells of one column,
-    including that of the first line.
-
-    Raises:
-        ArgumentError: the line may be a row or a header, and `label` a position or a name in it.
-
-    Example:
-        >>> [has_header("", line, "2", lambda _: []) for line in (["7", "1", "5"], ["a", "b", "5"])]
-        [False, True]
-    """
-    width, at = len(first), _as_position(label)
-    if at is None:
-        if label in first:
-            return True
-        at = width
-    at = at + width if at < 0 else at
-    if any(parse_number(cell) is None for i, cell in enumerate(first) if i != at):
-        return True
-    inside = 0 <= at < width
-    if width > 2 and all(cell == str(i) for i, cell in enumerate(first) if i != at):
-        # So a table is written that had no names. The label's own may be a name or a class.
-        return not inside or first[at] == str(at) or cells_of(at).count(first[at]) == 1
-    # Names that are numbers are whole and differ; few rows of measurements are so.
-    could_be_names = all(cell.isdecimal() for cell in first) and len(set(first)) == width
-    if not (isinstance(label, str) and label in first and could_be_names):
-        return False
-    if not inside:
-        return True
-    raise ArgumentError(
-        subject=subject,
-        argument="label",
-        rule=f"must say which column is meant; the first line, {list_some(first)}, may be a row "
-        f"or a header, and {label!r} the column at position {label} or the one with that name",
-        remedy=f"For a table without a header count from the end: {at - width}. Or name the "
-        "columns by words.",
-    )
 
 
 def find_label(subject: str, names: Sequence[str], width: int, label: str | int | None) -> int:
@@ -91,7 +41,7 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
             f"called {', '.join(_USUAL)}; {have}",
             remedy=f"Name it, or count from 0: {width - 1}, or -1, is the last.",
         )
-    at = _as_position(label)
+    at = as_position(label)
     if at is not None and -width <= at < 0:
         at += width
     if isinstance(label, str) and label in names:
@@ -108,7 +58,7 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
     return select_positions(subject, names, width, [label if at is None else at], "label")[0]
 
 
-def _as_position(label: str | int | None) -> int | None:
+def as_position(label: str | int | None) -> int | None:
     """The number that `label` is, or that its text says: a command line has only text."""
     if isinstance(label, str):
         return int(label) if label.removeprefix("-").isdecimal() else None

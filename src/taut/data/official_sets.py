@@ -11,8 +11,6 @@ from types import MappingProxyType
 from taut.data.source import read_bytes
 from taut.errors import DamagedFileError
 
-__all__ = ["OFFICIAL_SETS", "OfficialFile", "OfficialSet", "data_folder"]
-
 
 @dataclass(frozen=True)
 class OfficialFile:

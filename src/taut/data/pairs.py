@@ -10,9 +10,6 @@ from taut.data.source import ColumnSource
 from taut.data.table import Table, TableStream
 from taut.errors import DataError
 
-__all__ = ["Pair", "check_pair", "fit_pair"]
-
-
 First = TypeVar("First", Table, TableStream)
 Second = TypeVar("Second", Table, TableStream)
 

@@ -16,8 +16,6 @@ from taut.data.cells import stack_numbers
 from taut.data.columns import Columns, check_names, list_some, select_positions
 from taut.errors import ArgumentError, DamagedFileError, DataError, TautError
 
-__all__ = ["ColumnSource", "Source", "open_bytes", "read_bytes", "refuse_damage"]
-
 T = TypeVar("T")
 _GZIP = b"\x1f\x8b"
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,6 @@ from taut.data.encoding import Encoding
 from taut.data.formats import PathLike, open_source
 from taut.data.source import ColumnSource, Source
 from taut.errors import DataError, check_count
-
-__all__ = ["Table", "TableStream", "count_rows", "read_source", "read_table", "stream_table"]
 
 _CELLS_AT_ONCE = 2**20
 
@@ -196,12 +195,12 @@ class TableStream:
         min_rows: int = 2,
     ):
         check_count("TableStream", "batch_rows", batch_rows)
-        self.min_rows = min_rows
-        self.path = path
-        self.names = tuple(names)
-        self.choice = columns
-        self.encoding = encoding
-        self._batch_rows = batch_rows
+        self.path, self.choice, self.encoding = path, columns, encoding
+        self._options: dict[str, Any] = {
+            "batch_rows": batch_rows,
+            "names": tuple(names),
+            "min_rows": min_rows,
+        }
         self._opened = _open(path, columns, names, encoding)
         self.columns = self._opened.columns if encoding is None else encoding.features
         self.dim = self._opened.dim if encoding is None else len(encoding.features)
@@ -211,24 +210,23 @@ class TableStream:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         opened, seen = self._opened, 0
-        for values in _read_blocks(opened, self.encoding, self._batch_rows):
+        for values in _read_blocks(opened, self.encoding, self._options["batch_rows"]):
             if self.encoding is None:
                 check_finite(opened.subject, values, self.columns, opened.locate, seen)
             seen += len(values)
             yield values
-        if seen < self.min_rows:
+        if seen < self._options["min_rows"]:
             check_rows(opened.subject, seen)
 
     @property
     def table(self) -> ColumnSource | None:
         """All columns of the file before they are encoded, if it is a table of columns."""
-        source = open_source(self.path, self.names)
+        source = open_source(self.path, self._options["names"])
         return source if isinstance(source, ColumnSource) and self.encoding is None else None
 
     def encoded(self, encoding: Encoding) -> "TableStream":
         """The rows of the same file, encoded."""
-        size = self._batch_rows
-        return TableStream(self.path, batch_rows=size, names=self.names, encoding=encoding)
+        return TableStream(self.path, encoding=encoding, **self._options)
 
     def __len__(self) -> int:
         if self.rows is None:
@@ -242,27 +240,15 @@ class TableStream:
         """A stream of the chosen columns, by name or position among those of this stream."""
         among = select_positions(self._opened.subject, self.columns, self.dim, columns)
         chosen = among if self._opened.chosen is None else [self._opened.chosen[i] for i in among]
-        return TableStream(self.path, columns=chosen, batch_rows=self._batch_rows, names=self.names)
+        return TableStream(self.path, columns=chosen, **self._options)
 
     def __reduce__(self):
-        return partial(
-            TableStream,
-            columns=self.choice,
-            batch_rows=self._batch_rows,
-            names=self.names,
-            encoding=self.encoding,
-        ), (self.path,)
+        chosen = {"columns": self.choice, "encoding": self.encoding}
+        return partial(TableStream, **chosen, **self._options), (self.path,)
 
     def __repr__(self) -> str:
         rows = "?" if self.rows is None else self.rows
         return f"TableStream({rows} x {self.dim}, from {self.source})"
-
-
-def stream_table(
-    path: PathLike, *, columns: Columns = None, batch_rows: int = 4096
-) -> Iterator[np.ndarray]:
-    """One pass over the rows of a file, `(batch_rows, d)` at a time; see `TableStream`."""
-    return iter(TableStream(path, columns=columns, batch_rows=batch_rows))
 
 
 def count_rows(path: PathLike, *, columns: Columns = None) -> int:

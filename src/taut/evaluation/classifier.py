@@ -11,8 +11,6 @@ from taut.names import Arithmetic, CertificateMethod
 from taut.norms import LINF, Norm
 from taut.training import Examples, InputSpec, TrainedRun, certify_inputs
 
-__all__ = ["EvaluatedClassifier", "evenly_spaced_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedClassifier:

@@ -5,14 +5,6 @@ from torch import Tensor, nn
 
 from taut.norms import Norm
 
-__all__ = [
-    "input_gradients",
-    "jacobian_norms",
-    "jacobian_singular_values",
-    "jacobians",
-    "values_and_gradient_norms",
-]
-
 
 def jacobians(model: nn.Module, x: Tensor) -> Tensor:
     """The Jacobian at each input, `(n, outputs, inputs)`, by one backward pass for each output.

@@ -22,8 +22,6 @@ from taut.errors import ArgumentError, ViolatedCertificateError, check_choice, c
 from taut.evaluation.classifier import EvaluatedClassifier, evenly_spaced_rows
 from taut.norms import L1
 
-__all__ = ["ATTACKS", "RobustnessResult", "evaluate_robustness"]
-
 ATTACKS = ("fgsm", "pgd", "autoattack")
 
 OnAttack = Callable[[str, float], None]

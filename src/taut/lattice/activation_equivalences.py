@@ -16,17 +16,6 @@ from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.lattice.decomposition import as_linear, beside_zeros
 from taut.nn import Abs, FullSort, GroupSort, MaxMin
 
-__all__ = [
-    "abs_from_max_min",
-    "concatenated_relu_from_max_min",
-    "full_sort_from_max_min",
-    "leaky_relu_from_max_min",
-    "max_min_from_abs",
-    "max_min_from_full_sort",
-    "maxout_from_group_sort",
-    "relu_from_max_min",
-]
-
 
 def relu_from_max_min(num_channels: int, dtype: torch.dtype | None = None) -> nn.Sequential:
     r"""ReLU by MaxMin, exactly: $\max(x, 0) = [I\ 0]\,\mathrm{MaxMin}([I; 0]\,x)$.

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from taut.errors import ArgumentError
 from taut.nn import ConstrainedLinear, Scale
 
-__all__ = ["Affine", "as_linear", "beside_zeros", "take_apart"]
-
 
 class Affine(NamedTuple):
     """The map `x -> weight x + bias`, with weight `(out, in)` and bias `(out,)`."""

@@ -9,8 +9,6 @@ from taut.errors import ArgumentError
 from taut.lattice.decomposition import Affine, as_linear, beside_zeros, take_apart
 from taut.nn import GroupSort, MaxMin
 
-__all__ = ["maximum", "maximum_of", "minimum", "minimum_of"]
-
 # Affine maps with a MaxMin between each and the next.
 Chain = list[Affine]
 

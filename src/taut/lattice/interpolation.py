@@ -9,8 +9,6 @@ from taut.linalg import gamma, project_l1_ball, project_l2_ball, project_linf_ba
 from taut.nn import MaxMin
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["interpolate"]
-
 _PROJECTIONS = {L1: project_l1_ball, L2: project_l2_ball, LINF: project_linf_ball}
 
 

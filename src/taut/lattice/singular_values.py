@@ -10,8 +10,6 @@ from taut.lattice.decomposition import Affine, as_linear, take_apart
 from taut.linalg import bound_spectral_norm, polar
 from taut.nn import Abs, FullSort, GroupSort, MaxMin
 
-__all__ = ["unit_singular_values"]
-
 # Linear on pieces, homogeneous, and 1-Lipschitz: what the theorem asks of an activation.
 _ACTIVATIONS = (MaxMin, GroupSort, FullSort, Abs, nn.ReLU)
 

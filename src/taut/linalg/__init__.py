@@ -9,7 +9,6 @@ from taut.linalg.balls import (
     project_l1_ball_by_sorting,
     project_l2_ball,
     project_linf_ball,
-    project_simplex,
 )
 from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
 from taut.linalg.block_convolution import block_convolution, retract_stack
@@ -23,13 +22,18 @@ from taut.linalg.orthonormal import (
     retract_once,
     rounding_margin,
 )
+from taut.linalg.orthonormalisations import (
+    ORTHONORMALISATIONS,
+    cayley,
+    cholesky_orthonormal,
+    exponential,
+    qr_orthonormal,
+)
 from taut.linalg.padding import bound_padding
 from taut.linalg.rounding import gamma, round_down, round_up, unit_roundoff
 from taut.linalg.spectral import (
-    bound_gram_iteration,
     bound_operator_norm,
     bound_spectral_norm,
-    estimate_spectral_norm,
     power_iteration,
 )
 from taut.linalg.symmetric import (
@@ -41,6 +45,7 @@ from taut.linalg.symmetric import (
 from taut.linalg.windows import bound_adaptive_pooling, bound_pooling
 
 __all__ = [
+    "ORTHONORMALISATIONS",
     "SCALINGS",
     "TapPairs",
     "apply_bjorck",
@@ -50,15 +55,16 @@ __all__ = [
     "bound_autocorrelation",
     "bound_by_scaling",
     "bound_convolution",
-    "bound_gram_iteration",
     "bound_kernel_norm",
     "bound_operator_norm",
     "bound_padding",
     "bound_pooling",
     "bound_spectral_norm",
+    "cayley",
+    "cholesky_orthonormal",
     "estimate_extreme_eigenvalues",
-    "estimate_spectral_norm",
     "even_vector",
+    "exponential",
     "follow_tangent",
     "gamma",
     "gram",
@@ -69,8 +75,8 @@ __all__ = [
     "project_l1_ball_by_sorting",
     "project_l2_ball",
     "project_linf_ball",
-    "project_simplex",
     "project_tangent",
+    "qr_orthonormal",
     "rescale_channels",
     "retract",
     "retract_once",

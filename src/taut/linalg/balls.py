@@ -1,4 +1,4 @@
-r"""Nearest points of balls and of the simplex, row by row or column by column.
+r"""Nearest points of balls, row by row or column by column.
 
 Every projection is computed in float64, which holds narrower types exactly, and returned in the
 dtype of its argument. Entries of rows that are already inside come back bit for bit, and what
@@ -8,7 +8,7 @@ comes back is inside: projecting twice is projecting once, to the last bit.
 import torch
 from torch import Tensor
 
-from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_positive
+from taut.errors import DtypeError, NonFiniteError, check_positive
 from taut.linalg.rounding import gamma, unit_roundoff
 from taut.linalg.threshold_projection import project_by_threshold
 from taut.linalg.transforms import numbers_of
@@ -18,7 +18,6 @@ __all__ = [
     "project_l1_ball_by_sorting",
     "project_l2_ball",
     "project_linf_ball",
-    "project_simplex",
 ]
 
 
@@ -52,39 +51,7 @@ def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
         tensor([1., 0.])
     """
     _check("project_l1_ball", w, radius)
-    return project_by_threshold(w.movedim(dim, -1), radius, signed=True).movedim(-1, dim)
-
-
-def project_simplex(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
-    r"""The nearest point of the simplex, row by row.
-
-    $$\arg\min_v \|v - w\|_2 \quad\text{subject to}\quad v \ge 0,\ \sum_i v_i = r$$
-
-    by the threshold of `project_l1_ball`, and with its arguments. The sum is `radius` up to
-    rounding (2u in the dtype of `w`); rows that have this already are unchanged.
-
-    Example:
-        >>> project_simplex(torch.tensor([1.0, 0.5, -2.0]))
-        tensor([0.7500, 0.2500, 0.0000])
-    """
-    _check("project_simplex", w, radius)
-    if w.shape[dim] == 0:
-        raise ArgumentError(
-            subject="project_simplex",
-            argument="w",
-            rule=f"must have entries along dim={dim}",
-            got=f"shape {tuple(w.shape)}",
-            remedy="No vector of length 0 has a positive sum.",
-        )
-    if radius > torch.finfo(w.dtype).max:
-        raise ArgumentError(
-            subject="project_simplex",
-            argument="radius",
-            rule="must be a number of the dtype of `w`",
-            got=f"radius={radius} in {w.dtype}",
-            remedy="Use a wider dtype.",
-        )
-    return project_by_threshold(w.movedim(dim, -1), radius, signed=False).movedim(-1, dim)
+    return project_by_threshold(w.movedim(dim, -1), radius).movedim(-1, dim)
 
 
 def project_l1_ball_by_sorting(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:

@@ -23,8 +23,11 @@ from taut.linalg.transforms import in_transform
 __all__ = ["lp_distance"]
 
 _LOG = logging.getLogger("taut")
-_CHUNK = 2**22  # entries of the cube at once, without a compiler
+_CHUNK = 2**17  # entries of the cube at once, without a compiler: what a cache holds
 _WORTH_COMPILING = 2**22
+# The last layer of a wide network is smaller, but its other layers have the same kernels.
+_WIDE, _WORTH_IN_WIDE = 256, 2**18
+_SMALL = 18  # exponents of which powers seldom vanish, so that one scale suits a whole row
 
 
 def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf, *, compiled: bool = True) -> Tensor:
@@ -61,7 +64,7 @@ def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf, *, compiled: boo
     points = x.reshape(-1, x.shape[-1])
     differentiated = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     if torch.compiler.is_compiling() or in_transform():
-        y = _root(*_distance(points, weight, bits=_bits(p)), p)
+        y = _distance(points, weight, p)
     elif math.isinf(p) and not differentiated:
         # Half as fast as a fused kernel, but exact in any dtype, and nothing waits for a compiler.
         y = torch.cdist(points, weight, p=p)
@@ -79,47 +82,56 @@ def _bits(p: float) -> _Bits:
     return tuple(bool(half >> k & 1) for k in range(half.bit_length()))
 
 
-def _power(square: Tensor, bits: _Bits) -> Tensor:
-    """A power by repeated squaring, at least the cube of the roundoff: subnormal numbers are slow."""
+def _power(square: Tensor, bits: _Bits, least: float) -> Tensor:
+    """A power by repeated squaring, at least `least`: subnormal numbers are slow."""
     exponent = sum(bit << k for k, bit in enumerate(bits))
-    square = square.clamp(min=torch.finfo(square.dtype).eps ** (3 / max(1, exponent)))
-    result = torch.ones_like(square)
-    for bit in bits:
-        result = result * square if bit else result
-        square = square * square
-    return result
+    square = square.clamp(min=least ** (1 / max(1, exponent)))
+    result = None
+    for place, bit in enumerate(bits):
+        square = square * square if place else square
+        if bit:
+            result = square if result is None else result * square
+    return torch.ones_like(square) if result is None else result
 
 
-def _distance(x: Tensor, w: Tensor, *, bits: _Bits) -> tuple[Tensor, Tensor]:
-    """The largest differences `(batch, out)`, and the sums of powers of all, relative to them."""
-    difference = x.unsqueeze(1) - w
-    largest = difference.abs().amax(-1)
-    if not bits:
-        return largest, largest
-    ratio = difference / largest.detach().clamp(min=_tiny(x)).unsqueeze(-1)
-    return largest, _power(ratio * ratio, bits).sum(-1)
+def _largest(x: Tensor, w: Tensor, *, bits: _Bits = ()) -> Tensor:
+    """The largest differences `(batch, out)`."""
+    return (x.unsqueeze(1) - w).abs().amax(-1)
 
 
-def _root(largest: Tensor, total: Tensor, p: float) -> Tensor:
+def _powers(x: Tensor, scale: Tensor, w: Tensor, *, bits: _Bits) -> Tensor:
+    """The sums of powers of all differences, times a scale `(batch, out)` or `(batch, 1)`."""
+    ratio = (x.unsqueeze(1) - w) * scale.unsqueeze(-1)
+    return _power(ratio * ratio, bits, 4 * _tiny(x)).sum(-1)
+
+
+def _root(total: Tensor, scale: Tensor, p: float) -> Tensor:
     """The distances; where all differences are 0, their derivative is taken to be 0."""
+    return total.clamp(min=_tiny(total)).pow(1 / p) / scale
+
+
+def _distance(x: Tensor, w: Tensor, p: float) -> Tensor:
+    """The distances `(batch, out)` from plain operations, which may be traced and differentiated."""
+    largest = _largest(x, w)
     if math.isinf(p):
         return largest
-    return largest.detach() * total.clamp(min=_tiny(total)).pow(1 / p)
+    scale = 1 / largest.detach().clamp(min=_tiny(x))
+    return _root(_powers(x, scale, w, bits=_bits(p)), scale, p)
 
 
 def _pulled_back(a: Tensor, y: Tensor, grad: Tensor, b: Tensor, *, bits: _Bits) -> Tensor:
     r"""The gradient of points `(rows, in)`, from distances and gradients `(rows, others)`.
 
     A distance is symmetric, so points and rows of the weight may change places. `b` is `(in, others)`:
-    the sum runs over the last index of everything, which is contiguous.
+    the sum runs over the last index of everything, which is contiguous. For finite exponents `y` holds
+    the reciprocals of the distances: a division for each entry of the cube would cost most of the time.
     """
     difference = a.unsqueeze(-1) - b
     y, grad = y.unsqueeze(1), grad.unsqueeze(1)
     if bits:
-        ratio = difference / y.clamp(min=_tiny(y))
+        ratio = difference * y
         # One factor less than the power has: the derivative is of odd degree p - 1.
-        square = ratio * ratio
-        share = ratio * _power(square, _less_one(bits))
+        share = ratio * _power(ratio * ratio, _less_one(bits), torch.finfo(a.dtype).eps ** 2)
     else:
         share = difference.sign() * (difference.abs() >= y)
     return (share * grad).sum(-1)
@@ -137,10 +149,18 @@ def _tiny(x: Tensor) -> float:
 class _Distance(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, w: Tensor, p: float, compiled: bool) -> Tensor:
-        if math.isinf(p) and not (compiled and _is_large(x, w.numel())):
-            return torch.cdist(x, w, p=p)
-        largest, total = _reduce(_distance, (x,), w, w.numel(), p, compiled)
-        return _root(largest, total, p)
+        if math.isinf(p):
+            large = compiled and _is_large(x, w.numel())
+            return _reduce(_largest, (x,), w, p, compiled) if large else torch.cdist(x, w, p=p)
+        if p <= _SMALL:
+            scale = _row_scales(x, w)
+            total = _reduce(_powers, (x, scale), w, p, compiled)
+            # What is lost below the smallest number is then below the roundoff of each sum.
+            if total.numel() and total.amin() * torch.finfo(x.dtype).eps > _tiny(x) * x.shape[1]:
+                return _root(total, scale, p)
+        largest = _Distance.forward(x, w, math.inf, compiled)
+        scale = 1 / largest.clamp(min=_tiny(x))
+        return _root(_reduce(_powers, (x, scale), w, p, compiled), scale, p)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -150,56 +170,69 @@ class _Distance(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, w, y = ctx.saved_tensors
-        of_x = of_w = None
-        if torch.is_grad_enabled():  # derivatives of derivatives, from plain operations
-            y = _root(*_distance(x, w, bits=_bits(ctx.p)), ctx.p)
+        differentiated = torch.is_grad_enabled()
+        if differentiated:  # derivatives of derivatives, from plain operations
+            y = _distance(x, w, ctx.p)
+        if not math.isinf(ctx.p):
+            y = 1 / y.clamp(min=_tiny(y))
+        if differentiated:
             of_x = _pulled_back(x, y, grad, w.T, bits=_bits(ctx.p))
             return of_x, _pulled_back(w, y.T, grad.T, x.T, bits=_bits(ctx.p)), None, None
-        how = (ctx.p, ctx.compiled)
+        of_x = of_w = None
+        # Below the roundoff of all sums; products with smaller ones would be subnormal numbers, and slow.
+        if grad.numel():
+            lost = torch.finfo(grad.dtype).eps ** 2 * grad.abs().amax()
+            grad = grad.where(grad.abs() > lost, 0.0)
         if ctx.needs_input_grad[0]:
-            (of_x,) = _reduce(_pulled_back, (x, y, grad), w.T.contiguous(), w.numel(), *how)
+            of_x = _reduce(_pulled_back, (x, y, grad), w.T.contiguous(), ctx.p, ctx.compiled)
         if ctx.needs_input_grad[1]:
             rows = (w, y.T.contiguous(), grad.T.contiguous())
-            (of_w,) = _reduce(_pulled_back, rows, x.T.contiguous(), x.numel(), *how)
+            of_w = _reduce(_pulled_back, rows, x.T.contiguous(), ctx.p, ctx.compiled)
         return of_x, of_w, None, None
+
+
+def _row_scales(x: Tensor, w: Tensor) -> Tensor:
+    """Powers of 2 that bring all differences of a row below 1, `(batch, 1)`."""
+    most = torch.maximum(x.abs().amax(1, keepdim=True), w.abs().amax()).clamp(min=_tiny(x))
+    return torch.ldexp(torch.ones_like(most), -(torch.frexp(most).exponent + 1))
 
 
 def _is_large(rows: Tensor, row_entries: int) -> bool:
     # The compiler specialises on sizes of 1, and gives up on a function that it compiled too often.
-    return min(rows.shape) > 1 and len(rows) * row_entries >= _WORTH_COMPILING
+    least = _WORTH_IN_WIDE if rows.shape[1] >= _WIDE else _WORTH_COMPILING
+    return min(rows.shape) > 1 and len(rows) * row_entries >= least
 
 
 def _reduce(
-    kernel: Callable[..., Any],
+    kernel: Callable[..., Tensor],
     rows: tuple[Tensor, ...],
     whole: Tensor,
-    row_entries: int,
     p: float,
     compiled: bool,
-) -> tuple[Tensor, ...]:
+) -> Tensor:
     """A reduction of the cube: fused if that is worth a compilation, else chunk by chunk of rows."""
-    worth = compiled and _is_large(rows[0], row_entries)
+    worth = compiled and _is_large(rows[0], whole.numel())
     fused = _fused(kernel, _bits(p)) if worth else None
     if fused is not None:
-        found = [fused(*(part.detach() for part in rows), whole.detach())]
-    else:
-        size = max(1, _CHUNK // max(1, row_entries))
-        parts = zip(*(part.split(size) for part in rows), strict=True)
-        found = [kernel(*part, whole, bits=_bits(p)) for part in parts]
-    if isinstance(found[0], Tensor):
-        return (torch.cat(found) if len(found) > 1 else found[0],)
-    return tuple(map(torch.cat, zip(*found, strict=True)))
+        return fused(*(part.detach() for part in rows), whole.detach())
+    size = max(1, _CHUNK // max(1, whole.numel()))
+    parts = zip(*(part.split(size) for part in rows), strict=True)
+    return torch.cat([kernel(*part, whole, bits=_bits(p)) for part in parts])
 
 
 @cache
-def _fused(kernel: Callable[..., Any], bits: _Bits) -> Callable[..., Any] | None:
+def _fused(kernel: Callable[..., Tensor], bits: _Bits) -> Callable[..., Tensor] | None:
     """The kernel as one loop by the compiler, tried on a small case; None without a compiler."""
     # The compiler gives up on a function that changes often, so each exponent has its own.
     name = f"{kernel.__name__}_{2 * sum(bit << k for k, bit in enumerate(bits))}"
     own = FunctionType(kernel.__code__.replace(co_name=name), kernel.__globals__, name)
     own.__kwdefaults__ = {"bits": bits}
     compiled = torch.compile(own, dynamic=True, fullgraph=True)
-    sizes = [(3, 5), (3, 4), (3, 4), (5, 4)] if kernel is _pulled_back else [(3, 5), (4, 5)]
+    sizes = {
+        _largest: [(3, 5), (4, 5)],
+        _powers: [(3, 5), (3, 4), (4, 5)],
+        _pulled_back: [(3, 5), (3, 4), (3, 4), (5, 4)],
+    }[kernel]
     try:
         with torch.no_grad():
             compiled(*(torch.ones(size) for size in sizes))

@@ -1,4 +1,4 @@
-r"""Operator norms of matrices: an estimate from below, and bounds that are theorems.
+r"""Operator norms of matrices: power iteration from below, and bounds that are theorems.
 
 Power iteration approaches the largest singular value from below and is never a certificate.
 The bounds hold for the stored matrix as a matrix of real numbers, every rounding included.
@@ -9,7 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from taut.bounds import Bound, Estimate
+from taut.bounds import Bound
 from taut.errors import ArgumentError, check_count
 from taut.linalg.rounding import (
     exact_double,
@@ -25,10 +25,8 @@ from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
 __all__ = [
     "UNDERFLOW",
-    "bound_gram_iteration",
     "bound_operator_norm",
     "bound_spectral_norm",
-    "estimate_spectral_norm",
     "largest_square_up",
     "power_iteration",
     "shifted_factor",
@@ -85,35 +83,6 @@ def _normalize(x: Tensor) -> Tensor:
     """`x / |x|`, and zero for zero, without overflow or underflow of the squares."""
     x = x / x.abs().amax().clamp(min=torch.finfo(x.dtype).tiny) if x.numel() else x
     return x / torch.linalg.vector_norm(x).clamp(min=torch.finfo(x.dtype).tiny)
-
-
-def estimate_spectral_norm(
-    weight: Tensor,
-    num_steps: int = 100,
-    start: Tensor | None = None,
-    generator: torch.Generator | None = None,
-) -> Estimate:
-    r"""The spectral norm by power iteration in float64: near the truth, and below it.
-
-    Slow where the top singular values lie close together, and blind when the start is orthogonal
-    to the top singular vector. **Never a certificate**: use `bound_spectral_norm` to prove.
-
-    Args:
-        weight: `(out, in)`.
-        num_steps: steps of the iteration, two matrix-vector products each.
-        start: `(in,)`; by default drawn from the normal law.
-        generator: the source of the default start; torch's own by default.
-
-    Example:
-        >>> estimate_spectral_norm(torch.diag(torch.tensor([1.0, 2.0])))
-        Estimate(~ 2, l2, power iteration, 100 steps)
-    """
-    scaled, exponent, _ = _scaled_matrix("estimate_spectral_norm", weight)
-    if start is None:
-        start = torch.randn(scaled.shape[1], dtype=torch.float64, generator=generator)
-    sigma, _, _ = power_iteration(scaled, start.detach().to("cpu", torch.float64), num_steps)
-    value = float(Fraction(float(sigma)) * Fraction(2) ** exponent)
-    return Estimate(value, L2, f"power iteration, {num_steps} steps")
 
 
 def bound_spectral_norm(weight: Tensor) -> Bound:
@@ -197,45 +166,6 @@ def shifted_factor(gram: Tensor, shift: float | Tensor) -> tuple[Tensor, Tensor]
     shifted.diagonal(dim1=-2, dim2=-1).add_(shift)
     factor, failed_at = torch.linalg.cholesky_ex(shifted)
     return factor, failed_at > 0
-
-
-def bound_gram_iteration(weight: Tensor, num_steps: int = 6) -> Bound:
-    r"""A proven upper bound of $\|W\|_2$ by repeated squaring: $\|G_t\|_F^{2^{-t}}$.
-
-    $G_0 = W$ and $G_{k+1} = G_k'G_k$, so $\|G_k\|_2^2 = \|G_{k+1}\|_2$, and the Frobenius norm at
-    the end bounds the spectral norm there. In floating point $G_k'G_k$ is
-    $2^{e_k} X_{k+1}$ off by at most $\gamma \|X_k\|_F^2$ in the 2-norm, where `X` are the
-    computed matrices, rescaled by powers of two; so, from the last step back to the first,
-
-    $$\beta_t = \|X_t\|_F, \qquad \beta_k^2 = 2^{e_k}\beta_{k+1} + \gamma_{m_k}\|X_k\|_F^2$$
-
-    bound $\|X_k\|_2$, and $\beta_0$ bounds the weight. Needs matrix products only, but is loose by
-    the factor $r^{2^{-t-1}}$ when `r` singular values are equal: 1.056 for an orthonormal matrix
-    of 1024 with 6 steps, where `bound_spectral_norm` is within 1e-9.
-
-    Args:
-        weight: `(out, in)`.
-        num_steps: the number `t` of squarings, 0 for the Frobenius norm.
-
-    Example:
-        >>> bound_gram_iteration(torch.eye(1024), num_steps=6)
-        Bound(<= 1.0557, l2, proven)
-    """
-    check_count("bound_gram_iteration", "num_steps", num_steps, least=0)
-    x, exponent, exact = _scaled_matrix("bound_gram_iteration", weight)
-    method = f"Gram iteration, {num_steps} steps"
-    if not x.any():
-        return Bound(0.0, L2, method=method)
-    x = x if x.shape[0] >= x.shape[1] else x.T
-    steps: list[tuple[Fraction, Fraction]] = []
-    for _ in range(num_steps):
-        error = Fraction(gamma(x.shape[0])) * largest_square_up(x[None]) + UNDERFLOW
-        x, doublings, _ = scale_to_unit(x.T @ x)
-        steps.append((Fraction(2) ** doublings, error))
-    beta = sqrt_up(largest_square_up(x[None]))
-    for factor, error in reversed(steps):
-        beta = sqrt_up(factor * (Fraction(beta) + UNDERFLOW) + error)
-    return Bound(_unscale_up(beta, exponent, exact), L2, method=method)
 
 
 def bound_operator_norm(weight: Tensor, norm: NormLike, output: NormLike | None = None) -> Bound:

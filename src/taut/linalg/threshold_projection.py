@@ -15,21 +15,21 @@ __all__ = ["project_by_threshold"]
 _BLOCK = 2**18
 
 
-def project_by_threshold(w: Tensor, radius: float, signed: bool) -> Tensor:
-    """`project_l1_ball` (`signed`) or `project_simplex` for each row of `w`."""
-    return _Threshold.apply(w, radius, signed)[0]  # type: ignore[index]
+def project_by_threshold(w: Tensor, radius: float) -> Tensor:
+    """`project_l1_ball` for each row of `w`."""
+    return _Threshold.apply(w, radius)[0]  # type: ignore[index]
 
 
 class _Threshold(torch.autograd.Function):
     @staticmethod
-    def forward(w: Tensor, radius: float, signed: bool) -> tuple[Tensor, Tensor]:
+    def forward(w: Tensor, radius: float) -> tuple[Tensor, Tensor]:
         rows = w.reshape(math.prod(w.shape[:-1]), w.shape[-1])
         projected = rows.clone(memory_format=torch.contiguous_format)
         moved = torch.zeros(len(rows), dtype=torch.bool, device=w.device)
         if rows.numel():
             size = max(1, _BLOCK // rows.shape[-1])
             for block, outside in zip(projected.split(size), moved.split(size), strict=True):
-                outside.copy_(_project_block(block, radius, signed))
+                outside.copy_(_project_block(block, radius))
         return projected.view(w.shape), moved.view(*w.shape[:-1], 1)
 
     @staticmethod
@@ -40,13 +40,13 @@ class _Threshold(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int, None, None], w: Tensor, radius: float, signed: bool
+        info: Any, in_dims: tuple[int, None], w: Tensor, radius: float
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        return _Threshold.apply(w.movedim(in_dims[0], 0), radius, signed), (0, 0)  # type: ignore[return-value]
+        return _Threshold.apply(w.movedim(in_dims[0], 0), radius), (0, 0)  # type: ignore[return-value]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
-        return _project_on_face(ctx.saved_tensors, grad), None, None
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+        return _project_on_face(ctx.saved_tensors, grad), None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, None]:
@@ -63,15 +63,10 @@ def _project_on_face(output: tuple[Tensor, Tensor], direction: Tensor) -> Tensor
     return torch.where(moved, face * (face * direction - shared), direction)
 
 
-def _project_block(block: Tensor, radius: float, signed: bool) -> Tensor:
+def _project_block(block: Tensor, radius: float) -> Tensor:
     """Projects the rows of `block` in place and says which have moved."""
-    exact = block.double() if block.dtype != torch.float64 else block.clone()
-    if signed:
-        exact.abs_()
-        outside = _l1_norm_up(exact, radius) > radius
-    else:
-        tol = radius * (2 * unit_roundoff(block.dtype) + 2 * gamma(block.shape[-1] + 4))
-        outside = ((exact.sum(-1) - radius).abs() > tol) | (exact < 0).any(-1)
+    exact = block.double().abs()
+    outside = _l1_norm_up(exact, radius) > radius
     if outside.all():
         moved = slice(None)
     elif outside.any():
@@ -79,12 +74,8 @@ def _project_block(block: Tensor, radius: float, signed: bool) -> Tensor:
         exact = exact[moved]
     else:
         return outside
-    shrunk = _shrink(exact, radius)
-    if signed:
-        inside = _round_inside(shrunk, block.dtype, radius).copysign_(block[moved])
-        block[moved] = inside.add_(0.0)  # turns -0 into 0
-    else:
-        block[moved] = shrunk.to(block.dtype)
+    inside = _round_inside(_shrink(exact, radius), block.dtype, radius).copysign_(block[moved])
+    block[moved] = inside.add_(0.0)  # turns -0 into 0
     return outside
 
 

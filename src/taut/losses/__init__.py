@@ -1,5 +1,6 @@
 """Losses: of margins, for certificates; of scores and distances between classes."""
 
+from taut.losses.hkr import HKR, KR, LseHKR, SoftHKR
 from taut.losses.margins import (
     LOSSES,
     HingeKR,
@@ -12,14 +13,10 @@ from taut.losses.margins import (
 )
 from taut.losses.quantile import QuantileLoss
 from taut.losses.scores import (
-    HKR,
-    KR,
     AnnealedCrossEntropy,
     CategoricalHinge,
     CosineLoss,
-    LseHKR,
     OneVsRestHinge,
-    SoftHKR,
     TemperatureBCE,
 )
 

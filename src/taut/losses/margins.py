@@ -40,6 +40,16 @@ _FAR_BEYOND = 1.5
 class Loss(nn.Module):
     """A loss that prints its numbers."""
 
+    alpha: float
+    margin: float
+    temperature: float
+
+    def _set_positive(self, **numbers: float) -> None:
+        """Makes attributes of numbers, which must be positive."""
+        for name, value in numbers.items():
+            check_positive(type(self).__name__, name, value)
+            setattr(self, name, float(value))
+
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
         numbers = {name: value for name, value in vars(self).items() if isinstance(value, float)}
@@ -73,8 +83,7 @@ class MultiClassHinge(_MarginLoss):
 
     def __init__(self, margin: float) -> None:
         super().__init__()
-        check_positive("MultiClassHinge", "margin", margin)
-        self.margin = float(margin)
+        self._set_positive(margin=margin)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return _hinge(logits, labels, self.margin)
@@ -100,9 +109,8 @@ class OffsetCrossEntropy(_MarginLoss):
     def __init__(self, offset: float, temperature: float = 1.0) -> None:
         super().__init__()
         check_nonnegative("OffsetCrossEntropy", "offset", offset)
-        check_positive("OffsetCrossEntropy", "temperature", temperature)
         self.offset = float(offset)
-        self.temperature = float(temperature)
+        self._set_positive(temperature=temperature)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return _cross_entropy(logits, labels, self.offset, self.temperature)
@@ -130,10 +138,7 @@ class HingeKR(_MarginLoss):
 
     def __init__(self, margin: float, alpha: float) -> None:
         super().__init__()
-        check_positive("HingeKR", "margin", margin)
-        check_positive("HingeKR", "alpha", alpha)
-        self.margin = float(margin)
-        self.alpha = float(alpha)
+        self._set_positive(margin=margin, alpha=alpha)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return self.alpha * _hinge(logits, labels, self.margin) - _distance(logits, labels)
@@ -162,11 +167,8 @@ class RampLoss(_MarginLoss):
 
     def __init__(self, margin: float, temperature: float = 1.0, weight: float = 0.1) -> None:
         super().__init__()
-        check_positive("RampLoss", "margin", margin)
         check_nonnegative("RampLoss", "weight", weight)
-        check_positive("RampLoss", "temperature", temperature)
-        self.margin = float(margin)
-        self.temperature = float(temperature)
+        self._set_positive(margin=margin, temperature=temperature)
         self.weight = float(weight)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -1,8 +1,10 @@
-r"""Losses of distances: Kantorovich-Rubinstein alone, with soft hinges, and scores one by one.
+r"""Losses of scores, one by one or by the lead of the true classes.
 
 Targets are class indices `(n,)`, or one row of 0 and 1 for each sample, `(n, classes)`, where several
-classes may be true. One output is a sign: class 1 above 0. With $y_{ic} = \pm 1$ for true and other
-classes, a *signed score* is $y_{ic} f_c(x_i)$.
+classes may be true: losses of one class against the rest, and those of leads, take several labels. One
+output is a sign: class 1 above 0. With $y_{ic} = \pm 1$ for true and other classes, a *signed score* is
+$y_{ic} f_c(x_i)$. All take `reduction` ("mean", "sum" or "none" over the samples) and `class_weight`,
+`(classes,)`, by default all alike.
 """
 
 import math
@@ -11,25 +13,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from taut.errors import ArgumentError, check_choice, check_nonnegative, check_positive
+from taut.errors import ArgumentError, check_choice, check_nonnegative
 from taut.losses.margins import Loss, check_labels
 
 __all__ = [
-    "HKR",
-    "KR",
     "AnnealedCrossEntropy",
     "CategoricalHinge",
     "CosineLoss",
-    "LseHKR",
     "OneVsRestHinge",
-    "SoftHKR",
+    "ScoreLoss",
     "TemperatureBCE",
+    "hinges",
+    "mean_of_classes",
+    "signed",
 ]
 
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-class _ScoreLoss(Loss):
+class ScoreLoss(Loss):
     """A loss of `(n, classes)` scores with weights of samples and classes, reduced as asked."""
 
     class_weight: Tensor | None
@@ -101,65 +103,27 @@ def _true_classes(subject: str, logits: Tensor, targets: Tensor) -> Tensor:
     return F.one_hot(targets.long(), logits.shape[1]) == 1
 
 
-def _signed(logits: Tensor, inside: Tensor) -> Tensor:
+def signed(logits: Tensor, inside: Tensor) -> Tensor:
+    """Scores of true classes, and minus those of the others."""
     return torch.where(inside, logits, -logits)
 
 
-def _hinges(logits: Tensor, inside: Tensor, margin: float) -> Tensor:
+def hinges(logits: Tensor, inside: Tensor, margin: float) -> Tensor:
     """What each signed score falls short of the margin by."""
-    return (margin - _signed(logits, inside)).relu()
+    return (margin - signed(logits, inside)).relu()
 
 
-def _mean_of_classes(each: Tensor, columns: Tensor) -> Tensor:
+def mean_of_classes(each: Tensor, columns: Tensor) -> Tensor:
+    """The mean over the classes with their weights."""
     return each @ columns / columns.sum()
 
 
-def _transport(logits: Tensor, inside: Tensor, weight: Tensor) -> Tensor:
-    r"""Shares $t_{ic}$ of the samples in the differences of means of each class, times $\sum w$.
-
-    Their sum over the samples, divided by the sum of weights, is
-    $\operatorname{mean}_{x \in c} f_c - \operatorname{mean}_{x \notin c} f_c$; 0 for a class that fills
-    the batch or is not in it.
-    """
-    rows = weight[:, None]
-    here, there = (rows * inside).sum(0), (rows * ~inside).sum(0)
-    known = (here > 0) & (there > 0)
-    part = torch.where(inside, here, -there)
-    share = torch.where(known, rows * weight.sum() / torch.where(known, part, 1.0), 0.0)
-    return share * logits
-
-
-class KR(_ScoreLoss):
-    r"""The Kantorovich-Rubinstein loss: minus the difference of means inside and outside a class.
-
-    $$-\sum_c w_c \big(\operatorname{mean}_{x \in c} f_c(x) - \operatorname{mean}_{x \notin c} f_c(x)\big)
-      / \textstyle\sum_c w_c$$
-
-    over all classes, one against the rest; for one output there is one difference, between the two
-    classes. For 1-Lipschitz outputs each difference is at most the Wasserstein-1 distance between the
-    class and the rest. A class that is not in the batch counts as 0.
-
-    Args:
-        reduction: "mean" for the loss itself, "sum" for it times the sum of sample weights, "none" for
-            the shares of the samples.
-        class_weight: `(classes,)`, the weights $w_c$; all alike by default.
-
-    Example:
-        >>> KR()(torch.tensor([[1.0], [-1.0], [-3.0]]), torch.tensor([1, 0, 0]))
-        tensor(-3.)
-    """
-
-    def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
-        return -_mean_of_classes(_transport(logits, inside, weight), columns)
-
-
-class OneVsRestHinge(_ScoreLoss):
+class OneVsRestHinge(ScoreLoss):
     r"""The hinge of each score on its own: $\sum_c w_c \max(0, \kappa - y_c f_c) / \sum_c w_c$.
 
     Args:
         margin: target margin $\kappa > 0$.
-        reduction: "mean", "sum" or "none" over the samples.
-        class_weight: `(classes,)`, the weights $w_c$; all alike by default.
+        class_weight: the weights $w_c$.
 
     Example:
         >>> OneVsRestHinge(1.0)(torch.tensor([[0.5, 0.0]]), torch.tensor([0]))
@@ -170,11 +134,10 @@ class OneVsRestHinge(_ScoreLoss):
         self, margin: float = 1.0, reduction: str = "mean", class_weight: Tensor | None = None
     ) -> None:
         super().__init__(reduction, class_weight)
-        check_positive(type(self).__name__, "margin", margin)
-        self.margin = float(margin)
+        self._set_positive(margin=margin)
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
-        return weight * _mean_of_classes(_hinges(logits, inside, self.margin), columns)
+        return weight * mean_of_classes(hinges(logits, inside, self.margin), columns)
 
 
 class CategoricalHinge(OneVsRestHinge):
@@ -185,8 +148,7 @@ class CategoricalHinge(OneVsRestHinge):
 
     Args:
         margin: target margin $\kappa > 0$.
-        reduction: "mean", "sum" or "none" over the samples.
-        class_weight: `(classes,)`; a sample counts as much as the mean of its true classes does.
+        class_weight: a sample counts as much as the mean of its true classes does.
 
     Example:
         >>> CategoricalHinge(1.0)(torch.tensor([[2.0, 1.5, 0.0]]), torch.tensor([0]))
@@ -195,7 +157,7 @@ class CategoricalHinge(OneVsRestHinge):
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
         if logits.shape[1] == 1:
-            lead = _signed(logits, inside)[:, 0]
+            lead = signed(logits, inside)[:, 0]
             return weight * columns[0] * (self.margin - lead).relu()
         lowest = logits.masked_fill(~inside, math.inf).amin(1)
         highest = logits.masked_fill(inside, -math.inf).amax(1)
@@ -206,131 +168,7 @@ class CategoricalHinge(OneVsRestHinge):
         return weight * (inside.to(logits) @ columns / counted) * (self.margin - lead).relu()
 
 
-class HKR(_ScoreLoss):
-    r"""Hinge and Kantorovich-Rubinstein with the usual weight: $\alpha\,h + (1 - \alpha)\,k$.
-
-    The hinge $h$ is `OneVsRestHinge`, and $k$ is `KR`, the negative difference of means.
-    `taut.losses.HingeKR` weighs the hinge of all leads by a factor instead.
-
-    Args:
-        alpha: in [0, 1]: 0 for the distance alone, near 1 for accuracy.
-        margin: target margin of the hinge.
-        reduction: "mean", "sum" or "none" over the samples.
-        class_weight: `(classes,)`; all alike by default.
-
-    Example:
-        >>> HKR(alpha=0.9)(torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 0]))
-        tensor(-0.2000)
-    """
-
-    def __init__(
-        self,
-        alpha: float,
-        margin: float = 1.0,
-        reduction: str = "mean",
-        class_weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(reduction, class_weight)
-        check_positive(type(self).__name__, "margin", margin)
-        if not 0 <= alpha <= 1:
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="alpha",
-                rule="must lie in [0, 1]",
-                got=f"alpha={alpha}",
-                remedy="Use taut.losses.HingeKR for a factor of the hinge.",
-            )
-        self.alpha, self.margin = float(alpha), float(margin)
-
-    def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
-        distance = _mean_of_classes(_transport(logits, inside, weight), columns)
-        hinge = weight * self._hinge(logits, inside, columns)
-        return self.alpha * hinge - (1 - self.alpha) * distance
-
-    def _hinge(self, logits: Tensor, inside: Tensor, columns: Tensor) -> Tensor:
-        return _mean_of_classes(_hinges(logits, inside, self.margin), columns)
-
-
-class _TemperedHKR(HKR):
-    """`HKR` with another hinge, sharper the larger its temperature."""
-
-    def __init__(
-        self,
-        alpha: float,
-        margin: float = 1.0,
-        temperature: float = 10.0,
-        reduction: str = "mean",
-        class_weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(alpha, margin, reduction, class_weight)
-        check_positive(type(self).__name__, "temperature", temperature)
-        self.temperature = float(temperature)
-
-
-class SoftHKR(_TemperedHKR):
-    r"""`HKR` whose hinge attends to the other classes by their scores.
-
-    The hinges of the true classes are averaged, and those of the others weighted by
-    $\mathrm{softmax}(T f)$ over the others, taken as a constant: with many classes the plain mean is
-    ruled by classes that nobody confuses. One output has the plain hinge.
-
-    Args:
-        alpha: in [0, 1]: 0 for the distance alone, near 1 for accuracy.
-        margin: target margin of the hinge.
-        temperature: factor $T$ of the scores; the largest other class alone for large ones.
-        reduction: "mean", "sum" or "none" over the samples.
-        class_weight: `(classes,)`; all alike by default.
-
-    Example:
-        >>> SoftHKR(1.0, temperature=100.0)(torch.tensor([[2.0, 0.5, -9.0]]), torch.tensor([0]))
-        tensor(0.7500)
-    """
-
-    def _hinge(self, logits: Tensor, inside: Tensor, columns: Tensor) -> Tensor:
-        if logits.shape[1] == 1:
-            return super()._hinge(logits, inside, columns)
-        missing = _hinges(logits, inside, self.margin) * columns
-        sharp = self.temperature * logits.detach()
-        # With no other class, or no true one, that half is 0.
-        others = sharp.masked_fill(inside, -math.inf).softmax(1).nan_to_num(0.0)
-        true = inside.to(logits) / inside.sum(1, keepdim=True).clamp(min=1)
-        return ((others + true) * missing).sum(1) / 2
-
-
-class LseHKR(_TemperedHKR):
-    r"""`HKR` with a smooth hinge of the smallest lead, by a log-sum-exp over the other classes.
-
-    $$\frac1T \log\Big(1 + \sum_{i \ne t} e^{T (\kappa - (f_t - f_i))}\Big)$$
-
-    which is above the hinge of the smallest lead by at most $\log(C) / T$ for $C$ classes. The lead
-    of several true classes is that of the lowest; one output has the lead of its sign, twice its
-    score, against $2 \kappa$, and half of that loss.
-
-    Args:
-        alpha: in [0, 1]: 0 for the distance alone, near 1 for accuracy.
-        margin: target margin of the hinge.
-        temperature: factor $T$ of the leads.
-        reduction: "mean", "sum" or "none" over the samples.
-        class_weight: `(classes,)`, weights of the distances; all alike by default.
-
-    Example:
-        >>> LseHKR(1.0, temperature=100.0)(torch.tensor([[2.0, 1.5, -9.0]]), torch.tensor([0]))
-        tensor(0.5000)
-    """
-
-    def _hinge(self, logits: Tensor, inside: Tensor, columns: Tensor) -> Tensor:
-        if logits.shape[1] == 1:
-            missing = self.margin - _signed(logits, inside)[:, 0]
-            return F.softplus(2 * self.temperature * missing) / (2 * self.temperature)
-        some = inside.any(1)
-        lowest = torch.where(some, logits.masked_fill(~inside, math.inf).amin(1), 0.0)
-        short = self.margin - (lowest[:, None] - logits)
-        terms = (self.temperature * short).masked_fill(inside | ~some[:, None], -math.inf)
-        nothing = torch.zeros_like(terms[:, :1])
-        return torch.cat([nothing, terms], 1).logsumexp(1) / self.temperature
-
-
-class TemperatureBCE(_ScoreLoss):
+class TemperatureBCE(ScoreLoss):
     r"""Binary cross-entropy of each score, one against the rest: $\log(1 + e^{-T y_c f_c}) / T$, averaged.
 
     The scores of a 1-Lipschitz network are small; the temperature decides how sharp their
@@ -338,8 +176,6 @@ class TemperatureBCE(_ScoreLoss):
 
     Args:
         temperature: factor $T$ of the scores.
-        reduction: "mean", "sum" or "none" over the samples.
-        class_weight: `(classes,)`; all alike by default.
 
     Example:
         >>> TemperatureBCE(1.0)(torch.tensor([[0.0]]), torch.tensor([1]))
@@ -350,23 +186,21 @@ class TemperatureBCE(_ScoreLoss):
         self, temperature: float = 1.0, reduction: str = "mean", class_weight: Tensor | None = None
     ) -> None:
         super().__init__(reduction, class_weight)
-        check_positive("TemperatureBCE", "temperature", temperature)
-        self.temperature = float(temperature)
+        self._set_positive(temperature=temperature)
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
-        each = F.softplus(-self.temperature * _signed(logits, inside)) / self.temperature
-        return weight * _mean_of_classes(each, columns)
+        each = F.softplus(-self.temperature * signed(logits, inside)) / self.temperature
+        return weight * mean_of_classes(each, columns)
 
 
-class CosineLoss(_ScoreLoss):
+class CosineLoss(ScoreLoss):
     r"""Minus the cosine between scores and targets: $-\cos(f, y)$, $y$ the 0-1 row of the true classes.
 
     It does not know how large the scores are. One output has minus its sign, softened nowhere: give
     two outputs. A row of zeros has loss 0.
 
     Args:
-        reduction: "mean", "sum" or "none" over the samples.
-        class_weight: `(classes,)`, factors of the target; all alike by default.
+        class_weight: factors of the target.
 
     Example:
         >>> CosineLoss()(torch.tensor([[3.0, 4.0]]), torch.tensor([1]))
@@ -384,7 +218,7 @@ class CosineLoss(_ScoreLoss):
         return -weight * F.cosine_similarity(logits, inside.to(logits) * columns, dim=1)
 
 
-class AnnealedCrossEntropy(_ScoreLoss):
+class AnnealedCrossEntropy(ScoreLoss):
     r"""Cross-entropy behind a margin that each sample has all but reached (EMMA, logit annealing).
 
     To each other logit a constant is added, $\min(1, \max(0.01, g_j / (\epsilon s)))\,\epsilon s$ with
@@ -401,14 +235,16 @@ class AnnealedCrossEntropy(_ScoreLoss):
         offset: $o \ge 0$.
         temperature: factor $T > 0$ of the logits.
         focus: exponent $\gamma \ge 0$ of the focal factor; 0 for none.
-        reduction: "mean", "sum" or "none" over the samples.
-        class_weight: `(classes,)`, weights of the true classes; all alike by default.
+        class_weight: weights of the true classes.
 
     Example:
         >>> loss = AnnealedCrossEntropy(1.0, lipschitz=1.0, offset=0.0)
         >>> bool(loss(torch.tensor([[9.0, 0.0]]), torch.tensor([0])) > 0)
         True
     """
+
+    radius: float
+    lipschitz: float
 
     def __init__(
         self,
@@ -421,14 +257,10 @@ class AnnealedCrossEntropy(_ScoreLoss):
         class_weight: Tensor | None = None,
     ) -> None:
         super().__init__(reduction, class_weight)
-        for name, value in (
-            ("radius", radius), ("lipschitz", lipschitz), ("temperature", temperature)
-        ):  # fmt: skip
-            check_positive("AnnealedCrossEntropy", name, value)
+        self._set_positive(radius=radius, lipschitz=lipschitz, temperature=temperature)
         check_nonnegative("AnnealedCrossEntropy", "offset", offset)
         check_nonnegative("AnnealedCrossEntropy", "focus", focus)
-        self.radius, self.lipschitz = float(radius), float(lipschitz)
-        self.offset, self.temperature, self.focus = float(offset), float(temperature), float(focus)
+        self.offset, self.focus = float(offset), float(focus)
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
         if logits.shape[1] == 1:

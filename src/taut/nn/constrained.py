@@ -41,7 +41,7 @@ from taut.nn.weight_cache import WeightCache, compares_numbers
 from taut.norms import Norm
 from taut.rules import register
 
-__all__ = ["ConstrainedLayer", "ConstrainedLinear"]
+__all__ = ["ConstrainedLayer", "ConstrainedLinear", "FreeWeightLinear"]
 
 
 class ConstrainedLayer(nn.Module, ABC):
@@ -75,6 +75,7 @@ class ConstrainedLayer(nn.Module, ABC):
         self._projected = WeightCache()
         self._evaluated = WeightCache()
         self._checked = WeightCache()
+        self._bounds = WeightCache()
 
     def _create_parameters(
         self,
@@ -304,6 +305,26 @@ class ConstrainedLinear(ConstrainedLayer):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"
         )
+
+
+class FreeWeightLinear(ConstrainedLinear):
+    """A dense layer with the arguments of `torch.nn.Linear`, whose weight is free and mapped."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def constrain_traceable(self, weight: Tensor) -> Tensor:
+        """The same map, if it looks at no values."""
+        return self.constrain(weight)
 
 
 class _CachedWeight(torch.autograd.Function):

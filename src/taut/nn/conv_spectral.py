@@ -9,7 +9,6 @@ from taut.linalg import bound_kernel_norm, norm_on_grid
 from taut.linalg.transforms import call_on_numbers
 from taut.nn.conv import TransposedConv
 from taut.nn.conv_aol import FreeKernelConv
-from taut.nn.weight_cache import WeightCache
 from taut.rules import register
 from taut.rules.convolution import convolution_schema
 
@@ -26,10 +25,6 @@ __all__ = [
 
 class SpectralConv(FreeKernelConv):
     """What the convolutions here share: one divisor for the whole kernel."""
-
-    def _create_parameters(self, *args: Any) -> None:
-        self._bounds = WeightCache()
-        super()._create_parameters(*args)
 
     def constrain(self, weight: Tensor) -> Tensor:
         """The kernel divided by a proven bound of its norm; zeros stay."""

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from taut.errors import check_choice, check_count
 from taut.linalg import (
+    ORTHONORMALISATIONS,
     SCALINGS,
     bjorck,
     follow_tangent,
@@ -36,6 +37,7 @@ from taut.rules import FileSchema, register
 
 __all__ = ["OrthonormalLinear", "nearest_orthonormal"]
 
+METHODS = ("retract", "bjorck", *ORTHONORMALISATIONS)
 # How far below 1 singular values may stay in training: one round after a usual step of Adam.
 _TRAINING_TOL = 2e-2
 
@@ -44,7 +46,7 @@ _TRAINING_TOL = 2e-2
 class OrthonormalLinear(ConstrainedLinear):
     r"""$y = x Q^\top + b$ with $Q$ orthonormal: 1-Lipschitz in L2 and, if not narrowing, an isometry.
 
-    Two methods:
+    There are six methods:
 
     - `"retract"` (default): the parameter itself is orthonormal. Gradients are tangent, and after
       each optimiser step the next forward pulls the weight back. Singular values lie within
@@ -53,12 +55,14 @@ class OrthonormalLinear(ConstrainedLinear):
     - `"bjorck"` (the paper's): the parameter is free and Björck's iteration is part of the graph:
       `num_steps` steps in training (norm at most 1, small singular values may still be on their
       way), the converged matrix in evaluation.
+    - `"cayley"`, `"exponential"`, `"qr"`, `"cholesky"`, for study: the parameter is free, and the map of
+      that name (`taut.linalg.cayley` and its neighbours) is part of the graph, in float64.
 
-    Second derivatives through the input (gradient penalties, Jacobian norms) are exact for both.
+    Second derivatives through the input (gradient penalties, Jacobian norms) are exact for all.
 
     Args:
         in_features, out_features, bias, device, dtype: those of `torch.nn.Linear`.
-        method: `"retract"` or `"bjorck"`.
+        method: one of the names above.
         order: degree of the Björck series; only for `"bjorck"`.
         num_steps: Björck steps in training; only for `"bjorck"`.
         scaling: what Björck divides by first (see `taut.linalg.bound_by_scaling`); only for
@@ -88,7 +92,7 @@ class OrthonormalLinear(ConstrainedLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        check_choice("OrthonormalLinear", "method", method, ("retract", "bjorck"))
+        check_choice("OrthonormalLinear", "method", method, METHODS)
         check_count("OrthonormalLinear", "order", order)
         check_count("OrthonormalLinear", "num_steps", num_steps)
         check_choice("OrthonormalLinear", "scaling", scaling, SCALINGS)
@@ -100,8 +104,10 @@ class OrthonormalLinear(ConstrainedLinear):
         self.reset_parameters()
 
     def constrain(self, weight: Tensor) -> Tensor:
-        """The nearest orthonormal matrix, or one near it; the argument itself if it will do."""
-        return retract(weight) if self.projects_in_place else _below_one(polar(weight))
+        """An orthonormal matrix by the method, for `"retract"` the argument itself if it will do."""
+        if self.projects_in_place:
+            return retract(weight)
+        return _below_one(ORTHONORMALISATIONS.get(self.method, polar)(weight))
 
     def constrain_in_training(self, weight: Tensor) -> Tensor:
         """A point near it with norm below 1: the lower singular values may stay a little behind."""
@@ -110,8 +116,9 @@ class OrthonormalLinear(ConstrainedLinear):
         return self._iterate(weight)
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
-        """The nearest orthonormal matrix."""
-        return nearest_orthonormal(weight)
+        """An orthonormal matrix by the method, the nearest for `"retract"` and `"bjorck"`."""
+        chosen = self.method in ORTHONORMALISATIONS
+        return self.constrain(weight) if chosen else nearest_orthonormal(weight)
 
     def _feasible_numbers(self) -> Tensor:
         if not self.training or self._may_write() or torch.compiler.is_dynamo_compiling():
@@ -125,10 +132,12 @@ class OrthonormalLinear(ConstrainedLinear):
             return self.constrain_in_training(weight).detach()
 
     def constrain_traceable_in_training(self, weight: Tensor) -> Tensor:
-        """One round of the retraction, or the steps of Björck's iteration."""
+        """One round of the retraction, or the map of the other methods."""
         return retract_once(weight) if self.projects_in_place else self._iterate(weight)
 
     def _iterate(self, weight: Tensor) -> Tensor:
+        if self.method in ORTHONORMALISATIONS:
+            return self.constrain(weight)
         made = bjorck(weight, order=self.order, num_steps=self.num_steps, scaling=self.scaling)
         return _below_one(made)
 

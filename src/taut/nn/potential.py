@@ -34,7 +34,6 @@ from taut.nn.relu_pairs import (
 )
 from taut.nn.rescaled import rescale_rows
 from taut.nn.spectral import divide_by_norm, divide_by_norm_traceable
-from taut.nn.weight_cache import WeightCache
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
@@ -117,7 +116,6 @@ class _PotentialResidual(_Potential, ConstrainedReluPair):
         self._check_bias(bias)
         hidden = features if hidden_features is None else hidden_features
         self._set_sizes(features=features, hidden_features=hidden)
-        self._bounds = WeightCache()
         self._create_parameters((hidden, features), hidden if bias else None, device, dtype)
         self.reset_parameters()
 
@@ -159,14 +157,8 @@ class CPLResidual(_PotentialResidual):
 
     The convex potential layer of Meunier et al. (2022), 1-Lipschitz in L2: see `taut.nn.potential`
     for the theorem. Published layers divide by an iterate below the norm, and pass 1; here the
-    divisor is that of `taut.nn.SpectralLinear`. $b / \bar\sigma$ is learned as it is.
-
-    Args:
-        features: size of input and output.
-        hidden_features: rows of the weight; by default as many.
-        bias: whether to learn an offset before ReLU.
-        device: where the parameters live.
-        dtype: float32 or float64.
+    divisor is that of `taut.nn.SpectralLinear`. $b / \bar\sigma$ is learned as it is. The arguments are
+    those of `SLLResidual`.
 
     Example:
         >>> layer = CPLResidual(4, 16)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from taut.linalg import gamma
-from taut.nn.constrained import ConstrainedLinear
+from taut.nn.constrained import FreeWeightLinear
 from taut.norms import L2, LINF
 from taut.rules import FileSchema, register
 
@@ -46,28 +46,8 @@ def rescale_rows(weight: Tensor) -> Tensor:
     return (scaled * factors * (1 - rounding - 4 * gamma(weight.numel() + 16))).to(weight.dtype)
 
 
-class _RescaledLinear(ConstrainedLinear):
-    input_norm = L2
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def constrain_traceable(self, weight: Tensor) -> Tensor:
-        """The same map, which looks at no values."""
-        return self.constrain(weight)
-
-
 @final
-class AOLLinear(_RescaledLinear):
+class AOLLinear(FreeWeightLinear):
     r"""$y = x\,C(W)^\top + b$ with rows or columns, whichever are fewer, rescaled to norm at most 1.
 
     1-Lipschitz in L2 (`rescale_rows`). One matrix product and no iteration, in training as in
@@ -82,6 +62,7 @@ class AOLLinear(_RescaledLinear):
         True
     """
 
+    input_norm = L2
     output_norm = L2
 
     def constrain(self, weight: Tensor) -> Tensor:
@@ -91,7 +72,7 @@ class AOLLinear(_RescaledLinear):
 
 
 @final
-class UnitNormLinear(_RescaledLinear):
+class UnitNormLinear(FreeWeightLinear):
     r"""$y = x\,C(W)^\top + b$ with every row of $W$ divided by its Euclidean length.
 
     Each output is 1-Lipschitz in L2 on its own, so the layer is 1-Lipschitz from L2 to L-inf: a last
@@ -105,6 +86,7 @@ class UnitNormLinear(_RescaledLinear):
         True
     """
 
+    input_norm = L2
     output_norm = LINF
 
     def constrain(self, weight: Tensor) -> Tensor:
@@ -117,5 +99,5 @@ class UnitNormLinear(_RescaledLinear):
         return rows * torch.where(squares > 0, squares, 1.0).rsqrt() * (1 - margin)
 
 
-for _layer in _RescaledLinear.__subclasses__():
+for _layer in (AOLLinear, UnitNormLinear):
     register(_layer, file=FileSchema.dense(_layer))

@@ -14,7 +14,7 @@ from taut.linalg import (
     rounding_margin,
 )
 from taut.linalg.transforms import call_on_numbers
-from taut.nn.constrained import ConstrainedLinear
+from taut.nn.constrained import ConstrainedLinear, FreeWeightLinear
 from taut.nn.weight_cache import WeightCache
 from taut.norms import L2
 from taut.rules import FileSchema, register
@@ -23,7 +23,7 @@ __all__ = ["ParsevalLinear", "SpectralLinear", "divide_by_norm", "divide_by_norm
 
 
 @final
-class SpectralLinear(ConstrainedLinear):
+class SpectralLinear(FreeWeightLinear):
     r"""$y = x (W / \bar\sigma)^\top + b$ where $\bar\sigma \ge \|W\|_2$ is proven, not iterated.
 
     1-Lipschitz in L2, really: power iteration approaches the norm from below, so dividing by its
@@ -39,19 +39,6 @@ class SpectralLinear(ConstrainedLinear):
 
     input_norm = L2
     output_norm = L2
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        self._bounds = WeightCache()
-        self.reset_parameters()
 
     def constrain(self, weight: Tensor) -> Tensor:
         """The weight divided by a proven bound of its norm; zeros stay."""

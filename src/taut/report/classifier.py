@@ -140,9 +140,10 @@ def _drawing(classifier: EvaluatedClassifier) -> list[Section]:
     if network is None:
         return []
     words = (
-        "This page holds the network itself, and runs it in your browser in float64. Draw, and see the "
-        "prediction, its certified radius, and the nearest image with another prediction that a search "
-        "finds: it is never nearer than the radius."
+        "This page holds the network itself, and runs it in your browser in float64. Draw with the mouse, "
+        "a finger or the arrow keys (with Shift they move the pen alone), and see the prediction, its "
+        "certified radius, and the nearest image with another prediction that a search finds: it is never "
+        "nearer than the radius."
     )
     note = (
         "A drawing need not look like the training images, and its radius then says how stable the "
@@ -167,7 +168,7 @@ def _draw_curve(
     def paint(axes: Any) -> None:
         axes.axvline(radius, color="#999999", linewidth=1, linestyle=":")
         axes.fill_between(grid, certified, color=COLOURS["sky"], alpha=0.25, linewidth=0)
-        axes.plot(grid, certified, color=COLOURS["blue"], label=labels[1])
+        axes.plot(grid, certified, color=COLOURS["blue"], label=labels[1], gid="lower")
         for (name, shares), label in zip(lines.items(), labels[2:], strict=True):
             # Nothing is known until the next radius.
             style = {"drawstyle": "steps-post", "markersize": 4.5, "linewidth": 1.2}

@@ -1,6 +1,7 @@
-"""The HTML report of `taut demo`: critics beside the optimum, and a certified classifier."""
+"""The HTML report of `taut demo`: critics beside the optimum, drift, and a certified classifier."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,11 @@ import numpy as np
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier import classifier_sections
 from taut.report.demo_run import DemoRun, DigitsResult, TaskResult, TrainedCritic
-from taut.report.figures import smooth
-from taut.report.page import Meter, Page, Section, Table
-from taut.report.sentences import percent
+from taut.report.page import Compared, Meter, Page, Section, Table
+from taut.report.sentences import format_bound, percent
+from taut.transport import WassersteinResult
 
-__all__ = ["LABELS", "demo_page", "demo_tables"]
+__all__ = ["LABELS", "demo_page", "demo_table", "paint_drift"]
 
 LABELS = {"relu": "ReLU", "maxmin": "MaxMin", "fullsort": "FullSort"}
 _LINES: dict[str, dict[str, Any]] = {
@@ -22,23 +23,18 @@ _LINES: dict[str, dict[str, Any]] = {
     "fullsort": {"color": COLOURS["orange"], "linestyle": (0, (4, 3))},
 }
 _TRUTH = {"color": "#c8ccd1", "linewidth": 6, "solid_capstyle": "butt", "label": "truth"}
-_MAPS: dict[str, dict[str, str]] = {
-    "height": {"cmap": "viridis", "ink": "white"},
-    "slope": {"cmap": "cividis", "ink": "black"},
-}
 
 
 def demo_page(run: DemoRun) -> Page:
     """The report of a run."""
     line, plane = run.tasks
     digits = run.digits
-    distances, slopes = demo_tables(run)
     sections = [
-        _distances(distances),
+        Section("Verdicts of this run", table=_verdicts(run)),
+        _distances(demo_table(run)),
         _curves(line),
         _surfaces(plane),
-        _slopes(plane, slopes),
-        _training(run),
+        _drift(run),
         _bridge(digits),
         *classifier_sections(
             digits.classifier,
@@ -52,31 +48,77 @@ def demo_page(run: DemoRun) -> Page:
         title="The same Lipschitz constant, different slopes",
         lead=(
             "Three 1-Lipschitz networks that differ only in their activation estimate the distance "
-            "between two distributions, and one of them falls short. Then a network that preserves "
-            "slope classifies digits, with a certified radius for each prediction."
+            "between two distributions, and one of them falls short. The same distance, with bounds, "
+            "tells how far data has moved. Then a network that preserves slope classifies digits, with a "
+            "certified radius for each prediction: draw your own."
         ),
         sections=sections,
         facts=_facts(run),
     )
 
 
-def demo_tables(run: DemoRun) -> tuple[Table, Table]:
-    """Estimated distances and mean slopes: a row per activation, a column per problem, the truth."""
+def demo_table(run: DemoRun) -> Table:
+    """Estimated distance and mean slope of each activation on each problem, and the truth."""
+    header, rows = ["Activation"], [[LABELS[c.activation]] for c in run.tasks[0].critics]
+    truth: list[str | Meter] = ["Truth"]
+    cells: list[list[str | Meter]] = [[*row] for row in rows]
+    for result in run.tasks:
+        header += [_title(result), "Mean slope"]
+        true = result.task.problem.distance
+        truth += [Meter(true, true), Meter(1.0, 1.0)]
+        for row, critic in zip(cells, result.critics, strict=True):
+            row += [Meter(critic.fit.estimate.value, true), Meter(critic.mean_slope, 1.0)]
+    return Table(header, [*cells, truth])
 
-    def table(find: Callable[[TrainedCritic], float], truth: Sequence[float]) -> Table:
-        rows: list[list[str | Meter]] = []
-        for critics in zip(*(result.critics for result in run.tasks), strict=True):
-            found = map(find, critics)
-            meters = [Meter(value, true) for value, true in zip(found, truth, strict=True)]
-            rows.append([LABELS[critics[0].activation], *meters])
-        rows.append(["Truth", *(Meter(true, true) for true in truth)])
-        return Table(["Activation", *map(_title, run.tasks)], rows)
 
-    distances = [result.task.problem.distance for result in run.tasks]
-    return (
-        table(lambda critic: critic.fit.estimate.value, distances),
-        table(lambda critic: critic.mean_slope, [1.0] * len(run.tasks)),
-    )
+def _verdicts(run: DemoRun) -> Table:
+    """What the demonstration claims, what this run measured, and whether it agrees."""
+    found = [
+        {critic.activation: critic.fit.estimate.value for critic in result.critics}
+        for result in run.tasks
+    ]
+    digits, attacked = run.digits, run.digits.attacked
+    constants = [digits.certificates.lipschitz.value, digits.checked or np.inf]
+    inside = [r.lower.value <= shift <= r.upper.value for shift, r in run.drift.items()]
+    shown = {shift: r.lower.value > 0 for shift, r in run.drift.items()}
+    moved = [shift for shift in shown if shift > 0]
+    rows = [
+        (
+            "With the same constant, MaxMin finds more of a distance than ReLU",
+            "; ".join(f"{f['maxmin']:.3f} and {f['relu']:.3f} of 1" for f in found),
+            all(each["maxmin"] > each["relu"] for each in found),
+        ),
+        (
+            "The true distance lies between its bounds, each pair valid at 95 %",
+            f"{sum(inside)} of {len(inside)} shifts",
+            all(inside),
+        ),
+        (
+            "Moved data is found, and data that has not moved raises no alarm",
+            f"{sum(shown[s] for s in moved)} of {len(moved)} shifts found, "
+            f"{'a' if shown[0.0] else 'no'} false alarm",
+            all(shown[s] for s in moved) and not shown[0.0],
+        ),
+        (
+            "The constant of the digit classifier is proven, also by an independent checker",
+            " and ".join(f"at most {format_bound(each, 'upper', 7)}" for each in constants),
+            digits.checked is not None,
+        ),
+        (
+            "No attack succeeds inside a certified radius",
+            f"{len(attacked.violations)} of {len(attacked.certificates)} images",
+            not attacked.violations,
+        ),
+    ]
+    cells = [
+        [
+            claim,
+            measured,
+            Compared("", verdict="holds" if held else "fails", kind="better" if held else "worse"),
+        ]
+        for claim, measured, held in rows
+    ]
+    return Table(["Claim", "Measured", "Verdict"], cells, wide=True)
 
 
 def _distances(table: Table) -> Section:
@@ -95,8 +137,8 @@ def _distances(table: Table) -> Section:
         ],
         table=table,
         note=(
-            "Estimates of W₁ on fresh samples, with sampling error in the last digits. The bars are "
-            "relative to the true value."
+            "Estimates of W₁ on fresh samples, with sampling error in the last digits, and the mean norm "
+            "of the gradient where mass is transported. The bars are relative to the true value."
         ),
     )
 
@@ -150,7 +192,7 @@ def _surfaces(result: TaskResult) -> Section:
             "are less steep than the round cone in places. More layers or larger groups give more "
             "facets; FullSort, with one group of all channels, gives round cones.",
         ],
-        pictures=[_map(result, title, field, "height", low) for title, field in fields.items()],
+        pictures=[_map(result, title, field, low) for title, field in fields.items()],
         columns=2,
         note=(
             "Values of each critic on a common scale, with contour lines every 0.25. Dots are the three "
@@ -160,71 +202,74 @@ def _surfaces(result: TaskResult) -> Section:
     )
 
 
-def _slopes(result: TaskResult, table: Table) -> Section:
-    fields = {"Truth: slope 1": np.ones(result.task.points.shape[:-1])}
-    for critic in result.critics:
-        title = f"{LABELS[critic.activation]}: mean slope {critic.mean_slope:.3f}"
-        fields[title] = critic.slopes.numpy()
-    return Section(
-        "Slopes",
-        [
-            "The same critics, coloured by slope, the norm of the gradient. To reach the full distance a "
-            "critic needs slope 1 along every path of the transport, here everywhere inside the "
-            "circles. No network exceeds 1; the question is which ones reach it."
-        ],
-        table=table,
-        pictures=[_map(result, title, field, "slope", 0.0) for title, field in fields.items()],
-        columns=2,
-        note=(
-            "Slopes in the table and the titles are means over the region of the transport: between -1 "
-            "and 1 on the line, inside the circles in the plane."
-        ),
-    )
-
-
-def _map(result: TaskResult, title: str, field: np.ndarray, kind: str, low: float) -> Picture:
+def _map(result: TaskResult, title: str, field: np.ndarray, low: float) -> Picture:
     """A heat map over the plane, from `low` to 1, with the supports of both distributions."""
     x, y = (result.task.points[..., axis].numpy() for axis in (0, 1))
+    extent = (float(x.min()), float(x.max()), float(y.min()), float(y.max()))
     angle = np.linspace(0, 2 * np.pi, 200)
-    ink = _MAPS[kind]["ink"]
 
     def paint(axes: Any) -> None:
-        extent = (x.min(), x.max(), y.min(), y.max())
-        colours = {"cmap": _MAPS[kind]["cmap"], "vmin": low, "vmax": 1.0}
+        colours = {"cmap": "viridis", "vmin": low, "vmax": 1.0}
         image = axes.imshow(field, origin="lower", extent=extent, aspect="equal", **colours)
-        if kind == "height":
-            levels = np.arange(-1, 1.01, 0.25)
-            axes.contour(x, y, field, levels=levels, colors=ink, linewidths=0.5, alpha=0.7)
+        levels = np.arange(-1, 1.01, 0.25)
+        axes.contour(x, y, field, levels=levels, colors="white", linewidths=0.5, alpha=0.7)
         for centre in (-2, 0, 2):
             circle = centre + np.cos(angle), np.sin(angle)
-            axes.plot(*circle, color=ink, linestyle="--", linewidth=0.9)
-            axes.plot(centre, 0, "o", color=ink, markersize=2.5)
+            axes.plot(*circle, color="white", linestyle="--", linewidth=0.9)
+            axes.plot(centre, 0, "o", color="white", markersize=2.5)
         axes.grid(False)
         axes.set(xticks=[-2, 0, 2], yticks=[-1, 0, 1])
         axes.spines[:].set_visible(False)
-        bar = axes.figure.colorbar(image, ax=axes, fraction=0.022, pad=0.02, label=kind)
+        bar = axes.figure.colorbar(image, ax=axes, fraction=0.022, pad=0.02, label="height")
         bar.outline.set_visible(False)
 
-    return draw(paint, title=title, alt=f"Map of the {kind}. {title}.", size=(4.6, 1.95))
+    drawn = draw(paint, title=title, alt=f"Map of the height. {title}.", size=(4.6, 1.95))
+    coarse = 1 + (field.shape[1] - 1) // 80
+    heights = np.round(field[::coarse, ::coarse].astype(float), 3).tolist()
+    return replace(drawn, data={"heights": heights, "extent": extent, "low": low, "high": 1.0})
 
 
-def _training(run: DemoRun) -> Section:
-    pictures = []
-    for result in run.tasks:
+def _drift(run: DemoRun) -> Section:
+    cells = [
+        [
+            f"{shift:g}",
+            *(
+                format_bound(b.value, side, 3)
+                for b, side in ((r.lower, "lower"), (r.upper, "upper"))
+            ),
+        ]
+        for shift, r in run.drift.items()
+    ]
+    return Section(
+        "How far did the data move?",
+        [
+            "Points of the unit square are compared with points of a square that was shifted: the true "
+            "distance is the shift. taut.wasserstein does not know it. It trains critics on one part of "
+            "the rows, and bounds the distance on the others, from below and from above, at 95 % "
+            "confidence.",
+            "An alarm that looks at the lower bound is never raised by sample size alone.",
+        ],
+        table=Table(["True distance", "At least", "At most"], cells),
+        pictures=[
+            draw(
+                lambda axes: paint_drift(axes, run.drift),
+                alt="Bounds for each shift: as in the table.",
+            )
+        ],
+        note=f"{run.drift[0.0].rows[0]:,} rows of two columns on each side.",
+    )
 
-        def paint(axes: Any, result: TaskResult = result) -> None:
-            axes.axhline(result.task.problem.distance, **_TRUTH)
-            for critic in result.critics:
-                _plot(axes, critic, *smooth(critic.fit.history))
-            axes.set(xlabel="step", ylabel="estimated W₁", ylim=(0, 1.1))
-            axes.set_xlim(0, result.task.num_steps)
-            _legend(axes)
 
-        title = _title(result)
-        alt = f"Estimated distance of each critic during training, {title}."
-        pictures.append(draw(paint, title=title, alt=alt))
-    note = "Values on the training batches, averaged over up to 25 steps."
-    return Section("Training", pictures=pictures, columns=2, note=note)
+def paint_drift(axes: Any, drift: Mapping[float, WassersteinResult]) -> None:
+    """Draws the bounds on the distance, and the estimate, against the shift of the data."""
+    for shift, result in drift.items():
+        ends = [result.lower.value, result.upper.value]
+        label = "95 % bounds" if shift == 0 else None
+        axes.plot([shift, shift], ends, color=COLOURS["blue"], lw=6, alpha=0.45, label=label)
+        axes.plot(shift, result.estimate.value, "o", color=COLOURS["blue"])
+    axes.plot([*drift], [*drift], color="#555555", lw=1, ls="--", label="true distance", zorder=0)
+    axes.set(xlabel="shift of the data", ylabel="Wasserstein-1")
+    axes.legend(loc="upper left")
 
 
 def _bridge(digits: DigitsResult) -> Section:

@@ -1,19 +1,22 @@
-"""The computations of `taut demo`: three activations on two known distances, and a classifier.
+"""The computations of `taut demo`: three activations on two known distances, drift, and a classifier.
 
 The critics differ only in their activation. All are 1-Lipschitz by construction, so a critic that
-falls short of the distance has lost slope in its activation. Then a classifier with MaxMin is
-trained, certified and attacked.
+falls short of the distance has lost slope in its activation. Then the distance of shifted data is
+bounded, and a classifier with MaxMin is trained, certified, attacked and checked.
 """
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Generator, Tensor
 
 from taut import nn
 from taut.certificates import Certificates
+from taut.checker import Refused, check
 from taut.evaluation import (
     EvaluatedClassifier,
     RobustnessResult,
@@ -21,10 +24,19 @@ from taut.evaluation import (
     evenly_spaced_rows,
     values_and_gradient_norms,
 )
+from taut.export import save
 from taut.names import ActivationName
 from taut.norms import L2
 from taut.training import Progress, TrainConfig, TrainedRun, train
-from taut.transport import CriticFit, Problem, absolute_value, fit_critic, three_cones
+from taut.transport import (
+    CriticFit,
+    Problem,
+    WassersteinResult,
+    absolute_value,
+    fit_critic,
+    three_cones,
+    wasserstein,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -34,11 +46,13 @@ __all__ = [
     "TaskResult",
     "TrainedCritic",
     "demo_tasks",
+    "measure_drift",
     "run_demo",
 ]
 
 ACTIVATIONS: tuple[ActivationName, ...] = ("relu", "maxmin", "fullsort")
 _RADIUS = 0.5
+_SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 OnStep = Callable[[str, str, float], None]
 OnProgress = Callable[[Progress], None]
@@ -90,7 +104,8 @@ class TaskResult:
 class DigitsResult:
     """The classifier of digits: its training run, its test images, certificates and attacks.
 
-    `seconds` are the time of the training, and that of the certification and the attacks.
+    `checked` is the constant that the independent checker proves of the saved network, None if it
+    refuses. `seconds` are the time of the training, and that of the certification and the attacks.
     """
 
     run: TrainedRun
@@ -98,15 +113,17 @@ class DigitsResult:
     certificates: Certificates
     radius: float
     attacked: RobustnessResult
+    checked: float | None
     seconds: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class DemoRun:
-    """All results of the demonstration."""
+    """All results of the demonstration; `drift` holds bounds for each shift of the data."""
 
     seed: int
     tasks: tuple[TaskResult, ...]
+    drift: dict[float, WassersteinResult]
     digits: DigitsResult
     seconds: float
 
@@ -150,8 +167,21 @@ def run_demo(
         TaskResult(task, tuple(_train(task, name, seed, on_step) for name in ACTIVATIONS))
         for task in tasks or demo_tasks(quick)
     )
+    drift = measure_drift(seed, *((60, 5) if quick else (1000, 50)))
     digits = _digits(seed, quick, on_progress)
-    return DemoRun(seed, results, digits, time.perf_counter() - start)
+    return DemoRun(seed, results, drift, digits, time.perf_counter() - start)
+
+
+def measure_drift(seed: int, rows: int, num_steps: int) -> dict[float, WassersteinResult]:
+    """Distances between uniform samples of a square and of squares shifted by known amounts."""
+    random = Generator().manual_seed(seed)
+    reference = torch.rand(rows, 2, generator=random)
+    found = {}
+    with torch.random.fork_rng(devices=[]):
+        for shift in _SHIFTS:
+            batch = torch.rand(rows, 2, generator=random) + torch.tensor([shift, 0.0])
+            found[shift] = wasserstein(reference, batch, seed=seed, num_steps=num_steps)
+    return found
 
 
 def _digits(seed: int, quick: bool, on_progress: OnProgress | None) -> DigitsResult:
@@ -166,7 +196,19 @@ def _digits(seed: int, quick: bool, on_progress: OnProgress | None) -> DigitsRes
     attacked = evaluate_robustness(part, radii, ("fgsm", "pgd"), num_steps=steps, seed=seed)
     certificates = classifier.certify()
     seconds = trained - start, time.perf_counter() - trained
-    return DigitsResult(run, classifier, certificates, _RADIUS, attacked, seconds)
+    return DigitsResult(
+        run, classifier, certificates, _RADIUS, attacked, _check(classifier), seconds
+    )
+
+
+def _check(classifier: EvaluatedClassifier) -> float | None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "digits.safetensors"
+        save(classifier.model, file, norm=L2, input_shape=classifier.spec.shape)
+        try:
+            return check(file.read_bytes())["constant"]
+        except Refused:
+            return None
 
 
 def _train(

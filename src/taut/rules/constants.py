@@ -1,4 +1,4 @@
-r"""How far a tensor of a network moves, or may be off, in all three norms at once.
+r"""Lipschitz constants and error bounds of a tensor of a network, in all three norms at once.
 
 Keeping three numbers instead of one lets the best path be found by itself: a layer from L2 to
 L-inf followed by L-inf layers (the paper's universal networks) composes through the middle norm,
@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 
 from taut.norms import L1, L2, LINF, Norm
-from taut.rules.upward import add_up, multiply_up, sqrt_up
-
-__all__ = ["Constants", "Value"]
+from taut.rules.upward_rounding import add_up, multiply_up, sqrt_up
 
 _ORDER = (L1, L2, LINF)
 Number = float | Tensor
@@ -154,7 +152,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor that follows the input of a network: its constants and, where known, its shape.
+    """A tensor that depends on the input of a network: its constants and, where known, its shape.
 
     Attributes:
         constants: how far it moves.

@@ -17,8 +17,6 @@ from taut.rules.forms import call_with_attributes, in_each_norm, register_linear
 from taut.rules.record import Call, register
 from taut.rules.schema import Arguments, FileSchema, Shapes, Sizes, check_sizes
 
-__all__ = ["convolution_schema", "direct_convolution", "padded_convolution", "padding_sides"]
-
 aten = torch.ops.aten
 DIRECT = "convolutions by direct sums or matrix products (no Winograd, no FFT), in full precision"
 

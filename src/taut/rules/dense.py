@@ -14,8 +14,6 @@ from taut.rules.forms import call_with_attributes, in_each_norm, input_shape, re
 from taut.rules.record import Call, register
 from taut.rules.schema import FileSchema
 
-__all__ = ["PRODUCTS", "linear_constants"]
-
 aten = torch.ops.aten
 PRODUCTS = "sums of products in any order, in full precision (no TF32, no 16-bit products)"
 
@@ -35,7 +33,7 @@ def linear_constants(call: Call, weight: Tensor, key: object) -> Constants:
 
 
 def _linear(call: Call) -> Constants:
-    _ = call.first  # a weight that follows the input has no constant
+    _ = call.first  # a weight that depends on the input has no constant
     return linear_constants(call, call["weight"].detach(), ("linear", id(call["weight"])))
 
 

@@ -22,8 +22,6 @@ from taut.rules.forms import (
 from taut.rules.record import Bounds, Call, Rounding, register
 from taut.rules.schema import FileSchema
 
-__all__ = ["SLOPES", "image_of_magnitudes"]
-
 aten = torch.ops.aten
 Slope = Callable[[Call], float]
 

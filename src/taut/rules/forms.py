@@ -18,23 +18,7 @@ from taut.errors import NoRuleError
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules.constants import Constants, Value
 from taut.rules.record import Bounds, Call, Rounding, register, signature_of
-from taut.rules.upward import multiply_up, sqrt_up
-
-__all__ = [
-    "ELEMENTARY",
-    "along_dim",
-    "batch_free_dims",
-    "call_with_attributes",
-    "in_each_norm",
-    "input_shape",
-    "lipschitz_image",
-    "output_shape",
-    "refuse_batch_dim",
-    "register_linear",
-    "register_selection",
-    "same_constants",
-    "smooth_rounding",
-]
+from taut.rules.upward_rounding import multiply_up, sqrt_up
 
 ELEMENTARY = "elementary functions (exp, log, tanh, erf, ...) within 4 units in the last place"
 # Roundings of an activation's formula, with elementary functions that are off by four units each.

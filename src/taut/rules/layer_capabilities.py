@@ -4,8 +4,6 @@ from torch import nn
 
 from taut.rules.record import Record, find_schema, registered_functions, registered_modules
 
-__all__ = ["CAPABILITIES", "capabilities_of", "capability_table"]
-
 CAPABILITIES = ("bound", "certify", "interval", "fold", "save", "export", "relu")
 # What torch's own exporter does not write.
 _NO_ONNX: dict[type[nn.Module], str] = {

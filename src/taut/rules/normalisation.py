@@ -13,8 +13,6 @@ from taut.rules.forms import call_with_attributes, same_constants
 from taut.rules.record import Bounds, Call, Rounding, register
 from taut.rules.schema import Arguments, FileSchema, Shapes
 
-__all__ = ["batch_norm", "subtract_mean"]
-
 aten = torch.ops.aten
 
 
@@ -114,7 +112,7 @@ def _usual_momentum(module: Any) -> float:
             subject="save",
             rule="batch normalisation must follow running statistics by a momentum",
             got=f"momentum={module.momentum}, track_running_stats={module.track_running_stats}",
-            remedy="A file cannot say it.",
+            remedy="Files have no field for another way.",
         )
     return module.momentum
 

@@ -24,8 +24,6 @@ from taut.rules.forms import (
 from taut.rules.record import Call, Rounding, register
 from taut.rules.schema import FileSchema, Sizes
 
-__all__ = ["pooling_schema"]
-
 aten = torch.ops.aten
 _PROOF = "overlap of windows"
 
@@ -187,7 +185,7 @@ def _usual_ceil_mode(module: Any) -> bool:
                 subject="save",
                 rule=f"`{unusual}` of {type(module).__name__} must be left out",
                 got=str(given),
-                remedy="A file cannot say it.",
+                remedy="Files have no field for it.",
             )
     return module.ceil_mode
 

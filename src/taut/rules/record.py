@@ -1,4 +1,4 @@
-"""One record for each operation: everything that the library knows of it.
+"""What the library knows of each operation: one record per operation.
 
 An operation is a type of module or a function of tensors (ATen's own overloads, as `torch.export`
 names them, or a function of taut). Auditing, certifying, folding, saving and exporting all read
@@ -20,19 +20,6 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from taut.errors import ArgumentError, NoRuleError
 from taut.rules.constants import Constants, Value
 from taut.rules.schema import FileSchema
-
-__all__ = [
-    "Call",
-    "Record",
-    "Rounding",
-    "bind_arguments",
-    "find_record",
-    "find_schema",
-    "register",
-    "registered_functions",
-    "registered_modules",
-    "signature_of",
-]
 
 Bounds = tuple[Tensor, Tensor]
 
@@ -82,26 +69,26 @@ class Call:
 
     @property
     def first(self) -> Value:
-        """The first argument, which must be the only one that follows the input."""
+        """The first argument, which must be the only one that depends on the input."""
         first = next(iter(self.arguments.values()))
         if not isinstance(first, Value) or len(self.values) != 1:
             raise NoRuleError(rule="only the first argument may depend on the input here")
         return first
 
     def with_values(self, values: list[Any]) -> "Call":
-        """The same call with other objects in place of the arguments that follow the input."""
+        """The same call with other objects in place of the arguments that depend on the input."""
         left = iter(values)
         return replace(self, arguments=tree_map_only(Value, lambda _: next(left), self.arguments))
 
     def run(self, *tensors: Tensor) -> Any:
-        """What the operation gives for `tensors` in place of the arguments that follow the input."""
+        """The result for `tensors` in place of the arguments that depend on the input."""
         arguments = self.with_values(list(tensors)).arguments
         if isinstance(self.target, nn.Module):
             return self.target(*arguments.values())
         return self.target(**arguments)
 
     def absolute(self, offset: str | None = None, keep_offset: bool = True) -> "Call":
-        """The call with magnitudes of stored numbers; without its offset if that is not kept."""
+        """The call with the absolute values of stored numbers, and 0 for an offset that is not kept."""
 
         def magnitude(name: str, leaf: Any) -> Any:
             if isinstance(leaf, Tensor) and leaf.dtype != torch.bool:
@@ -118,18 +105,18 @@ class Call:
 
 @dataclass(frozen=True)
 class Rounding:
-    r"""What one execution of an operation may be off by, entry by entry: $\gamma_k m$.
+    r"""Bound $\gamma_k m$ of the rounding error of one execution of an operation, entry by entry.
 
     Attributes:
-        count: `k`, the roundings on the way of any one term, in any order of summation.
-        magnitude: `m`, the sum of the magnitudes of all terms, for tensors in place of the
-            arguments that follow the input.
-        growth: the constants of `m` as a function of those arguments, like `Record.constants`.
-        assumes: what it takes for granted of the execution, in a few words.
-        squares: whether it takes the root of a sum of squares: these overflow sooner, and underflow
-            loses the root of what it loses of a sum.
-        inner: of two sums in a row, what is known of the first, which must not overflow either.
-        amplified: by how much the second enlarges what underflow took from the first in L-inf, or 1.
+        count: `k`, the number of roundings that any one term undergoes, in any order of summation.
+        magnitude: `m`, the sum of the absolute values of all terms, from the call and tensors in place
+            of the arguments that depend on the input.
+        growth: Lipschitz constants of `m` as a function of those arguments, like `Record.constants`.
+        assumes: assumption about the execution, in a few words.
+        squares: whether the result is the root of a sum of squares: squares overflow sooner, and
+            underflow costs the root of what it costs in a sum.
+        inner: rounding of the first of two sums in a row, which must not overflow either.
+        amplified: factor by which the second sum may enlarge the underflow of the first in L-inf.
     """
 
     count: Callable[[Call], int]
@@ -141,12 +128,12 @@ class Rounding:
     amplified: Callable[[Call], float] = lambda call: 1.0
 
     def lost(self, call: Call, dtype: torch.dtype) -> float:
-        """What numbers below the normal range may take from an entry: one a product, one a sum."""
+        """Bound of the underflow in an entry: one for each product and each sum."""
         lost = 4 * (self.count(call) + 1) * torch.finfo(dtype).tiny
         return (math.sqrt(lost) if self.squares else lost) * self.amplified(call)
 
     def ceiling(self, dtype: torch.dtype) -> float:
-        """Up to which magnitude nothing overflows."""
+        """The magnitude up to which nothing overflows."""
         largest = torch.finfo(dtype).max / 4
         return math.sqrt(largest) / 2 if self.squares else largest
 

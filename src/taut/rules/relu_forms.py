@@ -12,16 +12,6 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError
 
-__all__ = [
-    "absolute_value",
-    "group_sort",
-    "half_absolute_value",
-    "householder",
-    "max_min",
-    "maxout",
-    "scale",
-]
-
 # Beyond this a group takes more layers than verifiers can follow.
 _LARGEST_GROUP = 64
 Pair = tuple[int, int]

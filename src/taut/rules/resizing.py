@@ -13,8 +13,6 @@ from taut.rules.constants import Constants
 from taut.rules.forms import in_each_norm, input_shape, output_shape, register_selection
 from taut.rules.record import Call, Rounding, register
 
-__all__: list[str] = []
-
 aten = torch.ops.aten
 
 

@@ -9,8 +9,6 @@ from torch import nn
 
 from taut.errors import ArgumentError, check_count
 
-__all__ = ["Arguments", "FileSchema", "Shapes", "Sizes"]
-
 Arguments = dict[str, Any]
 Shapes = dict[str, tuple[int, ...]]
 _LARGEST = 2**31
@@ -90,7 +88,7 @@ class FileSchema:
         return (self.make or self.module)(**{**given, **self.sizes})
 
     def check(self, arguments: Arguments) -> None:
-        """Raises `ArgumentError` unless every argument is there, of its type and of a usual size."""
+        """Raises `ArgumentError` unless every argument is there, of its type and in range."""
         if arguments.keys() != self.arguments.keys():
             raise ArgumentError(
                 rule=f"the arguments must be {sorted(self.arguments)}",
@@ -107,20 +105,22 @@ class FileSchema:
     def _check_argument(self, name: str, value: Any) -> None:
         wanted: Any = self.arguments[name]
         kinds = (list,) if isinstance(wanted, Sizes) else get_args(wanted) or (wanted,)
-        usual = type(value) in kinds
+        fits = type(value) in kinds
         if type(value) in (bool, int, float):
-            usual &= math.isfinite(value) if float in kinds else abs(value) < _LARGEST
-        if not usual or (name in self.limits and value > self.limits[name]):
+            fits &= math.isfinite(value) if float in kinds else abs(value) < _LARGEST
+        if not fits or (name in self.limits and value > self.limits[name]):
             names = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
             raise ArgumentError(
-                argument=name, rule=f"must be a usual {names}", got=f"{name}={shorten(value)}"
+                argument=name,
+                rule=f"must be of type {names} and in range",
+                got=f"{name}={shorten(value)}",
             )
         if isinstance(wanted, Sizes):
             check_sizes(self.module.__name__, name, value, wanted)
 
 
 def check_sizes(subject: str, name: str, values: list[Any], wanted: Sizes) -> None:
-    """Raises unless a list holds as many whole numbers of a usual size as wanted."""
+    """Raises unless a list holds as many whole numbers as wanted, all in range."""
     if wanted.count not in (None, len(values)):
         raise ArgumentError(
             argument=name, rule=f"must hold {wanted.count} numbers", got=str(len(values))
@@ -128,7 +128,7 @@ def check_sizes(subject: str, name: str, values: list[Any], wanted: Sizes) -> No
     for value in values:
         check_count(subject, name, value, wanted.least)
         if value >= _LARGEST:
-            raise ArgumentError(argument=name, rule="must be a usual number", got=str(value))
+            raise ArgumentError(argument=name, rule="must be below 2**31", got=str(value))
 
 
 def shorten(value: object) -> str:

@@ -26,8 +26,6 @@ from taut.rules.forms import (
 from taut.rules.record import Call, register
 from taut.rules.schema import FileSchema, Sizes
 
-__all__ = ["EXACT_ON_STORED", "identity"]
-
 aten = torch.ops.aten
 
 

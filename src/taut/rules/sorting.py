@@ -20,8 +20,6 @@ from taut.rules.forms import (
 )
 from taut.rules.record import Call, Rounding, register
 
-__all__: list[str] = []
-
 aten = torch.ops.aten
 
 

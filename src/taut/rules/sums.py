@@ -1,4 +1,4 @@
-"""Sums, differences, products with fixed numbers, reductions: what residual networks add."""
+"""Sums, differences, products with constants, reductions, and choices by a mask."""
 
 import math
 from numbers import Real
@@ -20,8 +20,6 @@ from taut.rules.forms import (
 )
 from taut.rules.record import Bounds, Call, Rounding, register
 
-__all__: list[str] = []
-
 aten = torch.ops.aten
 
 
@@ -34,7 +32,7 @@ def _spread(x: Value, call: Call) -> Constants:
     """The constants of an operand after broadcasting to the shape of the result."""
     if call.shape is None or x.shape is None:
         raise NoRuleError(
-            rule="two tensors of unknown shapes are combined, and broadcasting repeats entries",
+            rule="the constant of an operation that broadcasts depends on shapes that are not known",
             remedy="Give `input_shape`.",
         )
     return x.constants.repeated(math.prod(call.shape) // max(1, math.prod(x.shape)))
@@ -76,7 +74,8 @@ def _divide(call: Call) -> Constants:
     inverse = 1 / exact_double("division", torch.as_tensor(b, dtype=torch.float64))
     if not bool(inverse.isfinite().all()):
         raise NoRuleError(
-            rule="division by 0, or by numbers too small for float64, has no constant"
+            rule="division by zero, or by a number whose inverse overflows float64, has no Lipschitz "
+            "constant"
         )
     constants = a.constants if _is_number(b) else _spread(a, call)
     return constants.scaled(math.nextafter(_largest(inverse), math.inf))
@@ -86,7 +85,7 @@ def _largest(x: Any) -> float:
     if isinstance(x, Tensor) and not x.is_complex():
         return float(exact_double("factor", x.double()).abs().amax()) if x.numel() else 0.0
     if not isinstance(x, Real) or not math.isfinite(x):
-        raise NoRuleError(rule=f"a factor of {x!r} has no constant")
+        raise NoRuleError(rule=f"a factor must be a finite real number; it is {x!r}")
     return abs(float(x))
 
 
@@ -194,7 +193,8 @@ def _chosen(call: Call) -> Constants:
     """Of entries from one tensor or another, as a stored mask says."""
     if isinstance(call["mask" if call["condition"] is None else "condition"], Value):
         raise NoRuleError(
-            rule="a choice that depends on the input may jump", remedy="Use maximum or clamp."
+            rule="a mask that depends on the input makes the result discontinuous",
+            remedy="Use maximum or clamp.",
         )
     if any(isinstance(x, float) and not math.isfinite(x) for x in call.arguments.values()):
         raise NoRuleError(rule="the fill value of masked entries must be finite")

@@ -9,8 +9,6 @@ from torch.nn import functional as F
 from taut.errors import ArgumentError, check_choice
 from taut.names import AugmentationName
 
-__all__ = ["AUGMENTATIONS", "augment", "check_augmentation"]
-
 AUGMENTATIONS: tuple[AugmentationName, ...] = get_args(AugmentationName)
 
 

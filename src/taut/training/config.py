@@ -19,8 +19,6 @@ from taut.names import (
 )
 from taut.training.config_fields import AnyConfig, Configuration, setting
 
-__all__ = ["TrainConfig", "from_toml", "to_toml"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Configuration):
@@ -86,13 +84,14 @@ class TrainConfig(Configuration):
         keep: probability with which the units of distance keep an input in training; below 1 they are
             order statistics of distances (SortNet), behind a first layer of plain distances.
         clip: distance from both ends of the pixel range within which ibp sets pixels to that end; by
-            default 1.1 * radius, or 0 where the range is unknown or too narrow.
+            default twice the radius, at most (radius + 0.5) / 2, or 0 where the range is unknown or too
+            narrow.
         epochs: number of training epochs; by default 40, or more if needed to reach 2500 steps.
         augment: augmentation of the training images: crop (random crops, padded by an eighth of the
             shorter side), crop-flip (also random horizontal flips) or shift (by at most one pixel); by
             default shift for distance and ibp on images of at least 24 pixels a side, otherwise none.
         batch_size: number of examples per step, over all processes; by default about 1 % of the
-            training rows, as a power of two from 32 to 512 (128 for distance, 256 for ibp).
+            training rows, as a power of two from 32 to 512 (128 for distance and ibp).
         optimizer: optimizer; by default adam in l2, for distance and for ibp, aggmo otherwise.
         lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.002 for ibp; for aggmo
             in linf and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.

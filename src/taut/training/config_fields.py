@@ -8,8 +8,6 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 
-__all__ = ["AnyConfig", "Configuration", "FieldType", "field_docs", "field_types", "setting"]
-
 Check = Literal["", "open", "positive", "not_negative", "share", "whole"]
 
 

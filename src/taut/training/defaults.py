@@ -12,15 +12,12 @@ from taut.training.architectures import check_image
 from taut.training.augmentation import check_augmentation
 from taut.training.config import TrainConfig
 
-__all__ = ["architecture_of", "resolve"]
-
 _CONSTRAINTS = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
 _CHANNELS = {"conv": (16, 64), "lenet": (10, 20), "wrn": (64, 128, 256)}
 _HIDDEN: dict[str, tuple[int, ...]] = {"lenet": (50,), "wrn": ()}
 # Architectures for L-inf alone: hidden layers for large images, largest default batch, learning rate.
-_FOR_LINF = {"distance": ((256,) * 3, 128, 0.02), "ibp": ((512,) * 2, 256, 2e-3)}
+_FOR_LINF = {"distance": ((256,) * 3, 128, 0.02), "ibp": ((512,) * 2, 128, 2e-3)}
 _NO_MARGIN = 1e-6
-_CLIP = 1.1  # in target radii: perturbations of a training radius stay within it
 _NARROWEST = 0.1  # range of pixels that clipping must leave
 _SHIFTED = 24  # sides of images from which a shift by one pixel changes little
 _RADII = {"l1": 1.0, "l2": 0.5, "linf": 0.1}
@@ -55,7 +52,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
       Adam would soon exhaust;
     - a hinge has the unit of the constant, so its learning rate is divided by it;
     - a distance network standardises pixels: its constant is 1 over their standard deviation. The
-      target margin is that of the radius and half a deviation more, its rate that of the authors;
+      target margin is that of the radius and a quarter of a deviation more, its rate that of the authors;
     - the worst logits of interval propagation have a margin in them, so ibp adds no other.
 
     Example:
@@ -85,7 +82,9 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         check_image(arch, shape)
     constraint = "none" if arch in (*_FOR_LINF, "wrn") else _CONSTRAINTS[norm.name]
     radius = config.radius or (1.0 if config.tolerance else _RADII[norm.name])
-    widest = _CLIP * radius if pixels and 1 - 2 * _CLIP * radius >= _NARROWEST else 0.0
+    # Beyond the radius of training, so that it leaves black and white pixels alone.
+    clip = min(2 * radius, (radius + 0.5) / 2)
+    clip = clip if pixels and 1 - 2 * clip >= _NARROWEST else 0.0
     # For L-inf the paper's constant, spread evenly over the layers.
     lipschitz = config.lipschitz or (1000.0 if norm == LINF and arch not in _FOR_LINF else 1.0)
     if distance and config.lipschitz is None and data.train.low is not None:
@@ -102,7 +101,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         margin = margin or asked.offset
         temperature = temperature or asked.temperature * (asked.offset / margin)
     elif isinstance(asked, RampLoss):
-        beyond = 2 * lipschitz * radius + 1 if distance else asked.margin
+        beyond = 2 * lipschitz * radius + 0.5 if distance else asked.margin
         margin = margin or beyond
         temperature = temperature or asked.temperature * asked.margin / margin
     else:
@@ -119,7 +118,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         channels=config.channels or _CHANNELS.get(arch, ()),
         hidden=hidden if config.hidden is None else config.hidden,
         constraint=config.constraint or constraint,
-        clip=widest if config.clip is None else config.clip,
+        clip=clip if config.clip is None else config.clip,
         augment=augment,
         optimizer=optimizer,
         lr=config.lr or rate or _rate(optimizer, norm, loss, lipschitz),

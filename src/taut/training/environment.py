@@ -8,8 +8,6 @@ from taut.errors import ArgumentError
 from taut.training.config import TrainConfig
 from taut.training.schedule import seed_at
 
-__all__ = ["Environment"]
-
 
 class Environment:
     """Device, dtype, threads and random state of a run, within a `with` block.

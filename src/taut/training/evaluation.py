@@ -15,8 +15,6 @@ from taut.names import Arithmetic, CertificateMethod
 from taut.norms import NormLike, as_norm
 from taut.training.examples import Examples, InputSpec
 
-__all__ = ["Evaluation", "certify_inputs", "evaluate"]
-
 # Combinations of the values of free categories that are certified for every row.
 _MOST_CHOICES = 256
 

@@ -25,16 +25,6 @@ from taut.training.config import TrainConfig
 from taut.training.config_fields import AnyConfig
 from taut.training.tolerances import FREE, feature_tolerances, parse_tolerances
 
-__all__ = [
-    "Examples",
-    "InputSpec",
-    "Prepared",
-    "fingerprint_of",
-    "load_data",
-    "prepare",
-    "with_absolute_paths",
-]
-
 # Deviation of a column that does not change, in tolerances of those that do: no slope along it costs
 # radius, and with this one it can outweigh them.
 _FIXED_WIDTH = 8.0

@@ -10,8 +10,6 @@ from taut.training.config import TrainConfig
 from taut.training.schedule import batches, generator_at, learning_rate
 from taut.training.state import TrainingState
 
-__all__ = ["fit"]
-
 _SUBJECT = "fit"
 
 

@@ -10,13 +10,14 @@ $(w_t - w_i) c + b_t - b_i - |w_t - w_i| r$.
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 __all__ = ["MAX_GRADIENT", "training_radius", "worst_logits"]
 
 MAX_GRADIENT = 8.0  # norm to which gradients are clipped
-_BEYOND = 1.05  # radius of training, in target radii
+_BEYOND = (1.2, 0.02)  # radius of training, in target radii; and the most by which it exceeds them
 _RAMP = 0.3  # share of the run in which the radius grows to it
 
 
@@ -25,9 +26,10 @@ def training_radius(radius: float, progress: float) -> float:
 
     Example:
         >>> [round(training_radius(0.1, t), 4) for t in (0.0, 0.15, 0.3, 1.0)]
-        [0.0, 0.0525, 0.105, 0.105]
+        [0.0, 0.06, 0.12, 0.12]
     """
-    return _BEYOND * radius * min(1.0, progress / _RAMP)
+    factor, most = _BEYOND
+    return min(factor * radius, radius + most) * min(1.0, progress / _RAMP)
 
 
 def worst_logits(
@@ -65,8 +67,10 @@ def worst_logits(
     upper = (x + radius).clamp(max=math.inf if high is None else high)
     lower, upper = _propagate(layers, lower, upper)
     logits = last((lower + upper) / 2)
-    apart = (last.weight - last.weight[labels].unsqueeze(1)).abs()  # (n, classes, features)
-    spread = (apart @ ((upper - lower) / 2).unsqueeze(-1)).squeeze(-1)
+    # For every pair of classes, since there are far fewer than rows: (classes^2, features).
+    apart = (last.weight.unsqueeze(1) - last.weight).abs().flatten(0, 1)
+    spread = F.linear((upper - lower) / 2, apart).unflatten(1, (-1, len(last.weight)))
+    spread = spread[torch.arange(len(labels)), labels]
     return logits - logits.gather(1, labels.unsqueeze(1)) + spread
 
 

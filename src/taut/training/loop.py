@@ -37,8 +37,6 @@ from taut.training.schedule import batches, generator_at, learning_rate
 from taut.training.state import Session, TrainingState, barrier
 from taut.training.trained_run import TrainedRun, load_run
 
-__all__ = ["train"]
-
 
 def train(
     config: TrainConfig,

@@ -11,8 +11,6 @@ from taut.training.examples import InputSpec
 from taut.training.intervals import training_radius, worst_logits
 from taut.training.schedule import generator_at
 
-__all__ = ["Objective", "make_loss", "parseval_step"]
-
 
 def make_loss(config: TrainConfig) -> nn.Module:
     """The loss of a resolved configuration.

@@ -9,8 +9,6 @@ from taut.errors import require
 from taut.export import write_atomically
 from taut.training.run_folder import RunFolder
 
-__all__ = ["Log", "Progress"]
-
 
 @dataclass(frozen=True)
 class Progress:

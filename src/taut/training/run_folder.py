@@ -8,7 +8,8 @@ missing, whenever the process dies.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic
@@ -22,11 +23,9 @@ from taut.export import write_atomically
 from taut.training.config import TrainConfig, from_toml, to_toml
 from taut.training.config_fields import AnyConfig
 from taut.training.examples import InputSpec, with_absolute_paths
-from taut.training.folder_lock import FolderLock
-
-__all__ = ["RunFolder"]
 
 _SUBJECT = "train"
+_LOCK = ".lock"
 
 
 class RunFolder(Generic[AnyConfig]):
@@ -48,10 +47,32 @@ class RunFolder(Generic[AnyConfig]):
         self.model_file = self.path / "model.safetensors"
         self.result_file = self.path / "result.json"
 
-    def lock(self) -> FolderLock:
-        """Holds the folder, so that no other process trains into it at the same time."""
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Holds the folder until the `with` block or the process ends.
+
+        Raises:
+            ArgumentError: another process is training into it.
+        """
         self._refuse_foreign()
-        return FolderLock(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        # The file stays: another process may have opened it, and would lock one without a name.
+        with open(self.path / _LOCK, "ab") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ArgumentError(
+                    subject=_SUBJECT,
+                    argument="out",
+                    rule="must be a folder that no other process is training into",
+                    got=f"{self.path}, which another one has open",
+                    remedy="Wait for it, or choose another folder.",
+                ) from error
+            except (ImportError, OSError):
+                pass  # not every system and file system can lock a file
+            yield
 
     def _refuse_foreign(self) -> None:
         if self.config_file.exists() or not self.path.exists():
@@ -101,7 +122,7 @@ class RunFolder(Generic[AnyConfig]):
         write_atomically(self.config_file, to_toml(requested).encode())
 
     def _is_own(self, entry: Path) -> bool:
-        own = (self.inputs_file, self.resolved_file, self.path / FolderLock.name)
+        own = (self.inputs_file, self.resolved_file, self.path / _LOCK)
         return entry in own or entry in self._leftovers()
 
     def _leftovers(self) -> list[Path]:

@@ -26,8 +26,6 @@ from taut.training.environment import Environment
 from taut.training.examples import Prepared
 from taut.training.run_folder import RunFolder
 
-__all__ = ["Position", "Session", "TrainingState", "barrier", "make_optimizer"]
-
 
 @dataclass
 class Position:

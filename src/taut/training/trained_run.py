@@ -14,8 +14,6 @@ from taut.training.config import TrainConfig
 from taut.training.examples import InputSpec, Prepared, fingerprint_of, load_data, prepare
 from taut.training.run_folder import RunFolder
 
-__all__ = ["TrainedRun", "load_run"]
-
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:

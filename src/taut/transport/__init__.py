@@ -36,6 +36,7 @@ from taut.transport.result import WassersteinResult
 from taut.transport.saved_critic import SavedCritic, load_critic
 from taut.transport.selection import CRITICS, CriticName
 from taut.transport.skewed_directions import pursue_centres, skewed_directions
+from taut.transport.two_sample_test import two_sample_p_value
 
 __all__ = [
     "CRITICS",
@@ -81,5 +82,6 @@ __all__ = [
     "shifted_gaussians",
     "skewed_directions",
     "three_cones",
+    "two_sample_p_value",
     "wasserstein",
 ]

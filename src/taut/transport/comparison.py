@@ -54,6 +54,7 @@ from taut.transport.selection import (
     select_critic,
 )
 from taut.transport.split import score_held_out, split_rows
+from taut.transport.two_sample_test import two_sample_p_value
 
 __all__ = ["Comparison"]
 
@@ -79,13 +80,16 @@ _OVERFIT_RATIO = 1.25
 _OVERFIT_ERRORS = 3
 # Shares of the training scores that may be clamped at each end.
 _CLAMPED_SHARES = (0.0, 0.005, 0.02, 0.05)
+# Share of the error probability of the p-value that the test of held-out scores has.
+_SCORES_WEIGHT = 0.2
 
 
 class _Fitted(NamedTuple):
     """A critic, the stages that judge it and its forerunner, and the upper bound.
 
     `trained` is the difference of means on the training rows, `unrelated` the mean distance of rows
-    that have nothing to do with each other: the cost of the worst sensible coupling.
+    that have nothing to do with each other: the cost of the worst sensible coupling. `rows` are not
+    scaled, and in samples of up to 20,000 rows they are all there are.
     """
 
     selected: SelectedCritic
@@ -94,6 +98,7 @@ class _Fitted(NamedTuple):
     trained: float
     upper: Bound
     unrelated: float
+    rows: Samples
 
 
 @dataclass
@@ -132,10 +137,7 @@ class Comparison:
         lipschitz = bound_lipschitz(selected.critic, "l2", (self.x.dim,))
         name = f"{selected.kind} critic"
         lower = bound_population_lower(stages, each, method, self.generator, name)
-        p_values = [
-            permutation_p_value(s.x.values, s.y.values, num_permutations, generator=self.generator)
-            for s in stages
-        ]
+        p_value = self._test(fitted.rows, stages, num_permutations)
         constant = lipschitz.value or 1.0
         estimate = (sx.values.mean() - sy.values.mean()).item() / constant
         self._note_overfit(fitted.trained / constant, estimate, stages[-1])
@@ -172,11 +174,24 @@ class Comparison:
             upper=upper,
             upper_is_useful=useful,
             bootstrap=tuple(max(0.0, end / constant) for end in ends),
-            p_value=combine_p_values(p_values, [len(s.x.values) for s in stages]),
+            p_value=p_value,
             rows=self.rows,
             diameter=diameter,
             finite=False,
         )
+
+    def _test(self, rows: Samples, stages: Sequence[Stage], num_permutations: int) -> float:
+        r"""One p-value of two tests that depend on each other: of the rows, and of held-out scores.
+
+        $p = \min_k p_k / w_k$ with fixed weights of sum 1 is valid by a union bound:
+        $\Pr(p \le \alpha) \le \sum_k \Pr(p_k \le w_k \alpha) \le \alpha$. Critics see structure that the
+        test of rows does not, and need many rows for it.
+        """
+        options = {"num_permutations": num_permutations, "generator": self.generator}
+        scores = [permutation_p_value(s.x.values, s.y.values, **options) for s in stages]
+        combined = combine_p_values(scores, [len(stage.x.values) for stage in stages])
+        of_rows = two_sample_p_value(*rows, **options)
+        return min(1.0, of_rows / (1 - _SCORES_WEIGHT), combined / _SCORES_WEIGHT)
 
     def _note_overfit(self, trained: float, held: float, stage: Stage) -> None:
         spread = sum(side.values.var().item() / len(side.values) for side in (stage.x, stage.y))
@@ -242,16 +257,13 @@ class Comparison:
         gaps = self.encoding is not None and self.encoding.has_gaps
         skips = (0, 0) if self.scaling == "none" and not gaps else before
         most = min(_MOST_COUPLED, max(_FEW_COUPLED, _COUPLED_CELLS // self.x.dim))
-        coupled_x, coupled_y = (
-            scale(torch.cat([pool, split.reserve])[skip:][:most])
-            for pool, split, skip in zip(pools, splits, skips, strict=True)
-        )
+        x, y = (torch.cat([p, split.reserve]) for p, split in zip(pools, splits, strict=True))
+        coupled_x, coupled_y = scale(x[skips[0] :][:most]), scale(y[skips[1] :][:most])
         self._report("transport", 0, 1)
         upper = self._bound_upper(coupled_x, coupled_y, confidence, diameter)
         self._report("transport", 1, 1)
-        return _Fitted(
-            selected, scale, [*stages, last], trained, upper, _mean_distance(coupled_x, coupled_y)
-        )
+        apart = _mean_distance(coupled_x, coupled_y)
+        return _Fitted(selected, scale, [*stages, last], trained, upper, apart, (x, y))
 
     def _fit_line(self, confidence: float, diameter: float | None) -> _Fitted:
         """The same on a line, where half of the rows give a critic without training.
@@ -267,7 +279,7 @@ class Comparison:
             for side in (self.x, self.y)
         )
         self._set_rows(len(x), len(y))
-        points = torch.cat([x, y])
+        rows, points = (x, y), torch.cat([x, y])
         self.notes += note_constant(self.columns, *column_ranges(points))
         self._set_unseen(find_unseen(self.encoding, points))
         train, held = zip(*(self._halve(side) for side in (x, y)), strict=True)
@@ -291,7 +303,7 @@ class Comparison:
         self._report("transport", 1, 1)
         selected = SelectedCritic(_POTENTIAL, critic)
         upper, apart = _divide(raw, unit), _mean_distance(x, y) / unit
-        return _Fitted(selected, scale, [*stages, last], trained, upper, apart)
+        return _Fitted(selected, scale, [*stages, last], trained, upper, apart, rows)
 
     def _bound_upper(self, x: Tensor, y: Tensor, confidence: float, width: float | None) -> Bound:
         if self.unseen:

@@ -12,7 +12,13 @@ from taut.linalg import gamma
 from taut.transport.arguments import check_sample
 from taut.transport.mean_bounds import shuffle
 
-__all__ = ["bootstrap_interval", "combine_p_values", "permutation_p_value"]
+__all__ = [
+    "average_blocks",
+    "bootstrap_interval",
+    "combine_p_values",
+    "permutation_p_value",
+    "permuted_sums",
+]
 
 _CHUNK_ENTRIES = 2**22
 _MOST_BLOCKS = 2**14
@@ -53,23 +59,40 @@ def permutation_p_value(
     check_count(subject, "num_permutations", num_permutations)
     x = check_sample(subject, "x_scores", x_scores)
     y = check_sample(subject, "y_scores", y_scores)
-    size = _block_size(len(x), len(y))
-    x, y = (_block_means(side, size, generator) for side in (x, y))
-    scores = torch.cat([x, y])
-    # With sizes and total given, the difference of means grows with the sum of x, and with that
-    # of -y: the smaller group is cheaper to draw.
-    smaller = x if len(x) <= len(y) else -y
-    scores = scores if len(x) <= len(y) else -scores
-    observed = float(smaller.sum())
-    tie = 2 * gamma(len(scores)) * float(scores.abs().sum())
-    at_least = 0
-    chunk = max(1, _CHUNK_ENTRIES // len(scores))
-    for done in range(0, num_permutations, chunk):
-        count = min(chunk, num_permutations - done)
-        keys = torch.rand(count, len(scores), generator=generator, dtype=torch.float64)
-        chosen = keys.topk(len(smaller), sorted=False).indices
-        at_least += int((scores[chosen].sum(-1) >= observed - tie).sum())
-    return (1 + at_least) / (1 + num_permutations)
+    blocks = average_blocks(x.unsqueeze(1), y.unsqueeze(1), _MOST_BLOCKS, generator)
+    scores = torch.cat(blocks)
+    sums = permuted_sums(scores, len(blocks[0]), num_permutations, generator).flatten()
+    tie = 4 * gamma(len(scores)) * float(scores.abs().sum())
+    return int((sums >= sums[0] - tie).sum()) / len(sums)
+
+
+def permuted_sums(features: Tensor, first: int, count: int, generator: Generator) -> Tensor:
+    """Sums of centred features over the first rows, as they are and after `count` random relabellings.
+
+    With sizes and total given, a sum over the one sample decides the difference of means.
+
+    Args:
+        features: `(n, k)`.
+        first: number of rows of the first sample, which come first.
+        count: number of relabellings.
+        generator: source of these.
+
+    Returns:
+        `(1 + count, k)`.
+    """
+    features = features - features.mean(0)
+    # The smaller group is cheaper to draw; the sums over the two are opposite.
+    smaller = min(first, len(features) - first)
+    own = features[:first] if smaller == first else features[first:]
+    sums = [own.sum(0, keepdim=True)]
+    chunk = max(1, _CHUNK_ENTRIES // len(features))
+    for done in range(0, count, chunk):
+        keys = torch.rand(
+            min(chunk, count - done), len(features), generator=generator, dtype=torch.float64
+        )
+        chosen = keys.topk(smaller, sorted=False).indices
+        sums.append(keys.zero_().scatter_(1, chosen, 1.0) @ features)
+    return torch.cat(sums) if smaller == first else -torch.cat(sums)
 
 
 def combine_p_values(p_values: Sequence[float], weights: Sequence[float]) -> float:
@@ -118,7 +141,8 @@ def bootstrap_interval(
     """
     means = []
     for side in (x_scores, y_scores):
-        blocks = _block_means(side.double(), -(-len(side) // _BOOTSTRAP_BLOCKS), generator)
+        size = -(-len(side) // _BOOTSTRAP_BLOCKS)
+        blocks = _block_means(side.double(), size, _BOOTSTRAP_BLOCKS, generator)
         drawn = torch.randint(len(blocks), (_BOOTSTRAPS, len(blocks)), generator=generator)
         means.append(blocks[drawn].mean(1))
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
@@ -126,14 +150,19 @@ def bootstrap_interval(
     return low, high
 
 
-def _block_size(n: int, m: int) -> int:
-    """One size for both sides that leaves at least 64 blocks of the smaller, if it has so many."""
-    return max(1, min(-(-max(n, m) // _MOST_BLOCKS), min(n, m) // 64))
+def average_blocks(x: Tensor, y: Tensor, most: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Means of blocks of rows of one size: at most `most` of each, and at least 64 where it has so many.
+
+    Samples of at most so many rows are left as they are.
+    """
+    n, m = len(x), len(y)
+    size = max(1, min(-(-max(n, m) // most), min(n, m) // 64))
+    return _block_means(x, size, most, generator), _block_means(y, size, most, generator)
 
 
-def _block_means(sample: Tensor, size: int, generator: Generator) -> Tensor:
+def _block_means(sample: Tensor, size: int, most: int, generator: Generator) -> Tensor:
     """Means of blocks of `size`; the rest, less than a block or past the most, is left out."""
-    if size == 1 and len(sample) <= _MOST_BLOCKS:
+    if size == 1 and len(sample) <= most:
         return sample
-    blocks = min(len(sample) // size, _MOST_BLOCKS)
-    return shuffle(sample, generator)[: blocks * size].view(blocks, size).mean(1)
+    blocks = min(len(sample) // size, most)
+    return shuffle(sample, generator)[: blocks * size].unflatten(0, (blocks, size)).mean(1)

@@ -183,8 +183,12 @@ class CriticRecords:
         """Adds a result, and writes the file."""
         self.results[name] = result
         if self.path is not None:
-            results = {key: added.to_json() for key, added in self.results.items()}
-            write_record_file(self.path, {**self.header, "results": results})
+            self.write(self.path)
+
+    def write(self, path: Path) -> None:
+        """Writes all results as JSON."""
+        results = {key: added.to_json() for key, added in self.results.items()}
+        write_record_file(path, {**self.header, "results": results})
 
     @classmethod
     def read(cls, path: Path) -> "CriticRecords":

@@ -1,5 +1,6 @@
 """Two-sample tests side by side: false alarms, power, answer, time and memory on the same pairs."""
 
+import math
 import multiprocessing
 import resource
 import time
@@ -9,17 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from taut.errors import require
-from taut.transport import wasserstein
+from taut.transport import two_sample_p_value, wasserstein
+from taut_lab.benchmarks.peers import import_peer
 from taut_lab.framework.provenance import describe_machine, describe_versions
 from taut_lab.framework.records import current_date, read_record_file, write_record_file
 
-__all__ = ["DETECTORS", "DetectorResult", "DriftRecord", "DriftSettings", "run_drift"]
+__all__ = [
+    "DETECTORS",
+    "DetectorResult",
+    "DriftRecord",
+    "DriftSettings",
+    "installed_detectors",
+    "run_drift",
+]
 
 _LEVEL = 0.05
 
-# The distance that is found, in standard deviations, and a p-value.
+# The distance that is found, in standard deviations, or NaN, and a p-value; 0 and 1 are a bare decision.
 Detector = Callable[[np.ndarray, np.ndarray, int], tuple[float, float]]
 
 
@@ -52,7 +62,7 @@ class DetectorResult:
         name: name of the detector.
         false_alarms: number of pairs without a shift that it calls different, at the level 0.05.
         found: number of shifted pairs that it calls different.
-        answers: mean distance that it gives for pairs without and with a shift.
+        answers: mean distance that it gives for pairs without and with a shift, if it gives one.
         seconds: CPU time of a pair, mean.
         large_answer: distance that it gives for the large pair.
         large_seconds: CPU time of the large pair.
@@ -62,9 +72,9 @@ class DetectorResult:
     name: str
     false_alarms: int
     found: int
-    answers: tuple[float, float]
+    answers: tuple[float | None, float | None]
     seconds: float
-    large_answer: float
+    large_answer: float | None
     large_seconds: float
     large_megabytes: float
 
@@ -77,7 +87,9 @@ class DriftRecord:
     results: tuple[DetectorResult, ...]
     date: str = field(default_factory=current_date)
     versions: Mapping[str, str | None] = field(
-        default_factory=lambda: describe_versions("taut", "torch", "scipy", "POT")
+        default_factory=lambda: describe_versions(
+            "taut", "torch", "scipy", "POT", "evidently", "alibi-detect", "river"
+        )
     )
     machine: Mapping[str, Any] = field(default_factory=describe_machine)
 
@@ -103,6 +115,11 @@ def _taut(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
     found = wasserstein(x, y, num_steps=30, critics=("linear", "cones"), seed=seed)
     assert found.p_value is not None
     return found.estimate.value, found.p_value
+
+
+def _taut_test(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
+    generator = torch.Generator().manual_seed(seed)
+    return math.nan, two_sample_p_value(*map(torch.from_numpy, (x, y)), generator=generator)
 
 
 def _exact(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -146,18 +163,69 @@ def _permute(
     return found, (1 + above) / (1 + count)
 
 
+def _kernel(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
+    alibi = require("alibi_detect.cd", "alibi-detect", "this benchmark")
+    torch.manual_seed(seed)
+    detector = alibi.MMDDrift(x.astype(np.float32), backend="pytorch", n_permutations=100)
+    return math.nan, float(detector.predict(y.astype(np.float32))["data"]["p_val"])
+
+
+def _drifted_share(x: np.ndarray, y: np.ndarray) -> float:
+    evidently = require("evidently", "evidently", "this benchmark")
+    metrics = require("evidently.metrics", "evidently", "this benchmark")
+    pandas = require("pandas", "evidently", "this benchmark")
+    new, old = (pandas.DataFrame(side).rename(columns=str) for side in (y, x))
+    found = evidently.Report([metrics.DriftedColumnsCount()]).run(new, old)
+    return found.dict()["metrics"][0]["value"]["share"]
+
+
+def _half_of_columns(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
+    return math.nan, float(_drifted_share(x, y) < 0.5)
+
+
+def _any_column(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
+    return math.nan, float(_drifted_share(x, y) == 0)
+
+
+def _windows(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
+    drift = require("river.drift", "river", "this benchmark")
+    for column in np.concatenate([x, y]).T.tolist():
+        detector = drift.ADWIN(delta=_LEVEL / x.shape[1])
+        for value in column:
+            detector.update(value)
+            if detector.drift_detected:
+                return math.nan, 0.0
+    return math.nan, 1.0
+
+
 DETECTORS: dict[str, Detector] = {
-    "taut": _taut,
+    "taut.wasserstein": _taut,
+    "taut two_sample_p_value": _taut_test,
     "POT emd2": _exact,
     "POT sliced": _sliced,
     "scipy ks_2samp": _columns,
+    "alibi-detect MMDDrift": _kernel,
+    "evidently, half of the columns": _half_of_columns,
+    "evidently, any column": _any_column,
+    "river ADWIN": _windows,
+}
+_PEERS = {
+    "alibi-detect": "alibi_detect.cd",
+    "evidently": "evidently.metrics",
+    "river": "river.drift",
 }
 
 
+def installed_detectors() -> list[str]:
+    """Names of the detectors whose libraries can be imported."""
+    missing = [peer for peer, module in _PEERS.items() if import_peer(module) is None]
+    return [name for name in DETECTORS if not any(name.startswith(peer) for peer in missing)]
+
+
 def run_drift(
-    settings: DriftSettings, on_run: Callable[[str], None] = lambda name: None
+    settings: DriftSettings, on_run: Callable[[str, float], None] = lambda name, done: None
 ) -> DriftRecord:
-    """Runs every detector on the same pairs."""
+    """Runs every installed detector on the same pairs; `on_run` gets its name and the fraction done."""
     rng = np.random.default_rng(settings.seed)
     pairs = [
         (shift, *_pair(rng, settings.rows, settings.dim, shift))
@@ -166,15 +234,16 @@ def run_drift(
     ]
     large = _pair(rng, settings.large_rows, settings.dim, settings.shift)
     results = []
-    for name, detector in DETECTORS.items():
+    detectors = installed_detectors()
+    for place, name in enumerate(detectors):
         start, answers, alarms = time.process_time(), {}, {}
         for number, (shift, x, y) in enumerate(pairs):
-            on_run(name)
-            answer, p_value = detector(x, y, number)
+            on_run(name, (place + number / len(pairs)) / len(detectors))
+            answer, p_value = DETECTORS[name](x, y, number)
             answers.setdefault(shift, []).append(answer)
             alarms[shift] = alarms.get(shift, 0) + (p_value <= _LEVEL)
         seconds = (time.process_time() - start) / len(pairs)
-        means = [float(np.mean(answers[shift])) for shift in (0.0, settings.shift)]
+        means = [_told(np.mean(answers[shift])) for shift in (0.0, settings.shift)]
         large_answer, large_seconds, large_megabytes = _measure(name, *large)
         results.append(
             DetectorResult(
@@ -183,12 +252,16 @@ def run_drift(
                 found=alarms[settings.shift],
                 answers=(means[0], means[1]),
                 seconds=seconds,
-                large_answer=large_answer,
+                large_answer=_told(large_answer),
                 large_seconds=large_seconds,
                 large_megabytes=large_megabytes,
             )
         )
     return DriftRecord(settings, tuple(results))
+
+
+def _told(answer: float) -> float | None:
+    return None if math.isnan(answer) else float(answer)
 
 
 def _pair(

@@ -9,7 +9,15 @@ from typing import Any
 import torch
 from torch import Generator, nn
 
-from taut.transport import Problem, dual_value, fit_cones, fit_critic, funnels, pursue_centres
+from taut.transport import (
+    Problem,
+    dual_value,
+    fit_cones,
+    fit_critic,
+    funnels,
+    pursue_centres,
+    wasserstein,
+)
 from taut_lab.benchmarks.critic_networks import scaled_network
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
 from taut_lab.benchmarks.unconstrained_critics import (
@@ -18,7 +26,7 @@ from taut_lab.benchmarks.unconstrained_critics import (
 )
 from taut_lab.experiments.critic_training import critic_values, evaluate_critic
 
-__all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs"]
+__all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs", "grid_jobs"]
 
 PART = "funnels"
 DIMS = (2, 4, 8, 16, 32, 64, 128)
@@ -75,6 +83,56 @@ def funnel_jobs(
                     expected,
                     partial(_run, critic, dim, count, fit, seed, num_pairs, num_fresh),
                 )
+
+
+def grid_jobs(
+    *,
+    seed: int,
+    dims: tuple[int, ...] = DIMS,
+    counts: tuple[int, ...] = COUNTS,
+    rows: int = 100_000,
+    num_pairs: int = 2**17,
+    num_steps: int = 1000,
+) -> Iterator[BenchmarkJob]:
+    """One job for each problem: `taut.wasserstein` on two samples, as a user would call it.
+
+    Args:
+        seed: random seed of the funnels, the samples and the estimator.
+        dims: dimensions of the space.
+        counts: numbers of funnels.
+        rows: rows of each sample.
+        num_pairs: number of optimal pairs that determine the true distance.
+        num_steps: training steps of the estimator.
+    """
+    for dim in dims:
+        for count in counts:
+            yield BenchmarkJob(
+                f"grid/{dim}/{count}",
+                25.0,
+                partial(_run_estimator, dim, count, seed, rows, num_pairs, num_steps),
+            )
+
+
+def _run_estimator(
+    dim: int, count: int, seed: int, rows: int, num_pairs: int, num_steps: int
+) -> CriticResult:
+    problem = funnels(dim, count, seed, num_pairs=num_pairs)
+    x, y = problem.sample(rows, Generator().manual_seed(seed))
+    watch = Stopwatch()
+    found = wasserstein(x, y, seed=seed, num_steps=num_steps)
+    return watch.result(
+        "grid",
+        problem.name,
+        "taut.wasserstein",
+        truth=problem.distance,
+        truth_error=problem.standard_error,
+        estimate=found.estimate.value,
+        lower=found.lower.value,
+        upper=found.upper.value,
+        confidence=found.lower.confidence,
+        steps=num_steps,
+        sizes={"dim": dim, "funnels": count, "rows": rows, "kind": found.kind},
+    )
 
 
 Fitted = tuple[nn.Module, int]

@@ -1,14 +1,16 @@
-"""Layers and activations to be timed: a training step, and the error of orthogonality."""
+"""Networks, layers and activations to be timed: a training step, and the error of orthogonality."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle
+from itertools import cycle, pairwise
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils import parametrizations
 
+from taut.data import load_labelled
+from taut.losses import loss_for_radius
 from taut.nn import (
     AOLConv2d,
     ConstrainedConv,
@@ -29,14 +31,16 @@ __all__ = [
     "PLAIN",
     "PLAIN_CONV",
     "RELU",
-    "TrainedLayer",
+    "TrainedModel",
     "activation_makers",
     "circle_errors",
     "conv_layers_in_training",
-    "dense_layers_in_training",
     "dense_makers",
+    "image_batches",
+    "networks_in_training",
     "timed_activations",
     "weight_errors",
+    "worst_errors",
 ]
 
 PLAIN = "torch Linear"
@@ -44,26 +48,26 @@ PLAIN_CONV = "torch Conv2d"
 RELU = "torch ReLU"
 
 
-def dense_makers(peers: bool = True) -> dict[str, Callable[[int], nn.Module]]:
-    """Name -> a function that makes a square layer of a given width, the baseline first.
+def dense_makers(peers: bool = True) -> dict[str, Callable[[int, int], nn.Module]]:
+    """Name -> a function that makes a layer with so many inputs and outputs, the baseline first.
 
     Args:
         peers: whether to include other libraries, if they are installed.
     """
-    makers: dict[str, Callable[[int], nn.Module]] = {
-        PLAIN: lambda n: nn.Linear(n, n),
-        "taut OrthonormalLinear": lambda n: OrthonormalLinear(n, n, method="retract"),
-        "taut OrthonormalLinear, bjorck": lambda n: OrthonormalLinear(n, n, method="bjorck"),
-        "taut SpectralLinear": lambda n: SpectralLinear(n, n),
+    makers: dict[str, Callable[[int, int], nn.Module]] = {
+        PLAIN: nn.Linear,
+        "taut OrthonormalLinear": OrthonormalLinear,
+        "taut OrthonormalLinear, bjorck": partial(OrthonormalLinear, method="bjorck"),
+        "taut SpectralLinear": SpectralLinear,
     }
-    for way in ("cayley", "matrix_exp", "householder") if peers else ():
-        makers[f"torch orthogonal, {way}"] = lambda n, way=way: parametrizations.orthogonal(
-            nn.Linear(n, n), orthogonal_map=way
+    for way in ("cayley", "matrix_exp") if peers else ():
+        makers[f"torch orthogonal, {way}"] = lambda n, m, way=way: parametrizations.orthogonal(
+            nn.Linear(n, m), orthogonal_map=way
         )
     named = (("deel-torchlip", "SpectralLinear"), ("orthogonium", "OrthoLinear"))
     for peer, name in named if peers else ():
         if (layer := getattr(import_peer(PEERS[peer][0]), name, None)) is not None:
-            makers[f"{peer} {name}"] = lambda n, layer=layer: layer(n, n)
+            makers[f"{peer} {name}"] = layer
     return makers
 
 
@@ -81,102 +85,123 @@ def _conv_types(peers: bool) -> dict[str, Callable[..., nn.Module]]:
 
 
 @dataclass(frozen=True)
-class TrainedLayer:
-    """A layer in training; each run of the function is one step."""
+class TrainedModel:
+    """A layer or a network in training; each run of the function is one step."""
 
     function: TimedFunction
     module: nn.Module
 
     @torch.no_grad()
-    def weight(self) -> Tensor:
-        """The weight that the next forward in training would use."""
-        module = self.module
-        if isinstance(module, (ConstrainedLinear, ConstrainedConv)):
-            return module.effective_weight().detach()
-        weight = module.weight
-        assert isinstance(weight, Tensor)
-        return weight.detach()
+    def weights(self) -> list[Tensor]:
+        """The weights that the next forward in training would use, of all layers that have one."""
+        found: list[Tensor] = []
+        for module in self.module.children() if self._is_network else [self.module]:
+            if isinstance(module, (ConstrainedLinear, ConstrainedConv)):
+                found.append(module.effective_weight().detach())
+            elif isinstance(weight := getattr(module, "weight", None), Tensor):
+                found.append(weight.detach())
+        return found
+
+    @property
+    def _is_network(self) -> bool:
+        return type(self.module) is nn.Sequential
 
 
-def dense_layers_in_training(
-    width: int, batch: int, *, peers: bool = True, num_batches: int = 8, seed: int = 0
-) -> list[TrainedLayer]:
-    r"""Layers that learn a rotation: forward, backward and a step of Adam with lr 1e-3.
+Batches = list[tuple[Tensor, Tensor]]
+_RADIUS = 1.58
 
-    The target is $y = x R^\top$ plus 10 % noise, with $R$ orthonormal: every layer can learn it, so
-    the weights change in every step, as they do in training.
+
+def image_batches(
+    data: str, batch: int, data_dir: str | None = None, *, count: int = 64, seed: int = 0
+) -> Batches:
+    """Random batches of flattened 28 x 28 training images and their labels.
 
     Args:
-        width: input and output features.
+        data: `"mnist"`, or `"digits"`, whose 8 x 8 pixels are enlarged.
         batch: batch size.
-        peers: whether to include other libraries.
-        num_batches: number of batches, drawn beforehand and used in turn.
-        seed: random seed of the data, which all layers share.
+        data_dir: folder of the dataset; None for the variable `TAUT_DATA`.
+        count: number of batches.
+        seed: random seed.
     """
-    generator = Generator().manual_seed(seed)
-    rotation = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
-    shape = (batch, width)
-    data = _data(lambda x: x @ rotation.mT, shape, num_batches, generator)
-    return _in_training({n: make(width) for n, make in dense_makers(peers).items()}, data)
+    train = load_labelled(data, data_dir=data_dir).train
+    images = nn.functional.interpolate(torch.as_tensor(train.inputs).float(), (28, 28)).flatten(1)
+    labels = torch.as_tensor(train.labels).long()
+    rows = torch.randint(len(labels), (count, batch), generator=Generator().manual_seed(seed))
+    return [(images[chosen], labels[chosen]) for chosen in rows]
+
+
+def networks_in_training(
+    width: int, rate: float, data: Batches, *, peers: bool = True
+) -> list[TrainedModel]:
+    """Networks with three hidden layers and `MaxMin` that learn to classify images.
+
+    A step is forward, backward and Adam, with the offset cross-entropy for an L2 radius of 1.58: the first
+    steps of real training, in which weights move most.
+
+    Args:
+        width: width of the hidden layers.
+        rate: learning rate of Adam.
+        data: batches of flattened images with labels of ten classes, used in turn by every network.
+        peers: whether to include other libraries.
+    """
+    sizes = [data[0][0].shape[1], width, width, width]
+    made = {}
+    for name, make in dense_makers(peers).items():
+        hidden = [part for pair in pairwise(sizes) for part in (make(*pair), MaxMin())]
+        made[name] = nn.Sequential(*hidden, make(width, 10))
+    return _in_training(made, data, loss_for_radius(_RADIUS, lipschitz=1.0), rate)
 
 
 def conv_layers_in_training(
     channels: tuple[int, int], side: int, batch: int, *, kernel_size: int, peers: bool, seed: int
-) -> list[TrainedLayer]:
-    """Convolutions that learn to rotate the channels and to shift by one pixel, likewise.
+) -> list[TrainedModel]:
+    """Convolutions that learn to rotate the channels and to shift by one pixel, with Adam at 1e-3.
 
     That is an orthogonal convolution, which every layer can approach: all use circular padding,
-    with which orthogonality is possible.
+    with which orthogonality is possible. The target has 10 % noise.
     """
     generator = Generator().manual_seed(seed)
     inside, out = channels
     square = torch.randn(max(channels), min(channels), generator=generator)
     rotation = torch.linalg.qr(square).Q
     rotation = rotation if out >= inside else rotation.mT
-    data = _data(
-        lambda x: torch.einsum("oi,bihw->bohw", rotation, x.roll(1, 2)),
-        (batch, inside, side, side),
-        4,
-        generator,
-    )
-    look = {"padding": kernel_size // 2, "padding_mode": "circular"}
-    types = _conv_types(peers)
-    return _in_training({n: t(inside, out, kernel_size, **look) for n, t in types.items()}, data)
-
-
-Batches = list[tuple[Tensor, Tensor]]
-
-
-def _data(
-    target: Callable[[Tensor], Tensor], shape: tuple[int, ...], count: int, generator: Generator
-) -> Batches:
     data = []
-    for _ in range(count):
-        x = torch.randn(shape, generator=generator)
-        clean = target(x)
+    for _ in range(4):
+        # The input needs a gradient too, as inside a network.
+        x = torch.randn(batch, inside, side, side, generator=generator).requires_grad_()
+        clean = torch.einsum("oi,bihw->bohw", rotation, x.detach().roll(1, 2))
         data.append((x, clean + 0.1 * torch.randn(clean.shape, generator=generator)))
-    return data
+    look = {"padding": kernel_size // 2, "padding_mode": "circular"}
+    made = {n: t(inside, out, kernel_size, **look) for n, t in _conv_types(peers).items()}
+    return _in_training(made, data, nn.MSELoss(), 1e-3)
 
 
-def _in_training(modules: Mapping[str, nn.Module], data: Batches) -> list[TrainedLayer]:
+def _in_training(
+    modules: Mapping[str, nn.Module], data: Batches, loss: nn.Module, rate: float
+) -> list[TrainedModel]:
     def step_of(module: nn.Module) -> Callable[[], None]:
-        optimiser = torch.optim.Adam(module.parameters(), lr=1e-3)
+        optimiser = torch.optim.Adam(module.parameters(), lr=rate)
         batches = cycle(data)
 
         def step() -> None:
             x, y = next(batches)
-            # The input needs a gradient too, as inside a network.
-            x = x.detach().requires_grad_()
+            x.grad = None
             optimiser.zero_grad()
-            nn.functional.mse_loss(module(x), y).backward()
+            loss(module(x), y).backward()
             optimiser.step()
 
         return step
 
-    return [TrainedLayer(TimedFunction(n, step_of(m)), m) for n, m in modules.items()]
+    return [TrainedModel(TimedFunction(n, step_of(m)), m) for n, m in modules.items()]
 
 
 Errors = tuple[float | None, float | None]
+
+
+def worst_errors(weights: Iterable[Tensor]) -> Errors:
+    """The largest of the `weight_errors` of several weights."""
+    errors, excesses = zip(*map(weight_errors, weights), strict=True)
+    return (None, None) if None in errors else (max(errors), max(excesses))
 
 
 def weight_errors(weight: Tensor) -> Errors:

@@ -36,14 +36,14 @@ class Comparison:
     """Functions that were timed in turn, with a baseline.
 
     Attributes:
-        kind: `"dense"`, `"conv"`, `"activations"`, `"distances"` or `"bjorck"`.
+        kind: `"networks"`, `"conv"`, `"activations"`, `"distances"` or `"bjorck"`.
         sizes: sizes that all functions share, such as width and batch.
         baseline: name of the function with ratio 1.
         entries: entries in the order in which they took turns.
     """
 
     kind: str
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, float]
     baseline: str
     entries: tuple[TimingEntry, ...]
 

@@ -2,9 +2,10 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -18,12 +19,13 @@ from taut_lab.benchmarks.timed_layers import (
     PLAIN_CONV,
     RELU,
     Errors,
-    TrainedLayer,
+    TrainedModel,
     circle_errors,
     conv_layers_in_training,
-    dense_layers_in_training,
+    image_batches,
+    networks_in_training,
     timed_activations,
-    weight_errors,
+    worst_errors,
 )
 from taut_lab.benchmarks.timing_records import Comparison, TimingEntry, TimingRecord
 from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, timed_bjorck
@@ -71,15 +73,21 @@ class LayerSettings(TimingSettings):
     """Further settings of the benchmark of dense layers.
 
     Attributes:
-        widths: input and output features of the dense layers.
-        batches: batch sizes of the dense layers.
+        data: `"mnist"` or `"digits"`, enlarged.
+        data_dir: folder of the dataset; None for the variable `TAUT_DATA`.
+        widths: widths of the three hidden layers of a network.
+        batches: batch sizes.
+        rates: learning rates of Adam.
         activation_size: batch size and number of channels for the activations.
         bjorck_size: rows and columns of the matrix for Björck's iteration.
         bjorck_iterations: numbers of iterations.
     """
 
-    widths: tuple[int, ...] = (256, 512, 1024)
+    data: str = "digits"
+    data_dir: str | None = None
+    widths: tuple[int, ...] = (1024,)
     batches: tuple[int, ...] = (128, 512)
+    rates: tuple[float, ...] = (1e-3, 3e-3)
     activation_size: int = 1024
     bjorck_size: int = 1000
     bjorck_iterations: tuple[int, ...] = tuple(PAPER_SECONDS)
@@ -116,7 +124,7 @@ class DistanceSettings(TimingSettings):
     peers: bool = False
     batch: int = 256
     width: int = 512
-    exponents: tuple[int, ...] = (8, 64, 1024)
+    exponents: tuple[int, ...] = (8, 66, 1026)
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,7 @@ class _Plan:
 
     title: str
     kind: str
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, float]
     baseline: str
     functions: Sequence[TimedFunction]
     errors: Callable[[str], Errors] = lambda name: (None, None)
@@ -136,12 +144,12 @@ def run_layers(
     settings: LayerSettings = LayerSettings(),  # noqa: B008 (frozen)
     on_run: OnRun = lambda comparison, name, done: None,
 ) -> TimingRecord:
-    """Compares dense layers, activations and Björck's iteration on one thread."""
+    """Compares training steps of dense networks, activations and Björck's iteration on one thread."""
     for width in settings.widths:
         check_count("run_layers", "width", width)
     for batch in settings.batches:
         check_count("run_layers", "batch", batch)
-    total = len(settings.widths) * len(settings.batches) + 2
+    total = len(settings.widths) * len(settings.batches) * len(settings.rates) + 2
     return _run("run_layers", settings, _layer_plans(settings), total, on_run)
 
 
@@ -206,15 +214,15 @@ def _run(
 def _trained(
     title: str,
     kind: str,
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, float],
     baseline: str,
-    layers: Sequence[TrainedLayer],
-    errors: Callable[[Tensor], Errors] = weight_errors,
+    models: Sequence[TrainedModel],
+    errors: Callable[[Iterable[Tensor]], Errors] = worst_errors,
 ) -> _Plan:
-    by_name = {layer.function.name: layer for layer in layers}
-    functions = [layer.function for layer in layers]
+    by_name = {model.function.name: model for model in models}
+    functions = [model.function for model in models]
     return _Plan(
-        title, kind, sizes, baseline, functions, lambda name: errors(by_name[name].weight())
+        title, kind, sizes, baseline, functions, lambda name: errors(by_name[name].weights())
     )
 
 
@@ -229,8 +237,14 @@ def _conv_plans(settings: ConvSettings) -> Iterator[_Plan]:
             seed=settings.seed,
         )
         sizes = {"in": inside, "out": out, "side": side, "batch": settings.batch}
-        title, errors = f"{inside} x {side} x {side}", partial(circle_errors, side=side)
+        title = f"{inside} x {side} x {side}"
+        errors = partial(_circle_errors, side=side)
         yield _trained(title, "conv", sizes, PLAIN_CONV, layers, errors)
+
+
+def _circle_errors(kernels: Iterable[Tensor], side: int) -> Errors:
+    (kernel,) = kernels
+    return circle_errors(kernel, side)
 
 
 def _distance_plans(settings: DistanceSettings) -> Iterator[_Plan]:
@@ -243,14 +257,14 @@ def _distance_plans(settings: DistanceSettings) -> Iterator[_Plan]:
 
 
 def _layer_plans(settings: LayerSettings) -> Iterator[_Plan]:
-    shared: dict[str, Any] = {"peers": settings.peers, "seed": settings.seed}
-    for width in settings.widths:
-        for batch in settings.batches:
-            layers = dense_layers_in_training(width, batch, **shared)
-            sizes = {"width": width, "batch": batch}
-            yield _trained(f"width {width}, batch {batch}", "dense", sizes, PLAIN, layers)
+    for width, batch, rate in product(settings.widths, settings.batches, settings.rates):
+        data = image_batches(settings.data, batch, settings.data_dir, seed=settings.seed)
+        networks = networks_in_training(width, rate, data, peers=settings.peers)
+        sizes = {"width": width, "batch": batch, "rate": rate}
+        title = ", ".join(f"{name} {size:g}" for name, size in sizes.items())
+        yield _trained(title, "networks", sizes, PLAIN, networks)
     size = settings.activation_size
-    functions = timed_activations(size, size, **shared)
+    functions = timed_activations(size, size, peers=settings.peers, seed=settings.seed)
     # A run takes a millisecond, so more of them cost little.
     limits: dict[str, Any] = {"rounds": 3 * settings.rounds}
     sizes = {"batch": size, "width": size}

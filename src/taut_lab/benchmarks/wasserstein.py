@@ -8,7 +8,7 @@ from typing import Any
 
 from taut.errors import check_choice, check_count, check_positive
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticRecords, CriticResult, Stopwatch
-from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs
+from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs, grid_jobs
 from taut_lab.benchmarks.known_problems import cone_jobs, coverage_jobs
 from taut_lab.benchmarks.real_problems import real_jobs
 from taut_lab.experiments.prob_dim import Recipe
@@ -16,7 +16,7 @@ from taut_lab.framework.timing import one_thread
 
 __all__ = ["PARTS", "WassersteinSettings", "run_wasserstein", "wasserstein_jobs"]
 
-PARTS = ("table1", "funnels", "coverage", "real")
+PARTS = ("table1", "funnels", "grid", "coverage", "real")
 # Tiny sizes, for tests.
 _QUICK: dict[str, dict[str, Any]] = {
     "table1": {"results": ((4, 3),), "recipe": Recipe(8, 5, 8), "num_fresh": 200},
@@ -27,6 +27,7 @@ _QUICK: dict[str, dict[str, Any]] = {
         "width": 16,
         "cone_steps": 8,
     },
+    "grid": {"rows": 60, "num_pairs": 100, "num_steps": 4},
     "coverage": {"count": 2, "num_steps": 4},
     "real": {"num_steps": 4, "names": ("wine, cultivar 0 and 1",)},
 }
@@ -38,7 +39,7 @@ class WassersteinSettings:
 
     Attributes:
         parts: some of `PARTS`, in the order in which they are computed.
-        dims: dimensions of the funnel problems.
+        dims: dimensions of the funnel problems, in the parts "funnels" and "grid".
         counts: numbers of funnels.
         peers: whether to include critics without a proven constant.
         budget_seconds: CPU time for training each critic of the funnel problems.
@@ -79,6 +80,7 @@ def wasserstein_jobs(settings: WassersteinSettings) -> list[BenchmarkJob]:
             seconds=settings.budget_seconds,
             peers=settings.peers,
         ),
+        "grid": partial(grid_jobs, dims=settings.dims, counts=settings.counts),
         "coverage": coverage_jobs,
         "real": partial(real_jobs, data_dir=settings.data_dir),
     }

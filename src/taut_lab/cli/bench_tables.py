@@ -14,19 +14,11 @@ from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, produc
 from taut_lab.experiments.prob_dim import PAPER_VALUES
 from taut_lab.framework.timing import Timing
 
-__all__ = [
-    "benchmark_bar",
-    "print_critic_records",
-    "print_drift_record",
-    "print_timing_record",
-    "result_table",
-]
-
 # Title, table and remark below it.
 Section = tuple[str, Table, str]
 
 _TITLES = {
-    "dense": "Dense layers, training step: width {width}, batch {batch}",
+    "networks": "Training step of 784-{width}-{width}-{width}-10: batch {batch}, Adam at {rate:g}",
     "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
     "activations": "Activations, forward and backward: {batch} x {width}",
     "distances": "Distances, forward and backward: {batch} points to {width} of length {width} (kernels of "
@@ -34,15 +26,22 @@ _TITLES = {
 }
 
 
-def benchmark_bar(console: Console) -> Progress:
+class BenchmarkBar(Progress):
     """A progress bar with the percentage, the elapsed time and a description."""
-    columns = (
-        BarColumn(20),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    return Progress(*columns, console=console, transient=True)
+
+    def __init__(self, console: Console) -> None:
+        columns = (
+            BarColumn(20),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        super().__init__(*columns, console=console, transient=True)
+        self._bar = self.add_task("starting", total=1.0)
+
+    def report(self, text: str, done: float) -> None:
+        """Shows what runs, and the fraction done."""
+        self.update(self._bar, completed=done, description=text)
 
 
 def print_drift_record(console: Console, record: DriftRecord) -> None:
@@ -52,17 +51,18 @@ def print_drift_record(console: Console, record: DriftRecord) -> None:
         console,
         f"{settings.rows} + {settings.rows} rows, {settings.dim} columns; shift {settings.shift:g} of one "
         f"column. Time and memory of a large pair: {settings.large_rows} + {settings.large_rows} rows. "
-        f"{record.date}. taut: permutation test of held-out scores; emd2: 19 permutations; "
-        "sliced: 99 permutations; ks_2samp: each column, Bonferroni; its answer is the largest distance "
-        "of a column.",
+        f"{record.date}. emd2: 19 permutations; sliced: 99; MMDDrift: 100; ks_2samp: each column, "
+        "Bonferroni; its answer is the largest distance of a column. evidently tests each column at the "
+        "level 0.05; by default it tells of drift where half of them are found. ADWIN: each "
+        "column, delta 0.05 / columns.",
     )
     table = Table(box=SIMPLE_HEAD)
     for name in ("detector", "false", "found", "no shift", "shift", "s", "large", "s", "MB"):
         table.add_column(name, justify="left" if name == "detector" else "right")
     for one in record.results:
         cells = [f"{one.false_alarms}/{pairs}", f"{one.found}/{pairs}"]
-        cells += [f"{answer:.3f}" for answer in one.answers]
-        cells += [f"{one.seconds:.3f}", f"{one.large_answer:.3f}", f"{one.large_seconds:.2f}"]
+        cells += [_number(answer, 3) for answer in one.answers]
+        cells += [f"{one.seconds:.3f}", _number(one.large_answer, 3), f"{one.large_seconds:.2f}"]
         table.add_row(one.name, *cells, f"{one.large_megabytes:.0f}")
     console.print(table)
 
@@ -104,6 +104,7 @@ def print_critic_records(console: Console, records: CriticRecords) -> None:
     makers = {
         "table1": _paper_table,
         "funnels": _funnels_tables,
+        "grid": _funnels_tables,
         "coverage": _coverage_table,
         "real": _real_table,
     }

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut.cli.failures import did_you_mean
-from taut.cli.parameters import COUNT, data_dir_option, json_option
+from taut.cli.parameters import COUNT, FOLDER, data_dir_option, json_option
 from taut.errors import ArgumentError
 
 if TYPE_CHECKING:
     from taut_lab.framework.experiment import Cell, Experiment
     from taut_lab.framework.records import Records
     from taut_lab.framework.workers import Workers
-
-__all__ = ["reproduce"]
 
 _PRESETS = click.Choice(["smoke", "cpu", "gpu", "paper"])
 _INTERRUPTED = 130
@@ -38,9 +36,8 @@ def _folder(*names: str) -> Any:
     return click.option(
         *names,
         "folder",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=FOLDER,
         default=Path("runs/lab"),
-        show_default=True,
         help="Folder of the saved results (records), one JSON file per cell.",
     )
 
@@ -101,7 +98,6 @@ def list_experiments(folder: Path, as_json: bool) -> None:
     "--preset",
     type=_PRESETS,
     default="smoke",
-    show_default=True,
     help="Scale of the experiment. smoke: seconds, to test the installation; cpu: minutes to hours; "
     "gpu: the paper's settings with one seed, about a day on a GPU; paper: as in the paper.",
 )
@@ -109,7 +105,6 @@ def list_experiments(folder: Path, as_json: bool) -> None:
     "--jobs",
     type=COUNT,
     default=1,
-    show_default=True,
     help="Number of worker processes, with one thread each.",
 )
 @click.option(
@@ -241,7 +236,7 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
 @_folder("--records")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Output folder of the report.  [default: RECORDS/report]",
 )
 @json_option

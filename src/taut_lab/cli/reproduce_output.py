@@ -19,17 +19,6 @@ from taut_lab.report.collection import ExperimentReport
 from taut_lab.report.run_details import duration
 from taut_lab.report.table_text import claim_text, mean_text, paper_text
 
-__all__ = [
-    "entry_text",
-    "list_row",
-    "presentation_json",
-    "print_list",
-    "print_presentation",
-    "print_summary",
-    "summarize",
-    "sweep_progress",
-]
-
 _WIDE = 110  # columns
 
 OnProgress = Callable[[SweepProgress], None]

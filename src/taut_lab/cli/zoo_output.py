@@ -12,8 +12,6 @@ from taut_lab.cli.bench_tables import result_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLUMNS", "budget", "cells", "draw_zoo", "print_zoo", "summary"]
-
 COLUMNS = ("layer", "certified", "clean", "steps", "ms a step", "MB", "rate", "constant")
 
 _DATA = {

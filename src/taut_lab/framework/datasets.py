@@ -6,8 +6,6 @@ from typing import Any
 
 from taut.data import OFFICIAL_SETS, LabelledData, data_folder, load_labelled
 
-__all__ = ["CIFAR_PART", "datasets_of", "load_dataset", "missing_data"]
-
 # 20,000 training and 5,000 test images, equally many of each class.
 CIFAR_PART = "cifar10-25k"
 _FILES = {CIFAR_PART: Path("cifar-10", "cifar-10-binary-25k.tar.gz")}

@@ -8,8 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_code", "describe_machine", "describe_versions", "version_of"]
-
 _SOURCE = Path(__file__).resolve().parents[2]
 
 

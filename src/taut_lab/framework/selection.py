@@ -6,8 +6,6 @@ from typing import Any
 from taut_lab.framework.experiment import Result
 from taut_lab.framework.presentation import ResultTable, TableEntry
 
-__all__ = ["mean_of", "numbers_of", "percent", "select", "tabulate", "values_of"]
-
 
 def select(results: Iterable[Result], **wanted: Any) -> list[Result]:
     """The results whose configuration has these values, in the given order.

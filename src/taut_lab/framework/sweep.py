@@ -19,8 +19,6 @@ from taut_lab.framework.records import Record, Records
 from taut_lab.framework.timing import one_thread
 from taut_lab.framework.workers import LostClusterError, LostWorkerError, Workers
 
-__all__ = ["SweepProgress", "SweepResult", "compute", "sweep"]
-
 _MAX_LOST_WORKERS = 3
 # Cells use the global state of the process, such as torch's generator: never two at a time.
 _ONE_CELL_AT_A_TIME = threading.Lock()

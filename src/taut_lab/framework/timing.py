@@ -16,8 +16,6 @@ import torch
 
 from taut.errors import check_count, check_positive
 
-__all__ = ["CLOCKS", "TimedFunction", "Timing", "one_thread", "scheduled_rounds", "time_in_turn"]
-
 # Time on the processor leaves out the updates in which another process had it.
 CLOCKS: dict[str, Callable[[], float]] = {"cpu": time.process_time, "wall": time.perf_counter}
 

@@ -17,15 +17,6 @@ from loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
 from taut.errors import ArgumentError, TautError, check_count
 
-__all__ = [
-    "ClusterWorkers",
-    "LocalWorkers",
-    "LostClusterError",
-    "LostWorkerError",
-    "Workers",
-    "open_workers",
-]
-
 _TIMEOUT = 10.0  # seconds
 _ADDRESS = re.compile(r"(\w+://)?[^/\s]+:\d+")
 

@@ -1,12 +1,11 @@
-"""`taut bench conv` on tiny sizes: the run, its record, and the command."""
+"""`taut bench conv` and `taut bench distances` on tiny sizes."""
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
-from taut.cli.main import main
-from taut_lab.benchmarks import ConvSettings, TimingRecord, run_conv
+from taut_lab.benchmarks import ConvSettings, DistanceSettings, run_conv, run_distances
+from taut_lab.benchmarks.timed_distances import DENSE
 from taut_lab.benchmarks.timed_layers import PLAIN_CONV, circle_errors
 
 TINY = ConvSettings(
@@ -46,10 +45,12 @@ def test_errors_are_those_of_the_dense_circular_convolution():
     assert circle_errors(torch.full((1, 1, 3, 3), float("nan")), 4) == (None, None)
 
 
-def test_the_command_writes_a_record_and_shows_it(tmp_path):
-    path = tmp_path / "record.json"
-    run = CliRunner().invoke(main, ["bench", "conv", "--quick", "--no-peers", "--out", str(path)])
-    assert run.exit_code == 0, run.output
-    assert len(TimingRecord.read(path).comparisons) == 1
-    shown = CliRunner().invoke(main, ["bench", "conv", "--show", str(path)])
-    assert shown.exit_code == 0 and "taut OrthonormalConv2d" in shown.output
+def test_every_way_is_timed_for_every_exponent():
+    small = {"batch": 5, "width": 7, "exponents": (8, 16)}
+    settings = DistanceSettings(**small, rounds=2, min_rounds=1, warmup=1)
+    (comparison,) = run_distances(settings).comparisons
+    assert comparison.kind == "distances" and comparison.ratio(DENSE) == 1
+    names = {entry.timing.name for entry in comparison.entries}
+    ways = ("taut, compiled", "taut, in chunks", "torch cdist")
+    assert names == {DENSE, *(f"{way}, p = {p}" for way in ways for p in ("8", "16", "inf"))}
+    assert all(entry.timing.failure is None for entry in comparison.entries)

@@ -306,8 +306,3 @@ def test_the_command_measures_resumes_and_shows(tmp_path):
     for result in CriticRecords.read(path).results.values():
         if result.part == "real":
             assert result.lower_holds and result.upper_holds is not False
-
-
-def test_the_numbers_of_the_paper_are_quoted_correctly():
-    row = [PAPER_VALUES[place]["maxmin"] for place in PAPER_VALUES]
-    assert row == [0.87, 0.95, 0.83, 0.93, 0.72, 0.88]

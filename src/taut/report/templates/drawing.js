@@ -144,7 +144,7 @@ class Board {
     }
     this.shown = -1;
     this.listen(box);
-    this.clear();
+    this.example();
   }
 
   listen(box) {
@@ -174,12 +174,15 @@ class Board {
       pen = next;
     });
     box.querySelector(".clear").addEventListener("click", () => this.clear());
-    box.querySelector(".example").addEventListener("click", () => {
-      this.shown = (this.shown + 1) % this.network.examples.length;
-      this.strokes = [];
-      const image = this.network.examples[this.shown];
-      this.show(image, this.raster([]).map((_, cell) => image[this.pixel(cell)]));
-    });
+    box.querySelector(".example").addEventListener("click", () => this.example());
+  }
+
+  /** Shows the test image of the next class; a stroke then starts a new drawing. */
+  example() {
+    this.shown = (this.shown + 1) % this.network.examples.length;
+    this.strokes = [];
+    const image = this.network.examples[this.shown];
+    this.show(image, this.raster([]).map((_, cell) => image[this.pixel(cell)]));
   }
 
   /** Where the pointer is, as shares of the board's width and height. */
@@ -193,7 +196,7 @@ class Board {
     this.result = null;
     this.image = new Float64Array(this.network.width * this.network.height);
     this.paint(this.raster([]));
-    this.answer.textContent = "Draw a digit with the mouse, a finger or the arrow keys (with Shift they move the pen only).";
+    this.answer.textContent = "Nothing is drawn yet.";
   }
 
   stroke(a, b) {

@@ -7,8 +7,6 @@ from taut.errors import ArgumentError, check_count
 from taut.training.config import TrainConfig
 from taut.training.config_fields import Configuration, setting
 
-__all__ = ["CRITICS", "GanConfig"]
-
 GanCriticName = Literal["lipschitz", "clipped", "penalty"]
 CRITICS: tuple[GanCriticName, ...] = get_args(GanCriticName)
 _SUBJECT = "GanConfig"

@@ -27,8 +27,6 @@ from taut.training.schedule import batches, learning_rate
 from taut.training.state import Session, TrainingState
 from taut.transport import dual_value
 
-__all__ = ["GanProgress", "train_gan"]
-
 _BETAS = (0.5, 0.999)
 # Number of samples in a picture.
 _PICTURES = 64

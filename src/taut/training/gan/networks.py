@@ -10,8 +10,6 @@ from taut.errors import ArgumentError, check_count
 from taut.nn import MaxMin, OrthonormalConv2d, OrthonormalLinear, SpectralConv2d
 from taut.training.gan.config import GanConfig
 
-__all__ = ["ImageGenerator", "build_critic", "build_generator"]
-
 # Rows of one pass in evaluation: enough to use a core, small enough for memory.
 _ROWS = 512
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from taut.errors import ArgumentError, require
 from taut.export import write_atomically
 
-__all__ = ["draw_grid", "write_grid"]
-
 
 def draw_grid(images: Tensor) -> np.ndarray:
     """Lays images out in rows, as square as can be, one pixel apart.

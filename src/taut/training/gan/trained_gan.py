@@ -12,8 +12,6 @@ from taut.training.gan.config import GanConfig
 from taut.training.gan.networks import ImageGenerator, build_generator
 from taut.training.run_folder import RunFolder
 
-__all__ = ["GanFolder", "GanRun", "freeze", "load_gan", "load_gan_run"]
-
 
 class GanFolder(RunFolder[GanConfig]):
     """The files of one GAN run: `samples/step-*.png`, `critic.safetensors`, and those of any run.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
-from taut.audit.prepare import Prepared
+from taut.audit.evaluation_copy import Prepared
 from taut.audit.program import Program, sample_shape
 from taut.errors import NoRuleError
 from taut.rules import find_record
@@ -16,8 +16,6 @@ from taut.rules.convolution import padded_convolution, padding_sides
 from taut.rules.normalisation import batch_norm
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
-
-__all__ = ["Rewriter"]
 
 aten = torch.ops.aten
 _CASTS = (aten._to_copy.default, aten.to.dtype, aten.to.device, aten.type_as.default)
@@ -62,7 +60,7 @@ class Rewriter:
         prepared: the network that was exported.
         exported: what `torch.export` made of it.
         input_shape: of one input.
-        subject: who asks, for errors.
+        subject: subject of errors.
         whole: the layers and functions that stayed one operation, by their numbers.
     """
 

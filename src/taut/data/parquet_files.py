@@ -12,8 +12,6 @@ from taut.data.columns import Columns, check_names
 from taut.data.source import ColumnSource, refuse_damage
 from taut.errors import DataError, require
 
-__all__ = ["ParquetSource"]
-
 
 class ParquetSource(ColumnSource):
     """A table in a parquet file; an index that pandas stored with it is left out."""

@@ -9,8 +9,6 @@ import numpy as np
 from taut.data.source import Source
 from taut.errors import DamagedFileError, DataError, require
 
-__all__ = ["IMAGE_ENDINGS", "FolderSource"]
-
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp")
 
 

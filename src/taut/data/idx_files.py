@@ -14,8 +14,6 @@ from taut.data.columns import list_some
 from taut.data.source import Source, open_bytes, read_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["IdxSource", "labels_beside", "looks_like_idx", "parse_idx", "parse_labels"]
-
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _STEP = 2**22
 

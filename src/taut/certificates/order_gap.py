@@ -13,8 +13,6 @@ from taut.linalg.rounding import check_arithmetic
 from taut.norms import LINF
 from taut.rules import Constants
 
-__all__ = ["bound_order_gap"]
-
 _SUBJECT = "bound_order_gap"
 
 

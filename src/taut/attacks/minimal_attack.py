@@ -6,14 +6,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from taut.attacks.ball import distances, per_input
-from taut.attacks.gradient import Descent
+from taut.attacks.gradient_attacks import Descent
 from taut.attacks.objectives import predict
 from taut.attacks.problem import AttackProblem
 from taut.attacks.result import AttackResult
 from taut.errors import check_count
 from taut.norms import NormLike
-
-__all__ = ["minimal_perturbation"]
 
 
 def minimal_perturbation(

@@ -1,4 +1,4 @@
-"""Forwards of one's own: captured by `torch.export` as operations, for every size of the batch."""
+"""Custom forwards, captured by `torch.export` as a graph of operations for every batch size."""
 
 import copy
 import threading
@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from taut import functional
-from taut.audit.prepare import Prepared
+from taut.audit.evaluation_copy import Prepared
+from taut.audit.graph_rewriting import Rewriter
 from taut.audit.program import Program, stored_like
-from taut.audit.rewrite import Rewriter
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
@@ -26,8 +26,6 @@ from taut.rules.normalisation import batch_norm
 from taut.rules.pooling import adaptive_average, adaptive_maximum
 from taut.rules.record import bind_arguments
 from taut.rules.shape import identity
-
-__all__ = ["capture"]
 
 _LOCK = threading.Lock()
 # Layers and functions that stay one operation; only the capture under way, which holds the lock,
@@ -67,15 +65,15 @@ class _Whole(nn.Module):
 
 
 def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> Program:
-    """The program of a network with forwards of its own, valid for batches of every size.
+    """The program of a network with custom forwards, valid for every batch size.
 
     `torch.export` runs the forward once on tensors without numbers, with the size of the batch as
-    a symbol, and writes down plain operations: work in place, keyword arguments, functional forms,
+    a symbol, and records plain operations: in-place work, keyword arguments, functional calls,
     asserts and branches on fixed sizes are resolved. A second run with a batch of one must give the
     same operations, since one is a special case to the exporter.
 
     Raises:
-        NoRuleError: the forward looks at numbers of its input or at the size of the batch, writes
+        NoRuleError: the forward branches on values of its input or on the batch size, writes
             attributes or buffers, or mixes samples.
     """
     with _LOCK, _whole_functions():
@@ -95,8 +93,8 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> P
             if program.digest() != single.digest():
                 raise NoRuleError(
                     subject=subject,
-                    rule="the forward computes something else for a batch of one",
-                    remedy="Make the result of a sample independent of the size of the batch.",
+                    rule="the forward computes another function for a batch of one",
+                    remedy="Make the result of a sample independent of the batch size.",
                 )
         finally:
             _WHOLE.clear()
@@ -175,16 +173,16 @@ def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject
             subject=subject,
             rule=f"the forward of {type(model).__name__} cannot be captured on inputs of shape "
             f"{shape}: {reason.rstrip('.')}",
-            remedy="A forward that branches on its input, or on the size of the batch, has no single "
-            "graph: split the model, or register a record for that part with taut.rules.register.",
+            remedy="A forward that branches on its input, or on the batch size, has no single graph. "
+            "Split the model, or register a record for that part with taut.rules.register.",
         ) from error
     written = program.graph_signature.buffers_to_mutate
     if written:
         raise NoRuleError(
             subject=subject,
             rule=f"the forward writes the buffer {', '.join(sorted(set(written.values())))}, so "
-            "a later call may compute something else",
-            remedy="Keep evaluation free of state.",
+            "a later call may return another result",
+            remedy="Change no state in evaluation mode.",
         )
     return program
 
@@ -223,7 +221,7 @@ def _compare(model: nn.Module, program: Program, subject: str) -> None:
             except RuntimeError as error:
                 raise NoRuleError(
                     subject=subject,
-                    rule="the operations of the forward cannot be run one by one: "
+                    rule="the captured operations cannot be run on their own: "
                     f"{str(error).rstrip('.')}",
                     remedy="Use one dtype throughout the forward.",
                 ) from error
@@ -233,14 +231,14 @@ def _compare(model: nn.Module, program: Program, subject: str) -> None:
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
                 raise NoRuleError(
                     subject=subject,
-                    rule="running the operations of the forward one by one gives another result: "
-                    "the model has hidden state, or draws random numbers",
+                    rule="the captured operations give another result than the forward: the model has "
+                    "hidden state, or draws random numbers",
                 )
     changed = {name for name, held in _attributes(model).items() if held != before.get(name)}
     if changed:
         raise NoRuleError(
             subject=subject,
             rule=f"the forward writes the attribute {', '.join(sorted(changed))}, so a later "
-            "call may compute something else",
-            remedy="Keep the forward free of state.",
+            "call may return another result",
+            remedy="Change no state in the forward.",
         )

@@ -1,4 +1,4 @@
-// Tables that are sorted by a click on a heading, and the slider of certified accuracy.
+// Tables that are sorted by a click on a heading.
 
 function sortKey(cell) {
   const text = (cell.firstChild ? cell.firstChild.textContent : "").trim();
@@ -32,19 +32,4 @@ function makeSortable(table) {
   });
 }
 
-function makeSlider(box) {
-  const { radii, total } = JSON.parse(box.querySelector("script").textContent);
-  const [input, output] = [box.querySelector("input"), box.querySelector("output")];
-  const reach = radii.length ? radii[radii.length - 1] : 1;
-  const update = () => {
-    const radius = ((reach * input.value) / 1000).toPrecision(3); // what is counted is what is shown
-    const certified = radii.filter(each => each > Number(radius)).length;
-    const percent = (Math.floor((1000 * certified) / total) / 10).toFixed(1); // never more than proven
-    output.textContent = `${radius}: ${percent} % certified`;
-  };
-  input.addEventListener("input", update);
-  update();
-}
-
 document.querySelectorAll("table").forEach(makeSortable);
-document.querySelectorAll(".slider").forEach(makeSlider);

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DATE_FORMS", "FORMS", "NUMBER_FORMS", "TIME_FORMS", "days", "divide_spans", "read_form"]
-
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d*)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d*)?([eE][+-]?\d+)?")
 _CLOCK = r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?"

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from taut.data.cells import is_missing, parse_number
+from taut.data.columns import list_some
+from taut.data.labels import as_position
 from taut.data.source import ColumnSource, open_bytes, refuse_damage
-from taut.errors import DamagedFileError, DataError
-
-__all__ = ["TextSource"]
+from taut.errors import ArgumentError, DamagedFileError, DataError
 
 _SAMPLE = 100
 _SEVERAL = re.compile(r"[-+.\d]\S*(\s+[-+.\d]\S*)+\s*")
@@ -25,20 +25,18 @@ class TextSource(ColumnSource):
 
     The delimiter is the first of tab, semicolon, comma and bar that the first two lines hold equally
     often, or else white space. The first row is a header if it has a word above a column of numbers,
-    or nothing but words that do not occur below it. Numbers may be quoted; empty lines are skipped.
+    or nothing but words that do not occur below it; with `label`, also if it counts the columns or
+    alone has that name. Numbers may be quoted; empty lines are skipped.
 
     Args:
         path: the file, which may be compressed.
         member: name of the file inside a zip archive of several.
-        header: whether the first row is a header; None to detect it.
-
-    Attributes:
-        first_row: cells of the first row, header or not.
+        label: name or position of the column of labels, where the table is to have one.
     """
 
     parse = True
 
-    def __init__(self, path: Path, member: str | None = None, header: bool | None = None):
+    def __init__(self, path: Path, member: str | None = None, label: str | int | None = None):
         super().__init__(path.name if member is None else f"{path.name}:{member}")
         self._path, self._member, self.orders = path, member, {}
         with refuse_damage(self.subject), self._open() as file:
@@ -48,18 +46,50 @@ class TextSource(ColumnSource):
         self._delimiter = _detect_delimiter(opening)
         self.decimal_comma = self._delimiter != ","
         sample = [row for _, row in islice(self._records(), 2)]
-        if header is None:
-            header = _has_header([*sample, *self._peek()])
-        self.first_row = [cell.strip() for cell in sample[0]] if sample else [""]
+        first = [cell.strip() for cell in sample[0]] if sample else [""]
         # A header by numpy.savetxt starts as a comment does.
-        self.first_row[0] = self.first_row[0].removeprefix("#").strip()
+        first[0] = first[0].removeprefix("#").strip()
+        rows = [*sample, *self._peek()]
+        header = (
+            (label in first and as_position(label) is None)
+            or _has_header(rows)
+            or (label is not None and self._has_numbers_as_names(first, rows[1:], label))
+        )
         self._start = int(header)
         if header and len(sample) < 2:
             raise DataError(
                 subject=self.subject,
                 rule="a table must have rows; the file has a header and nothing else",
             )
-        self._set_columns(self.first_row if header else (), len(self.first_row))
+        self._set_columns(first if header else (), len(first))
+
+    def _has_numbers_as_names(
+        self, first: Sequence[str], below: Sequence[Sequence[str]], label: str | int
+    ) -> bool:
+        """Whether a first row of numbers names the columns: it counts them, or has the label's name.
+
+        Raises:
+            ArgumentError: it may be a row or a header, and `label` a position or a name in it.
+        """
+        width, at = len(first), as_position(label)
+        at = width if at is None else at + width * (at < 0)
+        if width > 2 and all(cell == str(i) for i, cell in enumerate(first) if i != at):
+            # So a table is written that had no names. The label's own may be a name or a class.
+            return not 0 <= at < width or all(row[at].strip() != first[at] for row in below)
+        # Names that are numbers are whole and differ; few rows of measurements are so.
+        could_be_names = all(cell.isdecimal() for cell in first) and len(set(first)) == width
+        if not (label in first and could_be_names):
+            return False
+        if at >= width:
+            return True
+        raise ArgumentError(
+            subject=self.subject,
+            argument="label",
+            rule=f"must say which column is meant; the first line, {list_some(first)}, may be a row "
+            f"or a header, and {label!r} the column at position {label} or the one with that name",
+            remedy=f"For a table without a header count from the end: {at - width}. Or name the "
+            "columns by words.",
+        )
 
     def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
         """See `ColumnSource`."""

@@ -12,8 +12,6 @@ from taut.attacks.result import AttackResult
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.norms import NormLike
 
-__all__ = ["Descent", "adversarial_batch", "fgsm", "pgd"]
-
 
 def fgsm(
     model: nn.Module,

@@ -9,9 +9,6 @@ from torch.nn.utils import parametrize
 from taut.errors import ArgumentError, NonFiniteError, NoRuleError
 from taut.rules import find_record
 
-__all__ = ["Prepared", "copy_for_evaluation", "prepare", "unwrap"]
-
-
 _WRAPPERS = {
     "OptimizedModule": "_orig_mod",
     "DistributedDataParallel": "module",

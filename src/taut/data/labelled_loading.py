@@ -5,15 +5,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from taut.data.cifar10 import parse_cifar
 from taut.data.columns import Columns, list_some
-from taut.data.digits import read_digits
 from taut.data.download import Progress, fetch_file
 from taut.data.encoding import Encoding
 from taut.data.formats import PathLike, detect_format
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_files import (
     pair_idx,
+    parse_cifar,
+    read_digits,
     read_idx_folder,
     read_idx_pair,
     read_image_classes,
@@ -23,8 +23,6 @@ from taut.data.labelled_tables import TableOptions, read_labelled_table
 from taut.data.labels import NoLabelError
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.errors import ArgumentError, DataError
-
-__all__ = ["load_labelled", "read_labelled", "read_matching"]
 
 
 def load_labelled(
@@ -246,7 +244,7 @@ def _read_path(
         return parse_cifar(f"data: {path.name}", path.read_bytes())
     kind = detect_format(path)
     if kind in ("text", "parquet"):
-        return read_labelled_table(path, kind, options, classes), None
+        return read_labelled_table(path, options, classes), None
     if given := options.given:
         raise ArgumentError(
             subject="load_labelled",

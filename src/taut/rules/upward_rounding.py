@@ -10,8 +10,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["add_up", "multiply_up", "sqrt_up"]
-
 _SPLIT = 2.0**27 + 1
 # Within these limits neither the splitting of a factor nor the error of a product leaves the range.
 _LEAST, _MOST = 2.0**-400, 2.0**400

@@ -14,8 +14,6 @@ from taut.data.columns import list_some
 from taut.data.source import Source, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
-__all__ = ["NPY", "open_npy", "open_npz", "read_npz"]
-
 NPY = b"\x93NUMPY"
 _OBJECTS = re.compile(rb"'[|<>=]?O'")
 _HEAD = 16384

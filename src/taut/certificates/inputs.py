@@ -1,0 +1,39 @@
+"""Checks of the inputs that are certified or attacked."""
+
+import torch
+from torch import Tensor
+
+from taut.errors import ArgumentError, DtypeError
+
+
+def check_batch(subject: str, x: Tensor) -> None:
+    """Raises unless `x` is a batch `(n, ...)` of floating-point numbers."""
+    if not x.dtype.is_floating_point:
+        raise DtypeError(
+            subject=subject,
+            argument="x",
+            rule="must be of floating point",
+            got=str(x.dtype),
+            remedy="Convert it with .float().",
+        )
+    if x.dim() < 2:
+        raise ArgumentError(
+            subject=subject,
+            argument="x",
+            rule="must be a batch (n, ...)",
+            got=f"shape {tuple(x.shape)}",
+            remedy="Use x[None] for one input.",
+        )
+
+
+def check_labels(subject: str, labels: Tensor, count: int) -> Tensor:
+    """The labels as a tensor `(count,)`; raises unless they are one class index for each input."""
+    labels = torch.as_tensor(labels)
+    if labels.shape != (count,) or labels.is_floating_point() or labels.is_complex():
+        raise ArgumentError(
+            subject=subject,
+            argument="labels",
+            rule="must be one class index for each input",
+            got=f"{labels.dtype} of shape {tuple(labels.shape)} for {count} inputs",
+        )
+    return labels
