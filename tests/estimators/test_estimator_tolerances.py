@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
@@ -131,8 +132,12 @@ def test_conformal_sets_take_radii_in_tolerances():
         (16,), norm="linf", radius=1.0, tolerance=[30, 0.0003, 1], epochs=10
     )
     conformal = RobustConformalClassifier(model).fit(X[:300], y[:300])
-    small, large = (conformal.predict_set(X[300:], radius=r) for r in (0.0, 1.0))
+    small, large = (conformal.predict_set(X[300:], radius=r) for r in (0.0, 5.0))
     assert (small <= large).all() and small.sum() < large.sum()
+    # In units of X the same number is hardly more than nothing.
+    plain = LipschitzClassifier((16,), norm="linf", radius=30.0, epochs=10).fit(X[:200], y[:200])
+    known = RobustConformalClassifier(plain).calibrate(X[200:300], y[200:300])
+    assert known.predict_set(X[300:], 5.0).sum() < large.sum()
 
 
 def test_weights_choose_what_counts():
@@ -164,7 +169,30 @@ def test_a_warm_start_goes_on():
     model = LipschitzClassifier((16,), warm_start=True, **options).fit(X, y)
     first = model.loss_curve_[0]
     assert model.fit(X, y).loss_curve_[0] < first
-    with pytest.raises(ArgumentError, match="features, classes and hidden layers of the last fit"):
+    with pytest.raises(ArgumentError, match="classes and hidden layers of the last fit"):
         model.set_params(hidden_sizes=(8,)).fit(X, y)
     cold = LipschitzClassifier((16,), **options).fit(X, y)
     assert cold.loss_curve_[0] == first == cold.fit(X, y).loss_curve_[0]
+
+
+def test_a_warm_start_keeps_its_units_or_is_refused():
+    """Radii are in tolerances: those of the last fit must not pass for others."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = LipschitzClassifier((8,), epochs=1, warm_start=True, norm="linf", tolerance=[1, 2, 0])
+    scale = model.fit(X, y).scale_
+    assert (model.fit(5 * X, y).scale_ == scale).all()
+    for tolerance, rows in (([2, 4, 0], X), ([1, 2, 3], X), (1.0, X[:, :2])):
+        with pytest.raises(ArgumentError, match="needs the features, tolerances"):
+            model.set_params(tolerance=tolerance).fit(rows, y)
+
+
+def test_rows_that_overflow_are_refused_or_have_no_radius():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(int)
+    with pytest.raises(ArgumentError, match="must spread"):
+        LipschitzClassifier((8,), epochs=1, tolerance=[5e-324, 1.0]).fit(X, y)
+    model = LipschitzClassifier((8,), epochs=1, norm="linf", tolerance=[1e-30, 1.0]).fit(X, y)
+    assert model.certify([[1e300, 0.0]]).radius == 0
+    with pytest.raises(NotFittedError):
+        certify_pipeline(make_pipeline(StandardScaler(), model.__class__()), X)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -121,8 +121,13 @@ class LipschitzEstimator(BaseEstimator):
 
     def _scale_rows(self, rows: np.ndarray) -> np.ndarray:
         """Sets `scale_`, what columns are divided by, and returns the rows divided by it."""
-        if not (self.warm_start and hasattr(self, "_units")):
-            self.scale_, self.changing_ = fit_scale(type(self).__name__, self, rows)
+        scale, changing = fit_scale(type(self).__name__, self, rows)
+        if self.warm_start and hasattr(self, "_units"):
+            # Columns that do not change keep the unit that the last fit chose.
+            if not np.array_equal(scale * changing, self.scale_ * self.changing_):
+                self._refuse_warm_start()
+        else:
+            self.scale_, self.changing_ = scale, changing
         return self._divide(rows)
 
     def _divide(self, rows: np.ndarray) -> np.ndarray:
@@ -148,14 +153,17 @@ class LipschitzEstimator(BaseEstimator):
             return
         shapes = {name: value.shape for name, value in net.state_dict().items()}
         if shapes != {name: value.shape for name, value in held.items()}:
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="warm_start",
-                rule="needs the features, classes and hidden layers of the last fit",
-                got="others",
-                remedy="Fit a new estimator, or set warm_start=False.",
-            )
+            self._refuse_warm_start()
         net.load_state_dict(held)
+
+    def _refuse_warm_start(self) -> NoReturn:
+        raise ArgumentError(
+            subject=type(self).__name__,
+            argument="warm_start",
+            rule="needs the features, tolerances, classes and hidden layers of the last fit",
+            got="others",
+            remedy="Fit a new estimator, or set warm_start=False.",
+        )
 
     def _new_network(self, inputs: int, outputs: int, seed: int) -> nn.Sequential:
         """A network of constant 1 in `norm`, with random weights from `seed` or those of the last fit."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from taut.certificates import Certificates, radii_after_rounding
@@ -99,6 +100,7 @@ def certify_pipeline(
         True
     """
     subject = "certify_pipeline"
+    check_is_fitted(pipeline)
     model: Any = pipeline[-1]
     rows = np.asarray(X, dtype=np.float64)
     names = getattr(X, "columns", None)
