@@ -67,7 +67,8 @@ def test_every_accepted_shape_is_1_lipschitz(case):
     paddings = ((0, "zeros"), (1, "zeros"), ("same", "zeros"), ("same", "circular"))
     paddings += ((1, "circular"), (1, "reflect"), (1, "replicate"), (2, "symmetric"))
     accepted = refused = 0
-    cases: list[Any] = [channels.get(case.dims, channels[2]), kernels, (1, 2), (1, 2), paddings]
+    steps = (1, 2, 3) if case.dims == 1 else (1, 2)
+    cases: list[Any] = [channels.get(case.dims, channels[2]), kernels, steps, (1, 2), paddings]
     for (a, b, groups), k, stride, dilation, (padding, padding_mode) in itertools.product(*cases):
         options = dict(stride=stride, dilation=dilation, groups=groups, bias=False)
         try:
