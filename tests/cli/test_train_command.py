@@ -161,8 +161,8 @@ def test_help_states_the_defaults():
         "By default distance in linf without a constraint or tolerances, dense otherwise"
         in helped("arch")
     )
-    assert [each.lr for each in for_linf] == [0.02, 0.002]
-    assert for_linf[1].clip == pytest.approx(0.11) and "by default 1.1 * radius" in helped("clip")
+    assert [each.lr for each in for_linf] == [0.02, 0.004]
+    assert for_linf[1].clip == pytest.approx(0.2) and "default twice the radius" in helped("clip")
     assert [each.optimizer for each in found.values()] == ["adam", "aggmo", "aggmo"]
     assert {each.optimizer for each in for_linf} == {"adam"}
     assert "by default adam in l2, for distance and for ibp, aggmo otherwise" in helped("optimizer")
@@ -179,7 +179,7 @@ def test_help_states_the_defaults():
     assert hkr.lr == pytest.approx(1 / 50)
     rates = "0.1 with cross_entropy and 1 / lipschitz with hinge or hkr"
     assert (
-        "by default 0.003 for adam, 0.02 for distance, 0.002 for ibp; for aggmo in linf and l1, "
+        "by default 0.003 for adam, 0.02 for distance, 0.004 for ibp; for aggmo in linf and l1, "
         + rates
         in helped("lr")
     )
