@@ -116,6 +116,8 @@ def test_mistakes_are_one_line(folder, tmp_path):
     assert result.exit_code == 2 and "none called 'kind'" in result.stderr
     result = run(folder / "run", folder / "rows.csv", "--out", tmp_path / "x.xlsx")
     assert result.exit_code == 2 and "--out must end in" in result.stderr
+    result = run(folder / "run", tmp_path / "nothing.csv")
+    assert result.exit_code == 2 and "`DATA` must be an existing file" in result.stderr
     (tmp_path / "wide.csv").write_text("1,2,3,4\n1,2,3,4\n")
     result = run(folder / "run", tmp_path / "wide.csv")
     assert (

@@ -10,7 +10,7 @@ import click
 from taut.cli.classifier_input import names_for
 from taut.cli.parameters import COUNT, FILE, NORM, network_argument, threads_option
 from taut.cli.prediction_output import check_format, open_output
-from taut.errors import DataError
+from taut.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,7 +165,13 @@ class _Predictor:
         from taut.data import TableStream, open_source
 
         spec, names = self.spec, [] if self.run is None else names_for(self.run, data)
-        source = open_source(data, names)
+        try:
+            source = open_source(data, names)
+        except ArgumentError as error:
+            # What the reader calls `path` is DATA here.
+            raise error.replace(
+                argument="data" if error.argument == "path" else error.argument
+            ) from None
         columns = list(spec.columns) if spec.columns and source.names else None
         if spec.encoding is not None and not source.names:
             used = len(spec.encoding.used)
