@@ -1,4 +1,4 @@
-"""Draws docs/images/overview.png, the picture of the README: python docs/overview.py, about two minutes."""
+"""Draws docs/images/overview.png, the picture of the README: python docs/overview.py, about a minute."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from taut.plotting import COLOURS, STYLE
 from taut.report.demo import paint_drift
-from taut.report.demo_run import measure_drift, run_demo
+from taut.report.demo_run import run_demo
 
 OUT = Path(__file__).parent / "images" / "overview.png"
 
@@ -45,7 +45,7 @@ def main() -> None:
         left, middle, right = figure.subplots(1, 3)
         draw_critics(left, run.tasks[0])
         draw_accuracy(middle, run.digits)
-        paint_drift(right, measure_drift(seed=0, rows=4000, num_steps=1000))
+        paint_drift(right, run.drift)
         right.set(title="How far did the data move?")
         figure.savefig(OUT, dpi=130, metadata={"Software": None})
 

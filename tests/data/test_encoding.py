@@ -57,7 +57,7 @@ def test_every_column_is_accounted_for():
     assert encoding.accounts == {
         "id": "left out: an identifier, whole numbers beyond 2**53",
         "age": "number; a missing value is 1 apart",
-        "town": "4 categories, 1 apart, missing values being one of them",
+        "town": "4 categories, 1 apart, one of them for missing values",
         "member": "2 categories, 1 apart",
         "joined": "date, in days",
         "size": "ordered, one step apart: S < M < L",
@@ -110,7 +110,7 @@ def test_a_text_file_as_it_comes(tmp_path):
         "Tag": "date, in days, day first",
         "Zeit": "time, in hours",
         "Preis": "number, decimal comma",
-        "Ort": "2 categories, 1 apart, missing values being one of them",
+        "Ort": "2 categories, 1 apart, one of them for missing values",
         "leer": "left out: it has no values",
     }
     table = read_table(tmp_path / "t.csv", encoding=encoding)

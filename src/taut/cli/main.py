@@ -190,7 +190,7 @@ SUBCOMMANDS = {name: Subcommand(f"taut.cli.{name}:{name}", text) for name, text 
     plugins=plugins,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog="`taut COMMAND --help` describes the arguments and options of a command. With --json, a "
-    'command prints one JSON object, and so does an error: its key is "error".',
+    'command prints one JSON object; an error is an object with the key "error".',
 )
 @click.version_option(None, "-V", "--version", package_name="taut", prog_name="taut")
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")

@@ -60,8 +60,8 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
 
     Rows are read, certified and written batch by batch. Each row has its number, the predicted class,
     its margin, the radius within which no perturbation changes it, and whether that radius exceeds
-    the target radius of the run: with tolerances, whether changing every column by its tolerance at
-    once is covered.
+    the target radius of the run. With tolerances, a certified prediction holds even if every column
+    changes by its tolerance at once.
 
     \b
     Examples:

@@ -73,8 +73,8 @@ def watch(files: Sequence[str], **options: Any) -> None:
     """Watch batches of rows for drift from a reference.
 
     REFERENCE and each BATCH are files as `taut wasserstein` takes them. Fit the reference once; then
-    call the command for every new batch, as often as they come. The file WATCH holds the reference's
-    scores and the evidence so far, and every call updates it.
+    run the command for each new batch. The file WATCH holds the reference's scores and the evidence
+    so far, and every run updates it.
 
     The evidence is an e-value: the alarm is raised when it reaches 1 / false-alarm rate (20 by default).
     Without drift, the probability that this ever happens is at most that rate, over all batches together.

@@ -205,7 +205,7 @@ class ColumnEncoding:
                 return f"left out: {self.reason}"
             case "category":
                 count = len(self.categories) + self.missing
-                gaps = ", missing values being one of them" if self.missing else ""
+                gaps = ", one of them for missing values" if self.missing else ""
                 nouns = "category" if count == 1 else "categories"
                 return f"{count} {nouns}, {self.distance:g} apart{gaps}"
             case "ordered":

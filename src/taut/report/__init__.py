@@ -1,4 +1,4 @@
-"""Self-contained HTML reports: one file, no scripts, nothing fetched."""
+"""Self-contained HTML reports: one file, nothing fetched, readable without scripts."""
 
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier import classifier_page, classifier_sections, run_facts

@@ -46,7 +46,6 @@ __all__ = [
     "TaskResult",
     "TrainedCritic",
     "demo_tasks",
-    "measure_drift",
     "run_demo",
 ]
 
@@ -167,12 +166,12 @@ def run_demo(
         TaskResult(task, tuple(_train(task, name, seed, on_step) for name in ACTIVATIONS))
         for task in tasks or demo_tasks(quick)
     )
-    drift = measure_drift(seed, *((60, 5) if quick else (1000, 50)))
+    drift = _drift(seed, *((60, 5) if quick else (1000, 50)))
     digits = _digits(seed, quick, on_progress)
     return DemoRun(seed, results, drift, digits, time.perf_counter() - start)
 
 
-def measure_drift(seed: int, rows: int, num_steps: int) -> dict[float, WassersteinResult]:
+def _drift(seed: int, rows: int, num_steps: int) -> dict[float, WassersteinResult]:
     """Distances between uniform samples of a square and of squares shifted by known amounts."""
     random = Generator().manual_seed(seed)
     reference = torch.rand(rows, 2, generator=random)

@@ -72,10 +72,10 @@ class TrainConfig(Configuration):
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.
-        hidden: widths of the hidden dense layers; by default 1024,1024,1024 for images with at
-            least 784 values, 256,256,256 for smaller images, and 128,128 for tables; conv has two such
-            layers instead of three, lenet has one of width 50, wrn has none; distance has
-            256,256,256 for large images, ibp 512,512, and both have 128,128 for others.
+        hidden: widths of the hidden dense layers. Default for images with at least 784 values:
+            1024,1024,1024 (dense), 1024,1024 (conv), 256,256,256 (distance), 512,512 (ibp); for
+            smaller images: 256,256,256 (dense), 256,256 (conv), 128,128 (distance, ibp); for tables:
+            128,128. lenet has one layer of width 50, wrn has none.
         lipschitz: Lipschitz constant of the network; by default 1, or 1000 in linf; for distance, the
             reciprocal standard deviation of the pixels.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
