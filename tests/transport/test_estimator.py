@@ -78,7 +78,7 @@ def test_finite_sets_are_bracketed_around_exact_transport(dim):
 
 
 def test_large_finite_sets_are_bracketed_by_a_critic_and_a_coupling(monkeypatch):
-    monkeypatch.setattr("taut.transport.comparison._MOST_PAIRS", 100)
+    monkeypatch.setattr("taut.transport.finite_comparison._MOST_PAIRS", 100)
     x, y = cubes(1.0, n=80)
     truth = exact(x, y)
     result = wasserstein(x, y, finite=True, num_steps=100)

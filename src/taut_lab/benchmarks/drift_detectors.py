@@ -200,7 +200,7 @@ def _windows(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
 
 
 DETECTORS: dict[str, Detector] = {
-    "taut.wasserstein": _taut,
+    "taut wasserstein": _taut,
     "taut two_sample_p_value": _taut_test,
     "POT emd2": _exact,
     "POT sliced": _sliced,
