@@ -84,3 +84,18 @@ def test_wrong_usage(words, sentence, tmp_path, monkeypatch):
     result = invoke("watch", *words)
     assert result.exit_code == 2, result.output
     assert sentence in result.stderr
+
+
+def test_a_moving_reference_and_running_numbers(tmp_path):
+    path, reference = tmp_path / "watch.safetensors", tmp_path / "reference.csv"
+    reference.write_text("number,value\n" + "".join(f"{i},{i * 37 % 101}\n" for i in range(100)))
+    result = invoke("watch", reference, "--save", path, "--window", "2")
+    assert result.exit_code == 0, result.output
+    assert "later batches will exceed: column 'number'; leave them out with --drop." in " ".join(
+        result.stdout.split()
+    )
+    result = invoke(
+        "watch", reference, "--save", path, "--window", "2", "--drop", "number", "--json"
+    )
+    told = json.loads(result.stdout)
+    assert told["window"] == 2 and told["notes"] == []

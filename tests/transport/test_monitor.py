@@ -1,6 +1,8 @@
 """Monitors: the false-alarm rate of whole runs, drift that is found, files, and mixed tables."""
 
 import math
+import multiprocessing
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import torch
 
 from taut.checker import check
 from taut.errors import ArgumentError, DamagedFileError, DataError
-from taut.transport import fit_monitor, load_monitor, save_monitor
+from taut.transport import fit_monitor, hold_monitor, load_monitor, save_monitor
 from taut.transport.drift_evidence import (
     log_evidence,
     log_reference,
@@ -238,3 +240,83 @@ def test_dependent_features_are_no_axes_of_roundoff():
     assert len(monitor.scores.axes) == 4
     found = monitor.update(rows(1.0))
     assert found.alarm and abs(found.changes[0].difference) > 0.1
+
+
+def test_a_window_tolerates_slow_drift_and_finds_sudden_drift(tmp_path):
+    rng, path = np.random.default_rng(7), tmp_path / "watch.safetensors"
+
+    def batch(shift):
+        return torch.tensor(rng.normal(shift, 1, (200, 2)))
+
+    reference = torch.tensor(rng.normal(size=(2000, 2)))
+    fixed, moving = fit_monitor(reference), fit_monitor(reference, window=4)
+    for step in range(24):
+        rows = batch(0.02 * step)
+        fixed.update(rows)
+        moving.update(rows)
+        save_monitor(moving, path)
+        moving = load_monitor(path)
+    assert fixed.alarm and not moving.alarm
+    assert (moving.moves, moving.start, moving.rows, len(moving.recent)) == (6, 24, 800, 0)
+    for _ in range(3):
+        moving.update(batch(1.5))
+    assert moving.alarm
+    # After an alarm the reference stays.
+    for _ in range(4):
+        moving.update(batch(1.5))
+    assert moving.moves == 6 and moving.alarm
+    with pytest.raises(ArgumentError, match="`window`"):
+        fit_monitor(reference, window=0)
+
+
+@pytest.mark.slow
+def test_false_alarms_of_a_moving_reference_are_as_rare_as_promised():
+    rng, alarms = np.random.default_rng(8), 0
+    for _ in range(60):
+        monitor = fit_monitor(
+            torch.tensor(rng.normal(size=(80, 2))), window=2, false_alarm_rate=0.2
+        )
+        for _ in range(12):
+            monitor.update(torch.tensor(rng.normal(size=(40, 2))))
+        alarms += monitor.alarm
+    assert alarms <= 60 * 0.2
+
+
+def test_a_moving_reference_shares_out_the_false_alarm_rate():
+    """The evidence of the k-th reference is that of a new monitor over k (k + 1)."""
+    rng = np.random.default_rng(9)
+    rows = [torch.tensor(rng.normal(size=(100, 1))) for _ in range(3)]
+    plain, moving = fit_monitor(rows[0]), fit_monitor(rows[0], window=1)
+    assert moving.update(rows[1]).evidence == pytest.approx(plain.update(rows[1]).evidence / 2)
+    assert fit_monitor(rows[1], seed=1).update(rows[2]).evidence / 6 == pytest.approx(
+        moving.update(rows[2]).evidence
+    )
+
+
+def add_batch(path, seed):
+    with hold_monitor(path):
+        monitor = load_monitor(path)
+        time.sleep(0.2)
+        monitor.update(torch.randn(20, 1, generator=torch.Generator().manual_seed(seed)), str(seed))
+        save_monitor(monitor, path)
+
+
+def test_processes_that_update_one_file_at_a_time_lose_no_batch(tmp_path):
+    pytest.importorskip("fcntl")
+    path = tmp_path / "watch.safetensors"
+    save_monitor(fit_monitor(torch.randn(50, 1, generator=torch.Generator().manual_seed(0))), path)
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=add_batch, args=(path, seed)) for seed in (1, 2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert {batch.name for batch in load_monitor(path).batches} == {"1", "2"}
+
+
+def test_running_numbers_are_noted():
+    rng = np.random.default_rng(10)
+    frame = mixed(rng, 100).assign(serial=rng.permutation(100), stamp=np.arange(100) ** 2)
+    (note,) = fit_monitor(frame).notes
+    assert "'serial'" in note and "'stamp'" in note and "'age'" not in note
+    assert fit_monitor(mixed(rng, 100)).notes == ()

@@ -154,7 +154,7 @@ def test_a_critic_that_cancels_proves_no_more_than_its_rounding_allows(finite, t
 def test_comparisons_allow_for_the_rounding_of_the_critic(finite, monkeypatch):
     chosen = SelectedCritic("network", cancelling(2), (), 0.0)
     monkeypatch.setattr("taut.transport.comparison.select_critic", lambda *args, **more: chosen)
-    monkeypatch.setattr("taut.transport.comparison._MOST_PAIRS", 0)
+    monkeypatch.setattr("taut.transport.finite_comparison._MOST_PAIRS", 0)
     # Scaling by the mean moves both sides alike; a point of each at the same place widens limits.
     # A second column of zeros, since critics are not selected on a line.
     x, y = (nn.functional.pad(side[:200], (0, 1)) for side in (HIGH, LOW))
@@ -175,7 +175,7 @@ def test_a_constant_critic_gives_the_lower_bound_0(finite, monkeypatch):
     nn.init.zeros_(constant.weight)
     chosen = SelectedCritic("network", constant, (), 0.0)
     monkeypatch.setattr("taut.transport.comparison.select_critic", lambda *args, **more: chosen)
-    monkeypatch.setattr("taut.transport.comparison._MOST_PAIRS", 0)
+    monkeypatch.setattr("taut.transport.finite_comparison._MOST_PAIRS", 0)
     result = wasserstein(normal(40, 1.0), normal(40), finite=finite, **QUICK)
     assert result.lipschitz.value == 0 and result.lower.value == 0 < result.upper.value
 

@@ -134,7 +134,7 @@ def test_saved_critics_say_that_bounds_may_be_too_small(tmp_path):
 
 def coupled_rows(monkeypatch, x, y, **options) -> tuple[WassersteinResult, list[torch.Tensor]]:
     """The result, and the rows behind its upper bound, as `bound_population_upper` gets them."""
-    import taut.transport.comparison as module
+    import taut.transport.population_comparison as module
 
     found: list[torch.Tensor] = []
     real = module.bound_population_upper

@@ -11,6 +11,7 @@ import click
 from taut.cli.alarm import AlarmCommand
 from taut.cli.column_options import COLUMN_OPTIONS, column_options
 from taut.cli.parameters import (
+    COUNT,
     EXISTING_FILE,
     FILE,
     NOT_NEGATIVE,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
-_FITTING = ("false_alarm_rate", "tolerance", "scaling", "seed", *COLUMN_OPTIONS)
+_SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
+_FITTING = (*_SETTINGS, *COLUMN_OPTIONS)
 _UPDATING = ("log", "report")
 
 
@@ -59,6 +61,12 @@ _UPDATING = ("log", "report")
     help="Scaling of the features: none (the units of the data), standard (mean and standard "
     "deviation) or robust (median and quartiles).",
 )
+@click.option(
+    "--window",
+    type=COUNT,
+    metavar="N",
+    help="Number of batches after which these become the reference: slow drift is then tolerated.",
+)
 @column_options
 @click.option(
     "--log", type=FILE, metavar="LOG", help="Append a line of JSON for each batch to a file."
@@ -74,7 +82,8 @@ def watch(files: Sequence[str], **options: Any) -> None:
 
     REFERENCE and each BATCH are files as `taut wasserstein` takes them. Fit the reference once; then
     run the command for each new batch. The file WATCH holds the reference's scores and the evidence
-    so far, and every run updates it.
+    so far; every run updates it, one process at a time. With --window, the reference moves on: the
+    last batches take its place.
 
     The evidence is an e-value: the alarm is raised when it reaches 1 / false-alarm rate (20 by default).
     Without drift, the probability that this ever happens is at most that rate, over all batches together.
@@ -122,19 +131,22 @@ def _fit(path: str, options: dict[str, Any]) -> bool:
     monitor = fit_monitor(
         TableStream(path, names=options["names"]),
         encoding=wishes if is_table else None,
-        **{name: options[name] for name in ("false_alarm_rate", "tolerance", "scaling", "seed")},
+        **{name: options[name] for name in _SETTINGS},
     )
     save_monitor(monitor, options["save"])
     encoding = monitor.encoding
     if options["as_json"]:
         uses = None if encoding is None else encoding.accounts
-        print_json(_settings(monitor, options["save"]) | {"encoding": uses})
+        found = {"encoding": uses, "notes": monitor.notes}
+        print_json(_settings(monitor, options["save"]) | found)
         return False
     say(f"Fitted on {monitor.rows:,} rows of {Path(path).name}; saved to {options['save']}.")
     if encoding is not None:
         print_table(
             ["column", "use"], [list(pair) for pair in encoding.accounts.items()], left=(0, 1)
         )
+    for note in monitor.notes:
+        say(f"Note: {note}" + " with --drop." * is_table, style="yellow")
     say(
         f"{len(monitor.nodes)} scores are watched. An alarm without drift has a probability of at most "
         f"{100 * monitor.false_alarm_rate:g} %, over all batches together."
@@ -148,22 +160,23 @@ def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
     from taut.cli.wasserstein_data import check_outputs
     from taut.data import TableStream
     from taut.report import check_extras, monitor_headline, monitor_page, monitor_rows
-    from taut.transport import load_monitor, save_monitor
+    from taut.transport import hold_monitor, load_monitor, save_monitor
 
     path = options["monitor"]
     if options["report"]:
         check_extras()
     check_outputs([options["log"], options["report"]], [str(path), *files], "watch")
-    monitor = load_monitor(path)
-    done = len(monitor.batches)
-    try:
-        for file in files:
-            monitor.update(TableStream(file, names=options["names"]), Path(file).name)
-    finally:
-        # Batches before one that cannot be read have been seen.
-        if len(monitor.batches) > done:
-            save_monitor(monitor, path)
-            _append(options["log"], monitor.batches[done:])
+    with hold_monitor(path):
+        monitor = load_monitor(path)
+        done = len(monitor.batches)
+        try:
+            for file in files:
+                monitor.update(TableStream(file, names=options["names"]), Path(file).name)
+        finally:
+            # Batches before one that cannot be read have been seen.
+            if len(monitor.batches) > done:
+                save_monitor(monitor, path)
+                _append(options["log"], monitor.batches[done:])
     page = None
     if options["report"]:
         facts = [("Monitor", str(path)), ("Reference", f"{monitor.rows:,} rows")]
@@ -192,6 +205,7 @@ def _settings(monitor: "Monitor", path: Path) -> dict[str, Any]:
         "false_alarm_rate": monitor.false_alarm_rate,
         "tolerance": monitor.tolerance,
         "scaling": monitor.scaling.method,
+        "window": monitor.window,
         "alarm": monitor.alarm,
         "batches": [asdict(batch) for batch in monitor.batches],
     }

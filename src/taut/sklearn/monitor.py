@@ -33,6 +33,7 @@ class WassersteinMonitor(BaseEstimator):
         tolerance: Wasserstein distance from the reference that is no drift, in scaled units.
         scaling: scaling of the features: "standard", "robust" or "none".
         encoding: options of `taut.data.fit_encoding`, such as `{"drop": ["id"]}`, for frames.
+        window: number of batches after which these become the reference; None keeps the first.
         random_state: random seed or generator; equal data and seed give equal results.
 
     Attributes:
@@ -57,12 +58,14 @@ class WassersteinMonitor(BaseEstimator):
         tolerance: float = 0.0,
         scaling: Scaling = "standard",
         encoding: Mapping[str, Any] | None = None,
+        window: int | None = None,
         random_state: RandomState = 0,
     ) -> None:
         self.false_alarm_rate = false_alarm_rate
         self.tolerance = tolerance
         self.scaling: Scaling = scaling
         self.encoding = encoding
+        self.window = window
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -84,6 +87,7 @@ class WassersteinMonitor(BaseEstimator):
             tolerance=self.tolerance,
             scaling=self.scaling,
             encoding=self.encoding,
+            window=self.window,
             seed=self.seed_,
         )
         return self

@@ -21,7 +21,7 @@ from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fi
 from taut.transport.funnel_problem import funnels
 from taut.transport.mean_bounds import Method, bound_difference, bound_mean
 from taut.transport.monitor import Change, Monitor, MonitoredBatch, fit_monitor
-from taut.transport.monitor_file import load_monitor, save_monitor
+from taut.transport.monitor_file import hold_monitor, load_monitor, save_monitor
 from taut.transport.problems import (
     Problem,
     absolute_value,
@@ -70,6 +70,7 @@ __all__ = [
     "fit_monitor",
     "fit_scaling",
     "funnels",
+    "hold_monitor",
     "laplaces",
     "load_critic",
     "load_monitor",

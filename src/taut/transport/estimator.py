@@ -6,10 +6,11 @@ from typing import Any
 from taut.data import Encoding
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.transport.arguments import check_seed, confidence_of_each
-from taut.transport.comparison import Comparison
 from taut.transport.dataset import open_pair
 from taut.transport.feature_scaling import SCALINGS, Scaling
+from taut.transport.finite_comparison import FiniteComparison
 from taut.transport.mean_bounds import METHODS, Method
+from taut.transport.population_comparison import PopulationComparison
 from taut.transport.result import WassersteinResult
 from taut.transport.selection import CRITICS, CriticName, OnProgress
 
@@ -125,7 +126,7 @@ def wasserstein(
     if scaling is None:
         found = pair.first.encoding
         scaling = "standard" if found is not None and found.mixed else "none"
-    comparison = Comparison(
+    options: dict[str, Any] = dict(
         x=pair.first,
         y=pair.second,
         notes=list(pair.notes),
@@ -137,5 +138,6 @@ def wasserstein(
         on_progress=on_progress,
     )
     if finite:
-        return comparison.finite_sets()
-    return comparison.populations(confidence, method, diameter, num_permutations)
+        return FiniteComparison(**options).compare()
+    comparison = PopulationComparison(**options)
+    return comparison.compare(confidence, method, diameter, num_permutations)

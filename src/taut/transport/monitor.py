@@ -2,15 +2,15 @@ r"""`fit_monitor`: a reference once, then batch after batch, with one false-alar
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from taut.data import CellSource, Encoding, fit_encoding, read_source
-from taut.errors import ArgumentError, DataError, check_choice, check_nonnegative
+from taut.data import CellSource, Encoding, describe_columns, fit_encoding, read_source
+from taut.errors import ArgumentError, DataError, check_choice, check_count, check_nonnegative
 from taut.transport.arguments import check_seed
 from taut.transport.dataset import (
     Dataset,
@@ -38,6 +38,7 @@ _MIN_ROWS = 4
 _MOST_TRAINING = 2**14
 _MOST_HELD_OUT = 2**15
 _MOST_CHANGES = 5
+_FEWEST_RUNNING = 12  # of fewer rows, chance may put some into order
 _LARGEST = 700.0  # logarithm of the largest evidence that is told
 
 
@@ -95,6 +96,14 @@ class Monitor:
     32,768 rows, tells their means. Each score is 1-Lipschitz, so its mean differs by at most the distance
     of the laws. `taut.transport.drift_evidence` states and proves the theorem.
 
+    With a `window`, the rows of every `window` batches become the reference of the next ones, with their
+    scaling and scores; earlier batches are forgotten, so that slow drift is tolerated and sudden drift is
+    found. The hypothesis is then that no batch has drifted from its own reference. The evidence of the
+    $k$-th reference is divided by $k(k + 1)$.
+
+    *Proof.* A reference is fixed before its batches are seen, so by the theorem its evidence ever reaches
+    $k(k + 1)/\alpha$ with a probability of at most $\alpha/k(k + 1)$; these add up to $\alpha$. $\square$
+
     Attributes:
         scores: the scores that are watched.
         scaling: scaling of the features.
@@ -104,6 +113,11 @@ class Monitor:
         tolerance: distance from the reference that is no drift, in scaled units.
         rows: number of rows of the reference.
         batches: what was known after each batch.
+        window: number of batches after which they become the reference; None keeps the first.
+        moves: how many times the reference has moved on.
+        start: number of batches before the current reference began.
+        recent: encoded rows of the batches since then; without a window none.
+        notes: what to mind about the reference's columns.
     """
 
     scores: DriftScores = field(repr=False)
@@ -119,6 +133,15 @@ class Monitor:
     wealth: Tensor = field(repr=False)
     rounding: float = field(repr=False)
     batches: list[MonitoredBatch] = field(default_factory=list, repr=False)
+    window: int | None = None
+    moves: int = field(default=0, repr=False)
+    start: int = field(default=0, repr=False)
+    recent: Tensor = field(default_factory=lambda: torch.zeros(0, 0).double(), repr=False)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.recent.numel() == 0:
+            self.recent = torch.zeros(0, self.dim, dtype=torch.float64)
 
     @property
     def dim(self) -> int:
@@ -146,8 +169,9 @@ class Monitor:
         Raises:
             DataError: other columns, or the rows of an earlier batch.
         """
-        points = self._read(data)
-        digest = hashlib.sha256(points.numpy().tobytes()).hexdigest()
+        rows = self._read(data)
+        points = self.scaling(rows)
+        digest = hashlib.sha256(rows.numpy().tobytes()).hexdigest()
         if digest in (seen := {batch.digest: batch.name for batch in self.batches}):
             raise DataError(
                 subject="Monitor.update",
@@ -155,13 +179,17 @@ class Monitor:
                 got=f"the rows of batch {seen[digest]!r} again",
             )
         draws, number = self.scores(points), len(self.batches) + 1
+        past, shared = number - self.start, 1
+        if self.window is not None:
+            shared = (self.moves + 1) * (self.moves + 2)
+            self.recent = torch.cat([self.recent, rows])[-_MOST_TRAINING - _MOST_HELD_OUT :]
         # Scores are rounded, which matters to a tolerance alone.
         width = self.scores.widths.repeat(2)
         tolerance = self.tolerance / width * (1 + 1e-9) + 1e-9 * (self.tolerance > 0)
-        self.wealth = log_wealth(self.wealth, draws, self.nodes + tolerance[:, None], number)
+        self.wealth = log_wealth(self.wealth, draws, self.nodes + tolerance[:, None], past)
         self.rounding += bound_rounding(len(points))
-        each = log_evidence(self.reference, self.wealth, number) - self.rounding
-        total = min(_LARGEST, each.logsumexp(0).item() - math.log(len(each)))
+        each = log_evidence(self.reference, self.wealth, past) - self.rounding
+        total = min(_LARGEST, each.logsumexp(0).item() - math.log(len(each) * shared))
         before = self.batches[-1].p_value if self.batches else 1.0
         p_value = min(before, math.exp(-total))
         difference = (draws.mean(0) - self.means) * width
@@ -175,7 +203,24 @@ class Monitor:
             digest=digest,
         )
         self.batches.append(found)
+        if self.window is not None and past >= self.window and not found.alarm:
+            self._move_on()
         return found
+
+    def _move_on(self) -> None:
+        """Makes the rows of the last batches the reference, once there are enough of them."""
+        if len(self.recent) < _MIN_ROWS:
+            return
+        self.moves, self.start, self.rows = self.moves + 1, len(self.batches), len(self.recent)
+        generator = Generator().manual_seed(self.moves)
+        first, second = _halves(self.rows, generator)
+        names, method = self.columns or (), self.scaling.method
+        parts = _fit_parts(
+            self.recent[first], self.recent[second], method, names, self.encoding, generator
+        )
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.recent = self.recent[:0]
 
     def _changes(self, each: Tensor, difference: Tensor) -> tuple[Change, ...]:
         encoding = self.encoding
@@ -189,7 +234,7 @@ class Monitor:
         opened = open_dataset(data, "batch", 1, self.encoding)
         whose = "the monitor was fitted on"
         matched = match_columns(opened, self.columns, self.dim, whose)
-        return self.scaling(torch.cat(list(iterate_batches(matched))))
+        return torch.cat(list(iterate_batches(matched))).double()
 
 
 def fit_monitor(
@@ -199,6 +244,7 @@ def fit_monitor(
     tolerance: float = 0.0,
     scaling: Scaling = "standard",
     encoding: Mapping[str, Any] | None = None,
+    window: int | None = None,
     seed: int = 0,
 ) -> Monitor:
     """A monitor of batches that come after a reference; see `Monitor` for what it guarantees.
@@ -210,6 +256,8 @@ def fit_monitor(
         scaling: scaling of the features: "standard" (mean and deviation), "robust" (median and
             quartiles) or "none".
         encoding: options of `taut.data.fit_encoding`, for tables of columns.
+        window: number of batches after which these become the reference, so that slow drift is tolerated;
+            None keeps the first reference.
         seed: random seed of the split.
 
     Example:
@@ -231,33 +279,62 @@ def fit_monitor(
     check_nonnegative(_SUBJECT, "tolerance", tolerance)
     check_choice(_SUBJECT, "scaling", scaling, SCALINGS)
     check_seed(_SUBJECT, seed)
+    if window is not None:
+        check_count(_SUBJECT, "window", window)
     generator = Generator().manual_seed(int(seed))
-    train, held, columns, found = _split(reference, encoding, generator)
-    fixed = None if found is None else torch.from_numpy(found.fixed)
-    scale, _ = fit_scaling(scaling, train, columns or (), fixed)
-    scores = fit_scores(scale(train), generator)
-    draws = scores(scale(held))
-    nodes = make_nodes(draws)
+    train, held, order, columns, found = _split(reference, encoding, generator)
     return Monitor(
-        scores=scores,
-        scaling=scale,
+        **_fit_parts(train, held, scaling, columns or (), found, generator),
         columns=columns,
         encoding=found,
         false_alarm_rate=float(false_alarm_rate),
         tolerance=float(tolerance),
         rows=len(train) + len(held),
-        nodes=nodes,
-        reference=log_reference(draws, nodes),
-        means=draws.mean(0),
-        wealth=new_wealth(nodes),
-        rounding=bound_rounding(len(draws)),
+        window=window,
+        notes=_note_running(torch.cat([train, held])[order.argsort()], columns or ()),
     )
+
+
+def _fit_parts(
+    train: Tensor,
+    held: Tensor,
+    scaling: Scaling,
+    columns: Sequence[str],
+    encoding: Encoding | None,
+    generator: Generator,
+) -> dict[str, Any]:
+    """The parts of a monitor that a reference decides; `train` fixes the scores, `held` their means."""
+    fixed = None if encoding is None else torch.from_numpy(encoding.fixed)
+    scale, _ = fit_scaling(scaling, train, columns, fixed)
+    scores = fit_scores(scale(train), generator)
+    draws = scores(scale(held))
+    nodes = make_nodes(draws)
+    return {
+        "scores": scores,
+        "scaling": scale,
+        "nodes": nodes,
+        "reference": log_reference(draws, nodes),
+        "means": draws.mean(0),
+        "wealth": new_wealth(nodes),
+        "rounding": bound_rounding(len(draws)),
+    }
+
+
+def _note_running(points: Tensor, columns: Sequence[str]) -> tuple[str, ...]:
+    """A note on columns that number the rows, or only ever rise or fall from row to row."""
+    steps, gaps = points.diff(dim=0), points.sort(0).values.diff(dim=0)
+    running = (steps > 0).all(0) | (steps < 0).all(0) | (gaps == 1).all(0)
+    found = running.nonzero().flatten().tolist()
+    if not found or len(points) < _FEWEST_RUNNING:
+        return ()
+    which = describe_columns(columns, found)
+    return (f"running numbers or times, which later batches will exceed: {which}; leave them out",)
 
 
 def _split(
     reference: Any, options: Mapping[str, Any] | None, generator: Generator
-) -> tuple[Tensor, Tensor, tuple[str, ...] | None, Encoding | None]:
-    """Training and held-out rows in random order, the features' names and their encoding.
+) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...] | None, Encoding | None]:
+    """Training and held-out rows, the positions of both, the features' names and their encoding.
 
     The encoding is found in the training rows alone: what the held-out ones hold must not decide how
     they are scored.
@@ -270,9 +347,11 @@ def _split(
         opened: Dataset = open_dataset(reference, "reference")
         rows = load_rows(opened, _SUBJECT)
         first, second = _halves(len(rows), generator)
-        return rows[first], rows[second], opened.columns or None, None
+        order = torch.cat([first, second])
+        return rows[first], rows[second], order, opened.columns or None, None
     cells = CellSource(source)
-    halves = [cells.take(half.numpy()) for half in _halves(cells.rows, generator)]
+    drawn = _halves(cells.rows, generator)
+    halves = [cells.take(half.numpy()) for half in drawn]
     found = fit_encoding(halves[0], **options or {})
     # Gaps that begin later are to be seen.
     found = replace(found, columns=tuple(replace(c, missing=True) for c in found.columns))
@@ -280,7 +359,7 @@ def _split(
     train, held = (
         torch.from_numpy(read_source(half.select(chosen), None, found, 1).values) for half in halves
     )
-    return train, held, found.features, found
+    return train, held, torch.cat(drawn), found.features, found
 
 
 def _halves(rows: int, generator: Generator) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,9 @@
 """Monitors in files: the fitted reference, the evidence so far, and what was known after each batch."""
 
+import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -17,11 +18,16 @@ from taut.transport.drift_scores import DriftScores
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling
 from taut.transport.monitor import Change, Monitor, MonitoredBatch
 
-__all__ = ["load_monitor", "save_monitor"]
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+__all__ = ["hold_monitor", "load_monitor", "save_monitor"]
 
 _SCORES = ("axes", "middles", "low", "high")
 _STATE = ("nodes", "reference", "means", "wealth")
-_STATED = ("false_alarm_rate", "tolerance", "rows", "rounding")
+_STATED = ("false_alarm_rate", "tolerance", "rows", "rounding", "moves", "start")
 
 
 def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
@@ -31,7 +37,9 @@ def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
     """
     tensors = {name: getattr(monitor.scores, name) for name in _SCORES}
     # A tensor without entries cannot be stored.
-    tensors |= {"axes": torch.cat([tensors["axes"], torch.zeros(1, monitor.dim).double()])}
+    tensors |= {"recent": monitor.recent}
+    for name in ("axes", "recent"):
+        tensors[name] = torch.cat([tensors[name], torch.zeros(1, monitor.dim).double()])
     tensors |= {name: getattr(monitor, name) for name in _STATE}
     tensors |= {"shift": monitor.scaling.shift, "scale": monitor.scaling.scale}
     stated = {name: getattr(monitor, name) for name in _STATED}
@@ -40,6 +48,7 @@ def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
         "columns": None if monitor.columns is None else list(monitor.columns),
         "encoding": None if monitor.encoding is None else monitor.encoding.to_json(),
         "batches": [asdict(batch) for batch in monitor.batches],
+        "window": monitor.window,
     }
     critic, shape = monitor.scores.critic, [monitor.dim]
     save(
@@ -50,6 +59,20 @@ def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
         metadata={"monitor": stated},
         extra_tensors=tensors,
     )
+
+
+@contextlib.contextmanager
+def hold_monitor(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Holds a monitor's file from reading to writing, so that no batch of another process is lost.
+
+    Waits for a process that holds it. The lock is a file beside it, `PATH.lock`, which stays: another
+    process may have opened it. The system releases it when the process ends, however.
+    """
+    with open(f"{os.fspath(path)}.lock", "a") as file:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def load_monitor(path: str | os.PathLike[str]) -> Monitor:
@@ -79,15 +102,16 @@ def load_monitor(path: str | os.PathLike[str]) -> Monitor:
 
 
 def _read(critic: Any, stated: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Monitor:
-    parts = {name: tensors[name] for name in (*_SCORES, *_STATE, "shift", "scale")}
-    parts["axes"] = parts["axes"][:-1]
+    parts = {name: tensors[name] for name in (*_SCORES, *_STATE, "shift", "scale", "recent")}
+    parts |= {name: parts[name][:-1] for name in ("axes", "recent")}
     columns, encoding = stated["columns"], stated["encoding"]
     dim, scores, nodes = len(parts["shift"]), len(parts["low"]), parts["nodes"]
     numbers = [float(stated[name]) for name in _STATED]
     for fits in (
         isinstance(critic, ConeCritic) and critic.dim == dim,
         parts["scale"].shape == (dim,) and bool((parts["scale"] > 0).all()),
-        parts["axes"].shape[1] == dim,
+        parts["axes"].shape[1] == parts["recent"].shape[1] == dim,
+        stated["window"] is None or (type(stated["window"]) is int and stated["window"] > 0),
         parts["middles"].shape == (dim + len(parts["axes"]),),
         parts["high"].shape == (scores,) and bool((parts["high"] > parts["low"]).all()),
         nodes.ndim == 2 and len(nodes) == 2 * scores and bool((nodes > 0).all()),
@@ -111,6 +135,8 @@ def _read(critic: Any, stated: Mapping[str, Any], tensors: Mapping[str, torch.Te
             MonitoredBatch(**batch | {"changes": tuple(Change(**c) for c in batch["changes"])})
             for batch in stated["batches"]
         ],
+        window=stated["window"],
+        recent=parts["recent"],
         **{name: parts[name] for name in _STATE},
         **{name: stated[name] for name in _STATED},
     )

@@ -46,10 +46,10 @@ _SHORTEST = 100
 _PROGRESS = 1e-2
 # Fits of at most this many steps have half the width: they end before the rest would matter.
 _SMALL = 250
-# From this dimension on, data points are too far apart to be the only start of cones; fewer cones, with
-# a higher learning rate, then learn as much.
+_MOST_CENTRES = 1024
+# From this dimension on, data points are too far apart to be the only start of cones, and they learn more
+# with a higher learning rate.
 _HIGH = 16
-_MOST_CENTRES = {False: 1024, True: 512}
 _RATES = {False: 0.1, True: 0.3}
 # A family this far behind the best does not get another round.
 _HOPELESS = 0.7
@@ -113,7 +113,8 @@ def select_critic(
     waited = 0
     for number, steps in enumerate(_rounds(num_steps) if candidates else ()):
         fits = {
-            name: _fit(name, train, steps, pursued, generator, on_progress) for name in candidates
+            name: _fit(name, train, validation, steps, pursued, generator, on_progress)
+            for name in candidates
         }
         fits = {name: replace(fit, value=_value(fit, validation)) for name, fit in fits.items()}
         leader = max(fits.values(), key=lambda fit: fit.value)
@@ -169,6 +170,7 @@ def _rounds(num_steps: int) -> list[int]:
 def _fit(
     name: str,
     train: Samples,
+    validation: Samples,
     num_steps: int,
     pursued: dict[str, Tensor],
     generator: Generator,
@@ -196,12 +198,14 @@ def _fit(
     else:
         # Many cones learn slowly: as many as there are steps to place them.
         high = train[0].shape[1] >= _HIGH
-        num_centres = min(_MOST_CENTRES[high], max(64, num_steps), *map(len, train))
+        num_centres = min(_MOST_CENTRES, max(64, num_steps), *map(len, train))
         tips, centres, lr = ("p" if way == "up" else "q"), None, _RATES[high]
         if family == "pursuit":
             if way not in pursued:
-                ahead, behind = train if way == "up" else train[::-1]
-                pursued[way] = pursue_centres(ahead, behind, generator=generator)
+                sides = (0, 1) if way == "up" else (1, 0)
+                ahead, behind = (train[i] for i in sides)
+                fresh = validation[sides[0]], validation[sides[1]]
+                pursued[way] = pursue_centres(ahead, behind, generator=generator, fresh=fresh)
             centres = pursued[way]
         fit = fit_cones(
             resampler(*train),

@@ -21,6 +21,7 @@ def skewed_directions(
     y: Tensor,
     *,
     generator: Generator,
+    fresh: tuple[Tensor, Tensor] | None = None,
     num_starts: int = 256,
     num_rounds: int = 2,
     num_iterations: int = 10,
@@ -38,6 +39,8 @@ def skewed_directions(
         x: `(n, dim)`.
         y: `(m, dim)`.
         generator: random generator of the starting points.
+        fresh: other rows of both. A direction along which their third moments differ less than half as much
+            is noise, and left out.
         num_starts: number of starting points of each round.
         num_rounds: number of rounds.
         num_iterations: number of iterations of the map.
@@ -74,17 +77,25 @@ def skewed_directions(
         found, strength = _distinct(
             torch.cat([found, u]), torch.cat([strength, (update * u).sum(-1)])
         )
+    if fresh is not None:
+        # About the means of x and y, and whitened as they are.
+        update = _third_moment(fresh[0], *whiten_x, found) - _third_moment(
+            fresh[1], *whiten_y, found
+        )
+        found = found[(update * found).sum(-1) >= strength / 2]
     # Back from whitened coordinates to those of the data.
     back = torch.linalg.solve(whiten_x[1], found.T).T
     return torch.nn.functional.normalize(back, dim=-1)
 
 
-def pursue_centres(x: Tensor, y: Tensor, *, generator: Generator) -> Tensor:
+def pursue_centres(
+    x: Tensor, y: Tensor, *, generator: Generator, fresh: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
     """Centres `(k, dim)` for cones with their tips in `x`: along `skewed_directions`, at the data's radius.
 
     Falls back to points of `x` where no direction is skewed.
     """
-    directions = skewed_directions(x, y, generator=generator)
+    directions = skewed_directions(x, y, generator=generator, fresh=fresh)
     return x.mean(0) + y.std(0).norm() * directions if len(directions) else x[:1]
 
 

@@ -119,7 +119,8 @@ def _taut(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
 
 def _taut_test(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
     generator = torch.Generator().manual_seed(seed)
-    return math.nan, two_sample_p_value(*map(torch.from_numpy, (x, y)), generator=generator)
+    rows = torch.from_numpy(x), torch.from_numpy(y)
+    return math.nan, two_sample_p_value(*rows, generator=generator)
 
 
 def _exact(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -199,7 +200,7 @@ def _windows(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
 
 
 DETECTORS: dict[str, Detector] = {
-    "taut.wasserstein": _taut,
+    "taut wasserstein": _taut,
     "taut two_sample_p_value": _taut_test,
     "POT emd2": _exact,
     "POT sliced": _sliced,

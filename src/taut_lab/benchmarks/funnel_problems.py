@@ -123,7 +123,7 @@ def _run_estimator(
     return watch.result(
         "grid",
         problem.name,
-        "taut.wasserstein",
+        "taut wasserstein",
         truth=problem.distance,
         truth_error=problem.standard_error,
         estimate=found.estimate.value,

@@ -53,12 +53,10 @@ def print_drift_record(console: Console, record: DriftRecord) -> None:
         f"column. Time and memory of a large pair: {settings.large_rows} + {settings.large_rows} rows. "
         f"{record.date}. emd2: 19 permutations; sliced: 99; MMDDrift: 100; ks_2samp: each column, "
         "Bonferroni; its answer is the largest distance of a column. evidently tests each column at the "
-        "level 0.05; by default it tells of drift where half of them are found. ADWIN: each "
-        "column, delta 0.05 / columns.",
+        "level 0.05; by default it tells of drift where half of them are found. ADWIN: each column, delta "
+        "0.05 / columns.",
     )
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("detector", "false", "found", "no shift", "shift", "s", "large", "s", "MB"):
-        table.add_column(name, justify="left" if name == "detector" else "right")
+    table = result_table(["detector", "false", "found", "none", "shift", "s", "large", "s", "MB"])
     for one in record.results:
         cells = [f"{one.false_alarms}/{pairs}", f"{one.found}/{pairs}"]
         cells += [_number(answer, 3) for answer in one.answers]
