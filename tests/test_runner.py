@@ -114,7 +114,7 @@ def test_rates_are_never_below_the_true_slopes():
     model = taut.fold(_network("abs")).double()
     rates = lead_rates(model, "l2", (6,))
     for x in torch.randn(100, 6, generator=seeded(2), dtype=torch.float64):
-        jacobian = torch.autograd.functional.jacobian(lambda v: model(v[None])[0], x)
+        jacobian: Any = torch.autograd.functional.jacobian(lambda v: model(v[None])[0], x)
         assert ((jacobian[:, None] - jacobian).norm(dim=2) <= rates + 1e-12).all()
 
 
@@ -162,12 +162,10 @@ def test_what_works_along_rows_of_an_image_is_refused(first, tmp_path):
 
 
 def test_a_constant_network_never_changes_its_mind(tmp_path):
-    model = nn.Sequential(nn.Linear(6, 2)).eval()
-    model[0].weight.data.zero_()
-    model[0].bias.data.copy_(torch.tensor([1.0, 0.0]))
-    tied = nn.Sequential(nn.Linear(6, 2)).eval()
-    tied[0].weight.data.zero_()
-    tied[0].bias.data.zero_()
+    model, tied = nn.Linear(6, 2), nn.Linear(6, 2)
+    for layer, bias in ((model, [1.0, 0.0]), (tied, [0.0, 0.0])):
+        layer.weight.data.zero_()
+        layer.bias.data.copy_(torch.tensor(bias))
     with np.errstate(over="ignore"):
         assert runner.Runner(_saved(model, tmp_path))(np.ones((1, 6)))[2] > 1e300
     assert runner.Runner(_saved(tied, tmp_path))(np.ones((1, 6)))[2] == 0
