@@ -18,6 +18,7 @@ from taut_lab.framework.timing import Timing
 Section = tuple[str, Table, str]
 
 _TITLES = {
+    "dense": "Dense layers, small steps: width {width}, batch {batch}",
     "networks": "Training step of 784-{width}-{width}-{width}-10: batch {batch}, Adam at {rate:g}",
     "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
     "activations": "Activations, forward and backward: {batch} x {width}",
