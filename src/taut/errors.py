@@ -197,7 +197,8 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """
     from difflib import SequenceMatcher
 
-    ratios = {each: SequenceMatcher(None, name, each).ratio() for each in choices}
+    bare = name.strip("'")  # equal quotes are no likeness
+    ratios = {each: SequenceMatcher(None, bare, each.strip("'")).ratio() for each in choices}
     best = max(ratios.values(), default=0.0)
     near = [each for each, ratio in ratios.items() if ratio >= max(0.6, best - 0.05)]
     return f"Did you mean {' or '.join(near[:3])}?" if 0 < len(near) < max(len(ratios), 2) else ""

@@ -74,7 +74,10 @@ def test_batches_before_a_bad_one_count(tmp_path, saved):
         (["--with", "x", "y.csv", "--drop", "id"], "--drop cannot be used with --with"),
         (["--save", "x", "y.csv", "--log", "l"], "--log cannot be used with --save"),
         (["--save", "x", "none.csv"], "none.csv"),
-        (["--with", "none.safetensors", "y.csv"], "'none.safetensors' does not exist"),
+        (
+            ["--with", "none.safetensors", "y.csv"],
+            "must be an existing file or folder; got 'none.safetensors'",
+        ),
         (["--with", "x", "y.csv"], "x: "),
     ],
 )

@@ -74,7 +74,7 @@ def audit(
         if at_most is not None and bound.value > at_most:
             reason = f"above {at_most:g}, the largest allowed constant"
     except NoRuleError as error:
-        reason = str(error)
+        reason = str(error.replace(subject=""))
     verdict = "proven" if reason is None else "refused"
     if as_json:
         record = {

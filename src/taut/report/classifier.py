@@ -243,6 +243,7 @@ def _training(run: TrainedRun | None) -> list[Section]:
                 axes.plot(*zip(*known, strict=True), marker=marker, **style)
         axes.axvline(best, color="#999999", linewidth=1, linestyle=":")
         axes.set(xlabel="epoch", ylabel="% correct", ylim=(0, 102))
+        axes.locator_params(axis="x", integer=True)
         axes.legend(loc="lower right")
 
     picture = draw(paint, alt=f"{len(history)} epochs, final loss {history[-1]['loss']:.4g}.")
