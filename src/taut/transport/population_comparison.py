@@ -152,10 +152,10 @@ class PopulationComparison(Comparison):
         error = math.sqrt(spread) / (stage.lipschitz or 1.0)
         beyond_chance = trained - held > _OVERFIT_ERRORS * error
         if beyond_chance and trained > _OVERFIT_RATIO * max(held, 0.0):
+            likely = ", and the distance is likely larger than the estimate" if held > 0 else ""
             self.notes.append(
                 f"the critic separates its training rows by {trained:.3g} and held-out ones by "
-                f"{held:.3g}: it has learned noise, and the distance is likely larger than the "
-                "estimate; more rows would help"
+                f"{held:.3g}: it has learned noise{likely}; more rows would help"
             )
 
     def _fit(self, confidence: float, diameter: float | None) -> _Fitted:

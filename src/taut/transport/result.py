@@ -32,8 +32,8 @@ class WassersteinResult(SavedCritic):
             or at most half of the mean distance of unrelated rows; for finite sets, it is finite.
         bootstrap: ends of the bootstrap interval of the estimate: an estimate itself, of what this
             critic finds, no bound of the distance; None for finite sets.
-        p_value: p-value of the hypothesis that both samples have one distribution, by an exact
-            permutation test of held-out scores; None for finite sets.
+        p_value: p-value of the hypothesis that both samples have one distribution, by exact permutation
+            tests of all rows and of held-out scores; None for finite sets.
         history: dual value of the selected critic at each training step.
         rows: number of rows of x and of y.
         diameter: diameter of the supports that was stated; None where it was assumed.

@@ -169,6 +169,7 @@ def test_the_funnel_problems_are_the_published_ones():
     assert len(names) == len(set(names))
     assert sum(name.startswith("funnels/") for name in names) == 28 * 6
     assert sum(name.startswith("coverage/") for name in names) == 500
+    assert sum(name.startswith("grid/") for name in names) == 28
     assert (DIMS, COUNTS) == ((2, 4, 8, 16, 32, 64, 128), (4, 16, 64, 256))
     assert len(list(funnel_jobs(seed=0, peers=False))) == 28 * 3
     assert [job.name.split("/")[1:] for job in cone_jobs(seed=0)] == [
