@@ -12,8 +12,6 @@ from taut.errors import check_nonnegative
 from taut.linalg.rounding import check_arithmetic
 from taut.norms import NormLike, as_norm
 
-__all__ = ["certify_exclusions"]
-
 _SUBJECT = "certify_exclusions"
 
 

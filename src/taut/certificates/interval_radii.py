@@ -14,8 +14,6 @@ from torch import Tensor
 
 from taut.certificates.intervals import Box, BoxInterpreter, LastBoxes
 
-__all__ = ["InputRange", "interval_radii"]
-
 InputRange = tuple[float, float]
 _START = 2.0**-4
 _NUM_SCALES = 40  # powers of two tried below and above the first radius

@@ -14,8 +14,6 @@ from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic, gamma
 from taut.rules import Call, Constants, Record, Value
 
-__all__ = ["Box", "BoxInterpreter", "bound_outputs"]
-
 _SUBJECT = "bound_outputs"
 
 

@@ -19,8 +19,6 @@ from taut.audit import bound_lipschitz
 from taut.certificates.outputs import BoundedEvaluation
 from taut.errors import ArgumentError, check_count, check_nonnegative, check_positive
 
-__all__ = ["RayTrace", "trace_rays"]
-
 _SUBJECT = "trace_rays"
 _UNIT = 2.0**-53
 

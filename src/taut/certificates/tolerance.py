@@ -20,8 +20,6 @@ from taut.certificates.result import Certificates
 from taut.errors import ArgumentError, NoRuleError
 from taut.norms import Norm
 
-__all__ = ["ScaledProblem", "Tolerance", "radii_after_rounding", "scale_network", "scale_problem"]
-
 Tolerance = float | Sequence[float] | Tensor
 _SUBJECT = "certify"
 # Relative weight of an entry that does not change: as nothing beside the others.

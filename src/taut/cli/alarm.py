@@ -7,8 +7,6 @@ import click
 
 from taut.errors import TautError
 
-__all__ = ["AlarmCommand"]
-
 _WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
 
 

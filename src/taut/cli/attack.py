@@ -12,8 +12,6 @@ from taut.cli.parameters import COUNT, FILE, seed_option
 if TYPE_CHECKING:
     from taut.evaluation import RobustnessResult
 
-__all__ = ["attack", "print_attacked"]
-
 _SHARES = (0.5, 1.0, 1.5, 2.0)
 _VIOLATED = 3
 

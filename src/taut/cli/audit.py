@@ -14,8 +14,6 @@ from taut.cli.parameters import (
 from taut.errors import ArgumentError, NoRuleError
 from taut.names import NormName
 
-__all__ = ["audit", "network_file"]
-
 
 @click.command()
 @network_argument

@@ -11,8 +11,6 @@ from taut.cli.parameters import COUNT, FILE
 if TYPE_CHECKING:
     from taut.certificates import Certificates
 
-__all__ = ["certify"]
-
 _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from taut.evaluation import EvaluatedClassifier
     from taut.training import Examples, TrainedRun
 
-__all__ = ["ClassifierInput", "classifier_options", "names_for", "read_classifier"]
-
 _OPTIONS = (
     network_argument,
     click.option(

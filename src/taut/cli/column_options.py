@@ -6,8 +6,6 @@ import click
 
 from taut.cli.parameters import POSITIVE, columns, encodings
 
-__all__ = ["COLUMN_OPTIONS", "column_options"]
-
 # Options of a command that are those of `taut.data.fit_encoding`.
 COLUMN_OPTIONS = (
     *("columns", "drop", "categorical", "encode"),

@@ -10,8 +10,6 @@ from taut.cli.parameters import DATASET, data_dir_option, json_option
 if TYPE_CHECKING:
     from taut.data import LabelledData, OfficialSet, Table
 
-__all__ = ["data"]
-
 
 @click.group()
 def data() -> None:

@@ -11,8 +11,6 @@ from taut.cli.parameters import FOLDER, seed_option, threads_option
 if TYPE_CHECKING:
     from taut.training import Progress
 
-__all__ = ["demo"]
-
 
 @click.command()
 @click.option("--out", type=FOLDER, default=Path("demo"), help="Output folder of the HTML report.")

@@ -11,8 +11,6 @@ from taut.cli.parameters import FILE, input_shape_option, network_argument
 if TYPE_CHECKING:
     from taut.training import InputSpec
 
-__all__ = ["export"]
-
 
 @click.command()
 @network_argument

@@ -11,8 +11,6 @@ import click
 
 from taut.errors import ArgumentError, TautError, did_you_mean
 
-__all__ = ["Failure", "columns_text", "explain"]
-
 # Complaints of click, and the rules that they break.
 _RULES = (
     (r"(?P<got>.+) is not (?P<rule>one of .+|in the range .+|a valid .+)", "must be {rule}"),

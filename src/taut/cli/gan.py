@@ -18,8 +18,6 @@ from taut.cli.parameters import (
 if TYPE_CHECKING:
     from taut.training.gan import GanProgress
 
-__all__ = ["gan"]
-
 
 @click.command()
 @click.option(

@@ -12,8 +12,6 @@ from click.shell_completion import CompletionItem
 from taut.cli.failures import Failure, explain
 from taut.errors import ArgumentError, DataError, TautError, did_you_mean
 
-__all__ = ["LazyGroup", "Subcommand", "main", "plugins"]
-
 
 class Subcommand(NamedTuple):
     """The place of a subcommand, "module:name", and its line of help, shown without importing it."""

@@ -14,8 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["announce_folders", "print_json", "print_table", "progress", "say"]
-
 _LOG_SECONDS = 10.0
 
 

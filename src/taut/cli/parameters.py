@@ -9,30 +9,6 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-__all__ = [
-    "COUNT",
-    "DATASET",
-    "EXISTING_FILE",
-    "FILE",
-    "FOLDER",
-    "NORM",
-    "NOT_NEGATIVE",
-    "POSITIVE",
-    "Finite",
-    "Seed",
-    "Whole",
-    "columns",
-    "data_dir_option",
-    "encodings",
-    "input_shape_option",
-    "json_option",
-    "network_argument",
-    "seed_option",
-    "sizes_type",
-    "threads_option",
-    "typed_options",
-]
-
 
 class Finite(click.FloatRange):
     """A finite number inside a range."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from taut.certificates import Certificates
     from taut.training import InputSpec
 
-__all__ = ["predict"]
-
 
 @click.command()
 @network_argument

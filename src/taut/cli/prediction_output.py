@@ -10,8 +10,6 @@ from typing import IO, Any
 
 import click
 
-__all__ = ["FORMATS", "check_format", "open_output"]
-
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 Rows = dict[str, Sequence[Any]]
 

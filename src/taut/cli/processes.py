@@ -6,8 +6,6 @@ from contextlib import contextmanager
 
 from taut.errors import TautError
 
-__all__ = ["processes"]
-
 _REPORT_SECONDS = 2.0  # seconds
 
 

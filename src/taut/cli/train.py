@@ -36,8 +36,6 @@ from taut.training import (
 )
 from taut.training import train as run_training
 
-__all__ = ["train"]
-
 # Options in the first section of the help; the others follow by subject.
 _COMMON = {
     *("data", "label", "norm", "radius", "arch", "hidden", "epochs", "seed", "device"),

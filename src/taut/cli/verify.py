@@ -7,8 +7,6 @@ import click
 
 from taut.cli.parameters import json_option, network_argument
 
-__all__ = ["verify"]
-
 
 @click.command()
 @network_argument

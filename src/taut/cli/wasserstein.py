@@ -23,8 +23,6 @@ from taut.cli.parameters import (
 )
 from taut.cli.processes import processes
 
-__all__ = ["wasserstein"]
-
 _TRAINING = ("finite", "scaling", "diameter", "num_steps", *COLUMN_OPTIONS)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
 

@@ -20,8 +20,6 @@ from taut.data import (
 )
 from taut.errors import ArgumentError
 
-__all__ = ["Samples", "check_outputs", "names_of", "open_data", "rows_for_page"]
-
 # Splits, scales and batches of a table held in memory take a few times its size.
 _MOST_BYTES = 2**28
 _PAGE_ROWS = 20_000

@@ -25,8 +25,6 @@ from taut.report import (
 )
 from taut.transport import SavedCritic, WassersteinResult
 
-__all__ = ["Comparison", "NewScores"]
-
 
 @dataclass(frozen=True, eq=False)
 class Comparison:

@@ -25,8 +25,6 @@ from taut.cli.parameters import (
 if TYPE_CHECKING:
     from taut.transport import Monitor, MonitoredBatch
 
-__all__ = ["watch"]
-
 _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
 _FITTING = (*_SETTINGS, *COLUMN_OPTIONS)
 _UPDATING = ("log", "report")

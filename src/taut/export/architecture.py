@@ -16,8 +16,6 @@ from taut.errors import ArgumentError, NonFiniteError
 from taut.rules import find_schema
 from taut.rules.schema import Arguments, shorten
 
-__all__ = ["build", "describe"]
-
 _DEEPEST = 32
 _MOST_LAYERS = 1000
 _MARK = "same as"

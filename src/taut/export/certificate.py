@@ -25,8 +25,6 @@ from taut.export.fold import fold
 from taut.nn import Scale
 from taut.norms import L1, L2, LINF, NormLike, as_norm
 
-__all__ = ["describe_certificate", "flat_layers", "lead_rates"]
-
 _OUTPUTS = {L1: 1.0, L2: math.sqrt(2), LINF: 2.0}
 
 

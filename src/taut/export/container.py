@@ -16,16 +16,6 @@ from torch import Tensor
 
 from taut.errors import DamagedFileError
 
-__all__ = [
-    "FORMAT",
-    "digest",
-    "digest_place",
-    "read_header",
-    "read_tensors",
-    "write_atomically",
-    "written_beside",
-]
-
 FORMAT = 2
 _DIGEST = re.compile(rb'\\"sha256\\":\\"([0-9a-f]{64})\\"')
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -46,8 +46,6 @@ from taut.nn import ConstrainedLayer, ConstrainedLinear, Residual
 from taut.norms import L2, Norm, NormLike, as_norm
 from taut.rules import find_schema, registered_modules
 
-__all__ = ["SavedModel", "load", "open_file", "save"]
-
 # The proof is a float64 computation whose last digits depend on the machine.
 _PROOF_TOL = 1e-6
 # No tensor of a layer has such a name, for a colon is no part of an attribute.

@@ -12,8 +12,6 @@ from taut.linalg import bound_autocorrelation, bound_convolution, bound_operator
 from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear
 from taut.norms import L2
 
-__all__ = ["fold"]
-
 
 @overload
 def fold(model: nn.Sequential) -> nn.Sequential: ...

@@ -23,8 +23,6 @@ from taut.export.fold import fold
 from taut.export.relu import rewrite_relu
 from taut.nn import Scale
 
-__all__ = ["export_onnx", "export_pt2"]
-
 _BATCHES = (1, 2, 5, 32)
 # Of the largest output: what another order of summation may change.
 _AGREEMENT = {torch.float32: 1e-6, torch.float64: 1e-13}

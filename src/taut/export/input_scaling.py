@@ -8,8 +8,6 @@ from torch import nn
 from taut.errors import ArgumentError
 from taut.export.fold import fold
 
-__all__ = ["standardise"]
-
 _SUBJECT = "standardise"
 # What rounding in float32 may move a standardised column by, in standard deviations.
 _TOLERATED = 1e-4

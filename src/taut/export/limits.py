@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from taut.errors import ArgumentError, TautError
 from taut.nn import ConstrainedConv, ConstrainedLinear
 
-__all__ = ["check_arguments", "check_intermediates"]
-
 _ENTRIES, _ENTRIES_PER_BYTE = 2**21, 256
 _MOST_TAPS = 1024  # proofs look at all pairs of taps
 _MOST_PARTIAL = 64  # proofs for windows that stick out look at all sizes up to some windows

@@ -9,8 +9,6 @@ from taut.errors import ArgumentError
 from taut.export.fold import fold
 from taut.rules import find_record
 
-__all__ = ["rewrite_relu"]
-
 
 def rewrite_relu(model: nn.Module) -> nn.Sequential:
     r"""The same function made of `torch.nn.Linear`, `ReLU` and `Flatten` alone.

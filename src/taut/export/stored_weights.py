@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError, DamagedFileError, check_choice
 
-__all__ = ["SCALE", "StoredWeights", "restore_weights", "round_weights"]
-
 StoredWeights = Literal["float32", "bfloat16", "int8"]
 # No tensor of a layer has such a name, for a colon is no part of an attribute.
 SCALE = ":row-scale"

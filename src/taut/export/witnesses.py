@@ -18,8 +18,6 @@ from taut.nn import ConstrainedConv, ConstrainedLayer, ConstrainedLinear, Potent
 from taut.nn.relu_pairs import ReluPair
 from taut.norms import L2
 
-__all__ = ["EVALUATION", "check_evaluation", "evaluation_tensors", "make_witnesses"]
-
 EVALUATION = "evaluation:"
 
 _DENSE = (nn.Linear, ConstrainedLinear, ReluPair)

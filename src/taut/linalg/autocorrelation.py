@@ -28,8 +28,6 @@ from torch import Tensor
 from taut.linalg.axes import ConvAxis
 from taut.linalg.rounding import exact_double, float_up, gamma, scale_to_unit, sqrt_up
 
-__all__ = ["TapPairs", "bound_autocorrelation", "rescale_channels"]
-
 # Rows of products that are formed at once.
 _LONGEST = 1024
 _MOST_ROUNDS = 30

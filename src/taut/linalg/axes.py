@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 
 from taut.errors import ArgumentError, check_choice, check_count
 
-__all__ = ["Blocks", "ConvAxis", "padding_sides", "per_dimension"]
-
 
 def per_dimension(
     subject: str, argument: str, value: int | Sequence[int], dims: int, least: int = 1

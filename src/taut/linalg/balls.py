@@ -13,13 +13,6 @@ from taut.linalg.rounding import gamma, unit_roundoff
 from taut.linalg.threshold_projection import project_by_threshold
 from taut.linalg.transforms import numbers_of
 
-__all__ = [
-    "project_l1_ball",
-    "project_l1_ball_by_sorting",
-    "project_l2_ball",
-    "project_linf_ball",
-]
-
 
 def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
     r"""The nearest point of the l1 ball, row by row.

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from taut.errors import ArgumentError, NotConvergedError, check_choice, check_count, check_positive
 
-__all__ = ["SCALINGS", "apply_bjorck", "bjorck", "bound_by_scaling"]
-
 _MOST_STEPS = 100
 
 

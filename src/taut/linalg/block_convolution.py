@@ -15,8 +15,6 @@ from torch.nn import functional as F
 
 from taut.linalg.orthonormal import polar
 
-__all__ = ["block_convolution", "retract_stack"]
-
 _MOST_ROUNDS = 12
 
 

@@ -24,8 +24,6 @@ from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm
 from taut.linalg.symbol import bound_symbol, widen_grid
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["ConvGrid", "bound_convolution", "coarse_grid", "split_phases"]
-
 # Multiplications: what takes a few seconds on one core chooses the grid of frequencies, and what
 # takes longer than a minute leaves the proof to the flattened kernel.
 _QUICK, _MOST = 3 * 10**9, 2 * 10**10

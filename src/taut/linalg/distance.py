@@ -20,8 +20,6 @@ from torch import Tensor
 from taut.errors import ArgumentError
 from taut.linalg.transforms import in_transform
 
-__all__ = ["lp_distance"]
-
 _LOG = logging.getLogger("taut")
 _CHUNK = 2**17  # entries of the cube at once, without a compiler: what a cache holds
 _WORTH_COMPILING = 2**22

@@ -29,8 +29,6 @@ from taut.linalg.spectral import largest_square_up
 from taut.linalg.symbol import complete_squares, grid_angles
 from taut.linalg.symmetric import even_vector
 
-__all__ = ["bound_kernel_norm", "norm_on_grid"]
-
 # The largest matrices for which single precision proves enough, and the numbers that are held at once.
 _SMALL, _BATCH = 256, 2**22
 # Power iterations for all frequencies, and how many of them are looked at closely: what is a little above

@@ -18,15 +18,6 @@ from taut.linalg.symmetric import (
     gram,
 )
 
-__all__ = [
-    "follow_tangent",
-    "polar",
-    "project_tangent",
-    "retract",
-    "retract_once",
-    "rounding_margin",
-]
-
 # Three products with a few vectors see at least two thirds of the spread that is left.
 _UNSEEN = 1.5
 _MOST_ROUNDS = 6

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["ORTHONORMALISATIONS", "cayley", "cholesky_orthonormal", "exponential", "qr_orthonormal"]
-
 # Frobenius norm beyond which rounding would spoil the exponential of a matrix.
 _LONGEST = 64.0
 # Ratio of diagonal entries of a triangular factor below which the columns count as dependent.

@@ -9,8 +9,6 @@ from taut.errors import ArgumentError, check_choice
 from taut.linalg.rounding import float_up, sqrt_up
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["PADDING_MODES", "bound_padding", "norm_of_copies"]
-
 # "symmetric" is numpy's word for mirrored with the border; torch has no such mode.
 PADDING_MODES = ("zeros", "circular", "reflect", "replicate", "symmetric")
 

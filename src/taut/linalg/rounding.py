@@ -17,20 +17,6 @@ from torch import Tensor
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError
 
-__all__ = [
-    "check_arithmetic",
-    "exact_double",
-    "float_up",
-    "gamma",
-    "multiply_by_power_of_two",
-    "round_down",
-    "round_up",
-    "scale_to_unit",
-    "sqrt_up",
-    "sum_up",
-    "unit_roundoff",
-]
-
 _Number = TypeVar("_Number", float, Tensor)
 
 

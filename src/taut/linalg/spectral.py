@@ -23,15 +23,6 @@ from taut.linalg.rounding import (
 from taut.linalg.symmetric import estimate_extreme_eigenvalues, symmetric_product
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = [
-    "UNDERFLOW",
-    "bound_operator_norm",
-    "bound_spectral_norm",
-    "largest_square_up",
-    "power_iteration",
-    "shifted_factor",
-]
-
 # Matrices here have a largest entry near 1, and an operation that underflows is off by at most
 # 2^-1022. So a sum of fewer than 2^100 such errors, even under a root, stays below this number.
 UNDERFLOW = Fraction(1, 2**400)

@@ -16,8 +16,6 @@ from torch import Tensor
 from taut.linalg.rounding import float_up, gamma, scale_to_unit, sqrt_up, sum_up, unit_roundoff
 from taut.linalg.spectral import UNDERFLOW, largest_square_up, shifted_factor
 
-__all__ = ["bound_symbol", "complete_squares", "grid_angles", "widen_grid"]
-
 # Numbers per batch of transfer matrices: some ten megabytes with the working copies.
 _BATCH = 2**17
 

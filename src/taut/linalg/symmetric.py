@@ -3,15 +3,6 @@
 import torch
 from torch import Tensor
 
-__all__ = [
-    "estimate_eigenvectors",
-    "estimate_extreme_eigenvalues",
-    "estimate_radius",
-    "even_vector",
-    "gram",
-    "symmetric_product",
-]
-
 # Below this many columns one product is as fast as several smaller ones.
 _BLOCK = 128
 

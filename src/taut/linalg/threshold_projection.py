@@ -8,8 +8,6 @@ from torch import Tensor
 
 from taut.linalg.rounding import gamma, sum_up, unit_roundoff
 
-__all__ = ["project_by_threshold"]
-
 # Entries per block of rows: a block with its working copies stays in the processor's cache, which
 # makes the passes over it several times faster than passes over a whole large matrix.
 _BLOCK = 2**18

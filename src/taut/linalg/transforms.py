@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch._C import _functorch  # type: ignore[attr-defined]
 
-__all__ = ["call_on_numbers", "call_uncompiled", "in_transform", "is_wrapped", "numbers_of"]
-
 _T = TypeVar("_T")
 
 

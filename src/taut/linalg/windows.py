@@ -19,8 +19,6 @@ from taut.linalg.rounding import float_up, sqrt_up, unit_roundoff
 from taut.linalg.spectral import bound_operator_norm
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
-__all__ = ["bound_adaptive_pooling", "bound_pooling"]
-
 _KINDS = ("average", "max", "lp")
 
 # Beyond this a matrix of one dimension is no longer cheap; the bound for every size is used.

@@ -12,8 +12,6 @@ from torch.nn import functional as F
 from taut.errors import ArgumentError
 from taut.losses.scores import ScoreLoss, hinges, mean_of_classes, signed
 
-__all__ = ["HKR", "KR", "LseHKR", "SoftHKR"]
-
 
 def _transport(logits: Tensor, inside: Tensor, weight: Tensor) -> Tensor:
     r"""Shares $t_{ic}$ of the samples in the differences of means of each class, times $\sum w$.

@@ -16,16 +16,6 @@ from taut.errors import ArgumentError, check_choice, check_nonnegative, check_po
 from taut.names import LossName
 from taut.norms import NormLike, as_norm
 
-__all__ = [
-    "LOSSES",
-    "HingeKR",
-    "MultiClassHinge",
-    "OffsetCrossEntropy",
-    "RampLoss",
-    "loss_for_radius",
-    "margin_for_radius",
-]
-
 LOSSES: tuple[LossName, ...] = get_args(LossName)
 
 # Temperature times offset. On MNIST in L2 at radius 1.58 a temperature of 2 for an offset of 2.2

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError
 
-__all__ = ["QuantileLoss"]
-
 
 @final
 class QuantileLoss(nn.Module):

@@ -16,18 +16,6 @@ from torch.nn import functional as F
 from taut.errors import ArgumentError, check_choice, check_nonnegative
 from taut.losses.margins import Loss, check_labels
 
-__all__ = [
-    "AnnealedCrossEntropy",
-    "CategoricalHinge",
-    "CosineLoss",
-    "OneVsRestHinge",
-    "ScoreLoss",
-    "TemperatureBCE",
-    "hinges",
-    "mean_of_classes",
-    "signed",
-]
-
 _REDUCTIONS = ("mean", "sum", "none")
 
 

@@ -15,17 +15,6 @@ from taut import functional
 from taut.errors import ArgumentError, check_count
 from taut.rules import FileSchema, register, relu_forms
 
-__all__ = [
-    "Abs",
-    "ChannelActivation",
-    "FullSort",
-    "GroupSort",
-    "Householder",
-    "MaxMin",
-    "Maxout",
-    "PairLength",
-]
-
 
 class ChannelActivation(nn.Module):
     """An activation over the channels along `dim`."""

@@ -20,8 +20,6 @@ from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 from taut.rules import FileSchema, register
 from taut.rules.convolution import convolution_schema
 
-__all__ = ["L1Linear", "LinfConv1d", "LinfConv2d", "LinfLinear", "MixedLinear"]
-
 _PROJECTIONS = {L1: project_l1_ball, L2: project_l2_ball, LINF: project_linf_ball}
 
 

@@ -19,8 +19,6 @@ from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 
-__all__ = ["make_activation", "mlp", "separable_conv2d"]
-
 LayerFactory = Callable[[int, int], nn.Module]
 ActivationFactory = Callable[[int], nn.Module]
 

@@ -10,8 +10,6 @@ from taut.errors import ArgumentError, check_finite
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.forms import call_with_attributes
 
-__all__ = ["Clip"]
-
 
 def clip_range(x: Tensor, low: float, high: float) -> Tensor:
     """Maps `[low, high]` onto `[0, 1]`, and what lies beyond to the nearer end."""

@@ -16,8 +16,6 @@ from taut.linalg.rounding import exact_double
 from taut.norms import L1, L2, Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 
-__all__ = ["ConeCritic"]
-
 # Entries of the largest intermediate of an evaluation: 16 MB of float32.
 _CHUNK = 2**22
 

@@ -41,8 +41,6 @@ from taut.nn.weight_cache import WeightCache, compares_numbers
 from taut.norms import Norm
 from taut.rules import register
 
-__all__ = ["ConstrainedLayer", "ConstrainedLinear", "FreeWeightLinear"]
-
 
 class ConstrainedLayer(nn.Module, ABC):
     r"""A layer whose weight is feasible in every forward, whatever was done to it.

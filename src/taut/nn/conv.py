@@ -26,8 +26,6 @@ from taut.nn.padding import SYMMETRIC_PADS
 from taut.norms import L2
 from taut.rules import register
 
-__all__ = ["ConstrainedConv", "TransposedConv"]
-
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _PLAIN = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}

@@ -13,17 +13,6 @@ from taut.norms import L2
 from taut.rules import register
 from taut.rules.convolution import convolution_schema
 
-__all__ = [
-    "AOLConv",
-    "AOLConv1d",
-    "AOLConv2d",
-    "AOLConv3d",
-    "AOLConvTranspose1d",
-    "AOLConvTranspose2d",
-    "AOLConvTranspose3d",
-    "FreeKernelConv",
-]
-
 
 class FreeKernelConv(ConstrainedConv):
     """A convolution in L2 whose parameter is a kernel, orthonormal at first."""

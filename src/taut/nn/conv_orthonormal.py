@@ -25,16 +25,6 @@ from taut.norms import L2
 from taut.rules import register
 from taut.rules.convolution import convolution_schema
 
-__all__ = [
-    "Factors",
-    "OrthonormalConv1d",
-    "OrthonormalConv2d",
-    "OrthonormalConv3d",
-    "OrthonormalConvTranspose1d",
-    "OrthonormalConvTranspose2d",
-    "OrthonormalConvTranspose3d",
-]
-
 
 @dataclass(frozen=True)
 class Factors:

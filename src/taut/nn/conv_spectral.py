@@ -12,16 +12,6 @@ from taut.nn.conv_aol import FreeKernelConv
 from taut.rules import register
 from taut.rules.convolution import convolution_schema
 
-__all__ = [
-    "SpectralConv",
-    "SpectralConv1d",
-    "SpectralConv2d",
-    "SpectralConv3d",
-    "SpectralConvTranspose1d",
-    "SpectralConvTranspose2d",
-    "SpectralConvTranspose3d",
-]
-
 
 class SpectralConv(FreeKernelConv):
     """What the convolutions here share: one divisor for the whole kernel."""

@@ -14,8 +14,6 @@ from taut.norms import LINF, Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.dense import PRODUCTS
 
-__all__ = ["LinfDistance", "SortDistance", "StoredPoints", "corner_distances", "largest_difference"]
-
 _CHUNK = 2**22  # differences that are sorted at once
 _NUM_TERMS = 10  # of the order statistics of `SortDistance`
 

@@ -15,8 +15,6 @@ from taut.norms import Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.forms import output_shape
 
-__all__ = ["LinfDistance2d"]
-
 
 @final
 class LinfDistance2d(StoredPoints):

@@ -23,15 +23,6 @@ from taut.rules.forms import in_each_norm, input_shape, register_linear
 from taut.rules.pooling import pooling_schema
 from taut.rules.schema import Sizes
 
-__all__ = [
-    "AdaptiveL2Pool2d",
-    "InvertibleDownsampling2d",
-    "InvertibleUpsampling2d",
-    "L2Pool2d",
-    "ScaledAdaptiveAvgPool2d",
-    "ScaledAvgPool2d",
-]
-
 
 class _Rearrangement(nn.Module):
     """Blocks of `factor * factor` pixels for as many channels, or back."""

@@ -16,8 +16,6 @@ from taut.nn.weight_cache import WeightCache
 from taut.norms import LINF
 from taut.rules import register
 
-__all__ = ["Monotone"]
-
 
 @final
 class Monotone(nn.Module):

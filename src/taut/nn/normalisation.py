@@ -15,8 +15,6 @@ from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.forms import batch_free_dims
 from taut.rules.normalisation import batch_norm, subtract_mean
 
-__all__ = ["Centering", "LayerCentering", "LipschitzBatchNorm"]
-
 
 class _BatchLayer(nn.Module):
     """Statistics of each channel: those of the batch in training, running ones in evaluation."""

@@ -35,8 +35,6 @@ from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 from taut.rules import FileSchema, register
 
-__all__ = ["OrthonormalLinear", "nearest_orthonormal"]
-
 METHODS = ("retract", "bjorck", *ORTHONORMALISATIONS)
 # How far below 1 singular values may stay in training: one round after a usual step of Adam.
 _TRAINING_TOL = 2e-2

@@ -10,8 +10,6 @@ from taut.linalg.axes import per_dimension
 from taut.rules import FileSchema, register
 from taut.rules.schema import Sizes
 
-__all__ = ["SYMMETRIC_PADS", "SymmetricPad1d", "SymmetricPad2d", "SymmetricPad3d"]
-
 
 class _SymmetricPad(nn.Module):
     _dims: int

@@ -39,8 +39,6 @@ from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
 from taut.rules.forms import in_each_norm
 
-__all__ = ["CPLResidual", "PotentialStep", "SLLResidual", "register_potential"]
-
 
 class _Potential(ReluPair):
     size_names = ("features", "hidden_features")

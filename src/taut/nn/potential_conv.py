@@ -27,8 +27,6 @@ from taut.norms import Norm
 from taut.rules import Call
 from taut.rules.convolution import DIRECT
 
-__all__ = ["CPLResidual2d", "PotentialStep2d", "SLLResidual2d"]
-
 
 class _Potential2d(ReluPair):
     size_names = ("channels", "hidden_channels", "kernel_size")

@@ -11,8 +11,6 @@ from taut.rules.elementwise import image_of_magnitudes
 from taut.rules.forms import same_constants
 from taut.rules.record import Bounds
 
-__all__ = ["LPReLU", "SoftHuber"]
-
 
 @final
 class LPReLU(nn.Module):

@@ -12,15 +12,6 @@ from taut.nn.constrained import ConstrainedLayer
 from taut.rules import Call, FileSchema, Rounding, register
 from taut.rules.schema import Arguments, Shapes
 
-__all__ = [
-    "ConstrainedReluPair",
-    "FixedReluPair",
-    "ReluPair",
-    "register_pairs",
-    "rounding_of_pair",
-    "with_offset",
-]
-
 
 class ReluPair(nn.Module, ABC):
     """Two linear maps with ReLU between them, both made of one weight."""

@@ -10,8 +10,6 @@ from taut.nn.constrained import FreeWeightLinear
 from taut.norms import L2, LINF
 from taut.rules import FileSchema, register
 
-__all__ = ["AOLLinear", "UnitNormLinear", "rescale_rows"]
-
 
 def rescale_rows(weight: Tensor) -> Tensor:
     r"""$D W$ with $D_{ii} = (\sum_j |W W^\top|_{ij})^{-1/2}$, of norm at most 1.

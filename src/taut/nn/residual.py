@@ -8,8 +8,6 @@ from torch import Tensor, fx, nn
 from taut.errors import ArgumentError, check_choice, check_finite
 from taut.rules import register
 
-__all__ = ["Residual"]
-
 _HALF = 0.7071067811865475  # just below the root of 1/2
 
 

@@ -35,8 +35,6 @@ from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
 from taut.rules.forms import in_each_norm
 
-__all__ = ["SandwichLinear", "SandwichStep"]
-
 
 def _halves(weight: Tensor) -> tuple[Tensor, Tensor]:
     """$A$ `(out, out)` and $B$ `(out, in)`."""

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from taut.errors import check_finite
 from taut.rules import FileSchema, register, relu_forms
 
-__all__ = ["Scale"]
-
 
 @final
 class Scale(nn.Module):

@@ -17,8 +17,6 @@ from taut.rules.elementwise import image_of_magnitudes
 from taut.rules.forms import along_dim, batch_free_dims, register_selection
 from taut.rules.record import Bounds
 
-__all__ = ["ChannelShift2d", "HalfAbs", "shift_rotate"]
-
 
 def half_abs(x: Tensor, dim: int = -1) -> Tensor:
     """The absolute values of the first half of the channels, and the others as they are."""

@@ -19,8 +19,6 @@ from taut.nn.weight_cache import WeightCache
 from taut.norms import L2
 from taut.rules import FileSchema, register
 
-__all__ = ["ParsevalLinear", "SpectralLinear", "divide_by_norm", "divide_by_norm_traceable"]
-
 
 @final
 class SpectralLinear(FreeWeightLinear):

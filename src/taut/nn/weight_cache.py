@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-__all__ = ["WeightCache", "compares_numbers"]
-
 
 def compares_numbers(tensor: Tensor) -> bool:
     """Whether all values of a tensor can be read without waiting for a device."""

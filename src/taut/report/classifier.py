@@ -28,8 +28,6 @@ from taut.report.sentences import (
 )
 from taut.training import TrainedRun
 
-__all__ = ["classifier_page", "classifier_sections", "run_facts"]
-
 _SLOPE_ROWS = 500
 _MOST_CLASSES = 30
 _ATTACK_LINES: dict[str, dict[str, Any]] = {

@@ -13,8 +13,6 @@ from taut.report.figures import Tile, as_image, draw_gallery
 from taut.report.page import Section, Table
 from taut.report.sentences import NORM_NAMES, format_bound, radius_label, radius_unit
 
-__all__ = ["adversaries", "examples", "gradients"]
-
 Part = TypeVar("Part")
 _SHOWN = 6
 # No more, or the text below is too small to be read on a phone.

@@ -13,8 +13,6 @@ from taut.report.page import Compared, Meter, Page, Section, Table
 from taut.report.sentences import format_bound, percent
 from taut.transport import WassersteinResult
 
-__all__ = ["LABELS", "demo_page", "demo_table", "paint_drift"]
-
 LABELS = {"relu": "ReLU", "maxmin": "MaxMin", "fullsort": "FullSort"}
 _LINES: dict[str, dict[str, Any]] = {
     "relu": {"color": COLOURS["vermilion"]},

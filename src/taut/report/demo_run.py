@@ -38,17 +38,6 @@ from taut.transport import (
     wasserstein,
 )
 
-__all__ = [
-    "ACTIVATIONS",
-    "DemoRun",
-    "DigitsResult",
-    "Task",
-    "TaskResult",
-    "TrainedCritic",
-    "demo_tasks",
-    "run_demo",
-]
-
 ACTIVATIONS: tuple[ActivationName, ...] = ("relu", "maxmin", "fullsort")
 _RADIUS = 0.5
 _SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)

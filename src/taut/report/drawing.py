@@ -14,8 +14,6 @@ from taut.nn import Abs, FullSort, GroupSort, MaxMin, Scale
 from taut.norms import L1
 from taut.report.figures import as_image
 
-__all__ = ["Drawing", "drawing"]
-
 _MOST_PARAMETERS = 300_000  # about 1.6 MB of HTML
 
 

@@ -6,8 +6,6 @@ from torch import Generator, Tensor, nn
 from taut.errors import check_count
 from taut.transport import exact_transport
 
-__all__ = ["attribute"]
-
 
 def attribute(
     critic: nn.Module,

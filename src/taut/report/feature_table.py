@@ -13,8 +13,6 @@ from taut.plotting import COLOURS, Picture, draw
 from taut.report.page import Section, Table
 from taut.transport import FeatureComparison
 
-__all__ = ["feature_records", "feature_sections"]
-
 _MOST_ROWS = 40
 _MOST_PLOTS = 12
 _MOST_CATEGORIES = 6

@@ -8,8 +8,6 @@ import numpy as np
 
 from taut.plotting import Picture, draw
 
-__all__ = ["Tile", "as_image", "draw_gallery", "draw_image", "smooth"]
-
 _GAP = 0.08
 
 

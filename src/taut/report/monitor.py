@@ -8,8 +8,6 @@ from taut.report.page import Page, Section, Table
 from taut.report.sentences import UNITS
 from taut.transport import Monitor, MonitoredBatch
 
-__all__ = ["monitor_headline", "monitor_page", "monitor_rows"]
-
 _MOST_ROWS = 60
 
 

@@ -8,18 +8,6 @@ from taut.errors import check_choice, check_positive, require
 from taut.plotting import Picture
 from taut.report.drawing import Drawing
 
-__all__ = [
-    "AccuracyCurve",
-    "Code",
-    "Compared",
-    "Link",
-    "Meter",
-    "Page",
-    "Section",
-    "Table",
-    "check_extras",
-]
-
 
 def check_extras() -> None:
     """Raises if the packages that reports need are missing, before any long work is done."""

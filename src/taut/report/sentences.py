@@ -9,24 +9,6 @@ from taut.norms import Norm
 from taut.training import InputSpec
 from taut.transport import WassersteinResult
 
-__all__ = [
-    "ATTACK_NAMES",
-    "NORM_NAMES",
-    "UNITS",
-    "accuracy_table",
-    "as_sentence",
-    "certified_guarantees",
-    "certified_headline",
-    "distance_assumption",
-    "distance_guarantees",
-    "distance_headline",
-    "distance_rows",
-    "format_bound",
-    "percent",
-    "radius_label",
-    "radius_unit",
-]
-
 ATTACK_NAMES = {"fgsm": "FGSM", "pgd": "PGD", "autoattack": "AutoAttack"}
 NORM_NAMES = {"l1": "L1", "l2": "L2", "linf": "L∞"}
 UNITS = {

@@ -22,8 +22,6 @@ from taut.report.sentences import (
 from taut.report.wasserstein_differences import collect_details, columns, extremes, features
 from taut.transport import WassersteinResult
 
-__all__ = ["draw_interval", "wasserstein_page"]
-
 
 def wasserstein_page(
     result: WassersteinResult,

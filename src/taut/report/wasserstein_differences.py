@@ -16,8 +16,6 @@ from taut.report.figures import Tile, as_image, draw_gallery, draw_image
 from taut.report.page import Section, Table
 from taut.transport import WassersteinResult, compare_features
 
-__all__ = ["Details", "collect_details", "column_records", "columns", "extremes", "features"]
-
 # Weights of the critic times points that it scores: seconds for the slowest critic.
 _WORK = 3 * 10**9
 _MOST_FEATURES = 15

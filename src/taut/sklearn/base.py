@@ -32,8 +32,6 @@ from taut.sklearn.tolerances import UNIT_ROUNDOFF, fit_scale, widen_for_rounding
 from taut.training import fit
 from taut.transport import rescale_network
 
-__all__ = ["LipschitzEstimator", "RandomState", "Units", "predict_rows", "seed_of", "weigh"]
-
 RandomState = int | np.random.RandomState | None
 
 # Copies of rows by whole weights, as a multiple of the number of rows.

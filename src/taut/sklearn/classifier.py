@@ -24,8 +24,6 @@ from taut.norms import as_norm
 from taut.sklearn.base import LipschitzEstimator, RandomState, seed_of, weigh
 from taut.sklearn.tolerances import UNIT_ROUNDOFF, as_tolerances
 
-__all__ = ["LipschitzClassifier"]
-
 _SUBJECT = "LipschitzClassifier"
 # Distances between classes are measured among this many rows at most.
 _MOST_ROWS = 1000

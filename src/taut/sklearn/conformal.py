@@ -15,8 +15,6 @@ from taut.sklearn.base import RandomState, predict_rows
 from taut.sklearn.classifier import LipschitzClassifier
 from taut.sklearn.regressor import LipschitzRegressor
 
-__all__ = ["RobustConformalClassifier", "RobustConformalRegressor"]
-
 
 def conformal_threshold(scores: np.ndarray, confidence: float) -> float:
     r"""The $\lceil (n + 1) c \rceil$-th smallest score; infinity where there are too few.

@@ -30,8 +30,6 @@ from taut.transport import (
     wasserstein,
 )
 
-__all__ = ["WassersteinDrift"]
-
 _SUBJECT = "WassersteinDrift"
 
 

@@ -8,8 +8,6 @@ import numpy as np
 from taut.data import Encoding, FrameSource, fit_encoding, is_frame, read_source
 from taut.errors import ArgumentError
 
-__all__ = ["encode_frame", "fit_frame", "order_columns"]
-
 
 def fit_frame(subject: str, X: Any, options: Mapping[str, Any] | None) -> Encoding | None:
     """The encoding of a frame that holds more than numbers; None for numbers alone.

@@ -12,8 +12,6 @@ from taut.sklearn.base import RandomState, predict_rows, seed_of
 from taut.sklearn.frames import fit_frame, order_columns
 from taut.transport import Monitor, MonitoredBatch, Scaling, fit_monitor
 
-__all__ = ["WassersteinMonitor"]
-
 _SUBJECT = "WassersteinMonitor"
 
 

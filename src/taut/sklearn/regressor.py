@@ -16,8 +16,6 @@ from taut.names import ActivationName, NormName
 from taut.nn import Scale
 from taut.sklearn.base import LipschitzEstimator, RandomState, seed_of, weigh
 
-__all__ = ["LipschitzRegressor"]
-
 _SUBJECT = "LipschitzRegressor"
 
 

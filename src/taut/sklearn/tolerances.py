@@ -19,8 +19,6 @@ from taut.certificates import Certificates, radii_after_rounding
 from taut.errors import ArgumentError, NoRuleError
 from taut.norms import as_norm
 
-__all__ = ["UNIT_ROUNDOFF", "as_tolerances", "certify_pipeline", "fit_scale", "widen_for_rounding"]
-
 UNIT_ROUNDOFF = 2.0**-53
 # Deviation of a feature that does not change, in tolerances: see `taut.training.prepare`.
 _FIXED_WIDTH = 8.0

@@ -27,8 +27,6 @@ from taut.nn import (
 )
 from taut.training.config import TrainConfig
 
-__all__ = ["ARCHITECTURES", "build_network", "check_image"]
-
 Architecture = Callable[[TrainConfig, Sequence[int], int], nn.Sequential]
 
 # Circular padding: an orthonormal convolution loses nothing at the border.

@@ -13,14 +13,6 @@ from torch import Tensor, nn
 from taut.nn import Centering, LinfDistance, SortDistance
 from taut.nn.distance import StoredPoints
 
-__all__ = [
-    "cross_entropy_weight",
-    "exponent_at",
-    "set_exponent",
-    "start_distances",
-    "update_means",
-]
-
 _LOWEST, _HIGHEST = 8, 1024
 _RISE = (0.3, 0.92)  # shares of the run between which the exponent rises
 _WEIGHTS = (0.5, 0.002)  # of the cross-entropy, first and last

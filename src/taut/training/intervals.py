@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["MAX_GRADIENT", "training_radius", "worst_logits"]
-
 MAX_GRADIENT = 8.0  # norm to which gradients are clipped
 _BEYOND = (1.2, 0.02)  # radius of training, in target radii; and the most by which it exceeds them
 _RAMP = 0.3  # share of the run in which the radius grows to it

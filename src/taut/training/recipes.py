@@ -6,8 +6,6 @@ from taut.errors import check_choice
 from taut.names import ActivationName, ConstraintName
 from taut.training.config import TrainConfig
 
-__all__ = ["little_data_recipe", "wide_residual_recipe"]
-
 # The cross-entropy without a target radius: practically no offset.
 _NO_OFFSET = 1e-6
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from taut.training.config import TrainConfig
 
-__all__ = ["batches", "generator_at", "learning_rate", "seed_at"]
-
 
 def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
     r"""The learning rate of one step, counted from 0 over the whole run.

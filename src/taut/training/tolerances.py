@@ -11,8 +11,6 @@ from typing import Any
 from taut.data import Encoding, select_positions
 from taut.errors import ArgumentError
 
-__all__ = ["FREE", "feature_tolerances", "parse_tolerances", "write_tolerances"]
-
 # A category that changes freely.
 FREE = math.inf
 _WORDS = {"fixed": 0.0, "free": FREE}

@@ -8,18 +8,6 @@ from torch import Tensor
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_count
 
-__all__ = [
-    "check_confidence",
-    "check_memory",
-    "check_point_pair",
-    "check_points",
-    "check_range",
-    "check_sample",
-    "check_seed",
-    "check_weights",
-    "confidence_of_each",
-]
-
 
 def check_points(subject: str, name: str, points: Tensor) -> Tensor:
     """The points as `(n, d)` in float64 on the CPU; raises unless there are some, all finite."""

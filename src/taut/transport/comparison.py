@@ -21,8 +21,6 @@ from taut.transport.line import score_line
 from taut.transport.result import WassersteinResult
 from taut.transport.selection import CriticName, OnProgress, SelectedCritic, select_critic
 
-__all__ = ["NO_UPPER", "POTENTIAL", "SUBJECT", "Comparison", "divide"]
-
 SUBJECT = "wasserstein"
 POTENTIAL = "transport potential"
 NO_UPPER = "none: unseen values are mapped nearer than they are"

@@ -23,8 +23,6 @@ from taut.transport.critics import (
 )
 from taut.transport.problems import Problem
 
-__all__ = ["ConeFit", "fit_cones"]
-
 _SUBJECT = "fit_cones"
 
 

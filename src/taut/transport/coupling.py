@@ -12,8 +12,6 @@ from taut.norms import L2
 from taut.transport.arguments import check_memory, check_point_pair, check_weights
 from taut.transport.exact import Plan, distances, plan_cost, solve
 
-__all__ = ["coupling_upper_bound"]
-
 
 def coupling_upper_bound(
     x: Tensor,

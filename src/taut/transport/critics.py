@@ -15,22 +15,6 @@ from taut.errors import ArgumentError, NonFiniteError, check_count, check_positi
 from taut.nn import ConstrainedLinear, Scale, mlp
 from taut.transport.problems import Problem
 
-__all__ = [
-    "CriticFit",
-    "OnStep",
-    "Sampler",
-    "Samples",
-    "check_finite",
-    "dual_value",
-    "fit_critic",
-    "fresh_value",
-    "network_critic",
-    "resampler",
-    "rescale_network",
-    "score_points",
-    "train_step",
-]
-
 Samples = tuple[Tensor, Tensor]
 Sampler = Callable[[int, Generator], Samples]
 OnStep = Callable[[int, float], None]

@@ -26,19 +26,6 @@ from taut.data import (
 )
 from taut.errors import ArgumentError, DataError
 
-__all__ = [
-    "BatchStream",
-    "Dataset",
-    "columns_of",
-    "find_unseen",
-    "iterate_batches",
-    "load_rows",
-    "match_columns",
-    "note_constant",
-    "open_dataset",
-    "open_pair",
-]
-
 _BATCH_CELLS = 2**20
 # 512 MB of float64.
 _MOST_CELLS = 2**26

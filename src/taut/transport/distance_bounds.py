@@ -26,15 +26,6 @@ from taut.transport.mean_bounds import (
     shuffle,
 )
 
-__all__ = [
-    "Scores",
-    "Stage",
-    "bound_finite_lower",
-    "bound_mean_score",
-    "bound_population_lower",
-    "bound_population_upper",
-]
-
 _U = unit_roundoff()
 # Exact transport of up to this many pairs takes a second or two.
 _MOST_PAIRS = 2**22

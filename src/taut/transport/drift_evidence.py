@@ -40,15 +40,6 @@ from torch import Tensor
 
 from taut.linalg import gamma
 
-__all__ = [
-    "bound_rounding",
-    "log_evidence",
-    "log_reference",
-    "log_wealth",
-    "make_nodes",
-    "new_wealth",
-]
-
 _STREAM_BETS = torch.tensor([0.75 / 2**j for j in range(6)], dtype=torch.float64)
 _REFERENCE_BETS = torch.tensor([0.0, *(0.75 / 2**j for j in range(9))], dtype=torch.float64)
 # Distances of the nodes from the mean of the draws, in standard errors.

@@ -8,8 +8,6 @@ from torch import Generator, Tensor
 
 from taut.nn import ConeCritic
 
-__all__ = ["DriftScores", "fit_scores"]
-
 _MOST_AXES = 16
 _MOST_CENTRES = 256
 _MOST_SPREADS = 64  # features; of more, only the principal components have a score of spread

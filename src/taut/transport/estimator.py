@@ -14,8 +14,6 @@ from taut.transport.population_comparison import PopulationComparison
 from taut.transport.result import WassersteinResult
 from taut.transport.selection import CRITICS, CriticName, OnProgress
 
-__all__ = ["wasserstein"]
-
 _SUBJECT = "wasserstein"
 
 

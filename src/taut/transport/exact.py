@@ -19,8 +19,6 @@ from taut.linalg import gamma, round_down, round_up, unit_roundoff
 from taut.norms import L2
 from taut.transport.arguments import check_memory, check_point_pair, check_points, check_weights
 
-__all__ = ["Plan", "Transport", "distances", "exact_transport", "plan_cost", "solve"]
-
 _U = unit_roundoff()
 _UNDERFLOW = 2.0**-511  # the root of what a square may lose
 _CHUNK_ENTRIES = 2**22

@@ -10,14 +10,6 @@ import torch
 from taut.data import ColumnEncoding, Table
 from taut.transport.line import line_distance
 
-__all__ = [
-    "FeatureComparison",
-    "chi_square_test",
-    "compare_features",
-    "correct_p_values",
-    "ks_test",
-]
-
 _LEAST_EXPECTED = 5.0
 _TERMS = 100
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from taut.data import describe_columns
 from taut.errors import DataError
 
-__all__ = ["SCALINGS", "FeatureScaling", "Scaling", "column_ranges", "fit_scaling"]
-
 Scaling = Literal["none", "standard", "robust"]
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
 

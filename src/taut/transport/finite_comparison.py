@@ -18,8 +18,6 @@ from taut.transport.line import line_distance, line_potential
 from taut.transport.result import WassersteinResult
 from taut.transport.selection import SelectedCritic, check_squares
 
-__all__ = ["FiniteComparison"]
-
 # Exact transport of finite sets up to this many pairs: about 300 MB, a minute or two.
 _MOST_PAIRS = 40_000_000
 

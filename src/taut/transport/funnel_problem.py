@@ -16,8 +16,6 @@ from torch import Generator, Tensor
 from taut.errors import check_count
 from taut.transport.problems import Problem, check_last_dimension
 
-__all__ = ["funnels"]
-
 _HALF_WIDTH = 2.5
 _SPREAD = 0.1
 _POWER = 8

@@ -19,8 +19,6 @@ from taut.nn import ConeCritic
 from taut.norms import L2
 from taut.transport.arguments import check_sample
 
-__all__ = ["line_distance", "line_potential", "score_line"]
-
 _MOST_PIECES = 256
 
 

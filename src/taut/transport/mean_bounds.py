@@ -17,19 +17,6 @@ from taut.errors import check_choice
 from taut.linalg import gamma, unit_roundoff
 from taut.transport.arguments import check_confidence, check_range, check_sample
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "bound_difference",
-    "bound_mean",
-    "group_differences",
-    "log_inverse",
-    "lower_by_betting",
-    "lower_mean",
-    "predictable_bets",
-    "shuffle",
-]
-
 Method = Literal["betting", "bernstein", "hoeffding"]
 METHODS: tuple[Method, ...] = get_args(Method)
 Side = Literal["lower", "upper"]

@@ -31,8 +31,6 @@ from taut.transport.drift_evidence import (
 from taut.transport.drift_scores import DriftScores, fit_scores
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fit_scaling
 
-__all__ = ["Change", "Monitor", "MonitoredBatch", "fit_monitor"]
-
 _SUBJECT = "fit_monitor"
 _MIN_ROWS = 4
 _MOST_TRAINING = 2**14

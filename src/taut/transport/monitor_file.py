@@ -23,8 +23,6 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
-__all__ = ["hold_monitor", "load_monitor", "save_monitor"]
-
 _SCORES = ("axes", "middles", "low", "high")
 _STATE = ("nodes", "reference", "means", "wealth")
 _STATED = ("false_alarm_rate", "tolerance", "rows", "rounding", "moves", "start")

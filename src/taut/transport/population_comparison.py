@@ -34,8 +34,6 @@ from taut.transport.selection import SelectedCritic, check_squares
 from taut.transport.split import score_held_out, split_rows
 from taut.transport.two_sample_test import two_sample_p_value
 
-__all__ = ["PopulationComparison"]
-
 _MIN_ROWS = 20
 _MOST_LINE_TRAINING = 100_000
 # Rows of each sample behind an upper bound: a coupling of these takes a few seconds.

@@ -16,17 +16,6 @@ from torch.nn.functional import normalize
 
 from taut.errors import ArgumentError, check_count, check_positive
 
-__all__ = [
-    "Problem",
-    "absolute_value",
-    "check_last_dimension",
-    "cone",
-    "laplaces",
-    "shells",
-    "shifted_gaussians",
-    "three_cones",
-]
-
 PointSampler = Callable[[int, Generator], Tensor]
 PairSampler = Callable[[int, Generator], tuple[Tensor, Tensor]]
 Centres = tuple[tuple[float, ...], ...]

@@ -12,14 +12,6 @@ from taut.linalg import gamma
 from taut.transport.arguments import check_sample
 from taut.transport.mean_bounds import shuffle
 
-__all__ = [
-    "average_blocks",
-    "bootstrap_interval",
-    "combine_p_values",
-    "permutation_p_value",
-    "permuted_sums",
-]
-
 _CHUNK_ENTRIES = 2**22
 _MOST_BLOCKS = 2**14
 _BOOTSTRAP_BLOCKS = 2**12

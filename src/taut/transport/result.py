@@ -9,8 +9,6 @@ from torch import Generator
 from taut.bounds import Bound, Estimate, Interval, format_bound
 from taut.transport.saved_critic import SavedCritic
 
-__all__ = ["WassersteinResult"]
-
 _MOST_SCORES = 100_000
 
 

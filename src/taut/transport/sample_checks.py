@@ -6,8 +6,6 @@ import numpy as np
 
 from taut.data import Table, column_label
 
-__all__ = ["note_copies", "note_order"]
-
 _MOST_ROWS = 2**17
 _FEW_COPIES = 0.01  # a share of copies that is not worth a word
 _CONTINUOUS = 0.5  # distinct values for each distinct row, from which copies are no coincidence

@@ -28,8 +28,6 @@ from taut.transport.distance_bounds import Scores, Stage, bound_population_lower
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling
 from taut.transport.mean_bounds import METHODS, Method
 
-__all__ = ["SavedCritic", "load_critic"]
-
 _SUBJECT = "SavedCritic.lower_bounds"
 _TENSORS = ("shift", "scale", "x_scores", "y_scores", "x_errors", "y_errors")
 

@@ -15,15 +15,6 @@ from taut.transport.cone_fit import fit_cones
 from taut.transport.critics import Samples, fit_critic, network_critic, resampler, score_points
 from taut.transport.skewed_directions import pursue_centres
 
-__all__ = [
-    "CRITICS",
-    "CriticName",
-    "OnProgress",
-    "SelectedCritic",
-    "check_squares",
-    "select_critic",
-]
-
 CriticName = Literal["linear", "cones", "network"]
 CRITICS: tuple[CriticName, ...] = get_args(CriticName)
 OnProgress = Callable[[str, int, int], None]

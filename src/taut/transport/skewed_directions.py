@@ -11,8 +11,6 @@ import math
 import torch
 from torch import Generator, Tensor
 
-__all__ = ["pursue_centres", "skewed_directions"]
-
 _CHUNK = 8192
 
 

@@ -20,8 +20,6 @@ from taut.transport.dataset import Dataset, find_unseen, iterate_batches
 from taut.transport.distance_bounds import Scores
 from taut.transport.feature_scaling import column_ranges
 
-__all__ = ["Split", "score_held_out", "split_rows"]
-
 _MOST_TRAINING = 100_000
 _MOST_VALIDATION = 10_000
 # Outside of both, for the upper bound.

@@ -7,8 +7,6 @@ from taut.errors import ArgumentError, check_count
 from taut.transport.mean_bounds import shuffle
 from taut.transport.resampling import average_blocks, permuted_sums
 
-__all__ = ["two_sample_p_value"]
-
 # Rows of a side, fewer where they are long, and blocks of rows that are permuted.
 _MOST_ROWS = 2**13
 _FEWEST_ROWS = 2**9

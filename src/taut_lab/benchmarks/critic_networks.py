@@ -5,8 +5,6 @@ from torch import Generator, nn
 
 from taut.nn import Scale, mlp
 
-__all__ = ["scaled_network"]
-
 
 def scaled_network(dim: int, width: int, length: float, generator: Generator) -> nn.Sequential:
     """A 1-Lipschitz network with two hidden layers, whose inputs are divided by `length`.

@@ -16,8 +16,6 @@ from taut_lab.framework.records import (
     write_record_file,
 )
 
-__all__ = ["BenchmarkJob", "CriticRecords", "CriticResult", "Stopwatch"]
-
 
 @dataclass(frozen=True)
 class CriticResult:

@@ -18,15 +18,6 @@ from taut_lab.benchmarks.peers import import_peer
 from taut_lab.framework.provenance import describe_machine, describe_versions
 from taut_lab.framework.records import current_date, read_record_file, write_record_file
 
-__all__ = [
-    "DETECTORS",
-    "DetectorResult",
-    "DriftRecord",
-    "DriftSettings",
-    "installed_detectors",
-    "run_drift",
-]
-
 _LEVEL = 0.05
 
 # The distance that is found, in standard deviations, or NaN, and a p-value; 0 and 1 are a bare decision.

@@ -26,8 +26,6 @@ from taut_lab.benchmarks.unconstrained_critics import (
 )
 from taut_lab.experiments.critic_training import critic_values, evaluate_critic
 
-__all__ = ["COUNTS", "DIMS", "PART", "funnel_jobs", "grid_jobs"]
-
 PART = "funnels"
 DIMS = (2, 4, 8, 16, 32, 64, 128)
 COUNTS = (4, 16, 64, 256)

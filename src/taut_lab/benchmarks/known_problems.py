@@ -12,8 +12,6 @@ from taut.transport import Problem, laplaces, shells, shifted_gaussians, wassers
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
 from taut_lab.experiments.prob_dim import PAPER_VALUES, RECIPES, Recipe, train_cone
 
-__all__ = ["cone_jobs", "coverage_jobs", "coverage_problems"]
-
 _SIZES = (200, 500, 1000, 2000)
 _DIMS = (1, 2, 3, 5, 10, 20, 50)
 

@@ -6,8 +6,6 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["CONVOLUTIONS", "PEERS", "explain_missing", "import_peer"]
-
 # Distribution -> module of its layers, module of its activations.
 PEERS = {
     "deel-torchlip": ("deel.torchlip", "deel.torchlip"),

@@ -18,8 +18,6 @@ from taut_lab.benchmarks.critic_networks import scaled_network
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
 from taut_lab.experiments.critic_training import critic_values
 
-__all__ = ["PART", "real_jobs", "real_pairs"]
-
 PART = "real"
 
 Pair = tuple[Tensor, Tensor]

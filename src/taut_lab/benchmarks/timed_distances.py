@@ -12,8 +12,6 @@ from torch.nn import functional as F
 from taut.linalg.distance import lp_distance
 from taut_lab.framework.timing import TimedFunction
 
-__all__ = ["DENSE", "compile_kernels", "timed_distances"]
-
 DENSE = "torch linear"
 Distance = Callable[[Tensor, Tensor], Tensor]
 

@@ -27,21 +27,6 @@ from taut.nn import (
 from taut_lab.benchmarks.peers import CONVOLUTIONS, PEERS, import_peer
 from taut_lab.framework.timing import TimedFunction
 
-__all__ = [
-    "PLAIN",
-    "PLAIN_CONV",
-    "RELU",
-    "TrainedModel",
-    "activation_makers",
-    "circle_errors",
-    "conv_layers_in_training",
-    "dense_makers",
-    "image_batches",
-    "networks_in_training",
-    "timed_activations",
-    "weight_errors",
-]
-
 PLAIN = "torch Linear"
 PLAIN_CONV = "torch Conv2d"
 RELU = "torch ReLU"

@@ -10,8 +10,6 @@ from taut_lab.framework.provenance import describe_machine, describe_versions
 from taut_lab.framework.records import current_date, read_record_file, write_record_file
 from taut_lab.framework.timing import Timing
 
-__all__ = ["BENCHMARKED", "Comparison", "TimingEntry", "TimingRecord"]
-
 BENCHMARKED = ("taut", "torch", *PEERS)
 
 

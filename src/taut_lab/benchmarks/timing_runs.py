@@ -28,15 +28,6 @@ from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, timed_
 from taut_lab.framework.provenance import describe_machine
 from taut_lab.framework.timing import CLOCKS, TimedFunction, one_thread, time_in_turn
 
-__all__ = [
-    "ConvSettings",
-    "DistanceSettings",
-    "LayerSettings",
-    "run_conv",
-    "run_distances",
-    "run_layers",
-]
-
 # Called before each run with the names of the comparison and of the layer, and the fraction done.
 OnRun = Callable[[str, str, float], None]
 

@@ -16,8 +16,6 @@ from torch.optim import Adam
 
 from taut.transport import Sampler, dual_value
 
-__all__ = ["UNCONSTRAINED_CRITICS", "fit_unconstrained_critic"]
-
 UNCONSTRAINED_CRITICS = ("WGAN-GP", "WGAN-LP", "spectral norm")
 _WEIGHT = 10.0
 

@@ -14,8 +14,6 @@ from taut_lab.benchmarks.real_problems import real_jobs
 from taut_lab.experiments.prob_dim import Recipe
 from taut_lab.framework.timing import one_thread
 
-__all__ = ["PARTS", "WassersteinSettings", "run_wasserstein", "wasserstein_jobs"]
-
 PARTS = ("table1", "funnels", "grid", "coverage", "real")
 # Tiny sizes, for tests.
 _QUICK: dict[str, dict[str, Any]] = {

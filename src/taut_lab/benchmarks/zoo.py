@@ -22,8 +22,6 @@ from taut_lab.framework.datasets import load_dataset
 from taut_lab.framework.provenance import describe_machine, describe_versions
 from taut_lab.framework.records import current_date, read_record_file, to_json, write_record_file
 
-__all__ = ["RADII", "ZooRecord", "ZooSettings", "read_zoo", "run_zoo"]
-
 # Radius in L2 by dataset, as the literature reports it.
 RADII = {"cifar10-25k": 36 / 255, "cifar10": 36 / 255, "mnist": 1.58}
 _KIND = "taut bench zoo"

@@ -21,8 +21,6 @@ from taut.nn import (
 )
 from taut_lab.benchmarks.peers import CONVOLUTIONS, import_peer
 
-__all__ = ["UNCONSTRAINED", "plain_network", "zoo_blocks", "zoo_network"]
-
 Block = Callable[[int], nn.Module]
 
 UNCONSTRAINED = "torch Conv2d"

@@ -14,8 +14,6 @@ from taut_lab.framework.presentation import Presentation, ResultTable
 from taut_lab.framework.selection import numbers_of, select, tabulate
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT"]
-
 _FREE = "free"
 _THRESHOLDS = [round(0.02 * step, 2) for step in range(51)]
 _LINES = ("vermilion", "orange", "green", "sky", "blue")

@@ -24,8 +24,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT"]
-
 _CONSTANT = 1000.0
 # Keys of the records, and names of the attacks.
 _ATTACKS = {"fgs": "fgsm", "pgd": "pgd"}

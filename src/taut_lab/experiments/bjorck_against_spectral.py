@@ -12,8 +12,6 @@ from taut_lab.framework.presentation import Presentation, ResultTable
 from taut_lab.framework.selection import numbers_of, select, tabulate, values_of
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT"]
-
 # The paper's tuned learning rates for Adam.
 _RATES = {"bjorck": 0.01, "spectral": 0.0033}
 _NAMES = {"bjorck": "Björck", "spectral": "spectral normalisation"}

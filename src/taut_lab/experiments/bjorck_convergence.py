@@ -14,8 +14,6 @@ from taut_lab.framework.presentation import Presentation, ResultTable, TableEntr
 from taut_lab.framework.selection import numbers_of, select, values_of
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT"]
-
 PARSEVAL = 0.0003
 _LINES = (("largest", "vermilion"), ("smallest", "blue"))
 _BETAS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5)

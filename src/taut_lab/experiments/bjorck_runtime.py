@@ -14,8 +14,6 @@ from taut_lab.framework.selection import numbers_of
 from taut_lab.framework.timing import TimedFunction, time_in_turn
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT", "PAPER_SECONDS", "full_name", "product_name", "timed_bjorck"]
-
 # Iterations -> seconds for the full form and for products with one vector, as published for a
 # matrix of 1000 by 1000 and the mean of 10 runs (Anil, Lucas and Grosse, 2019, appendix).
 PAPER_SECONDS: dict[int, tuple[float, float]] = {

@@ -13,8 +13,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, tabulate
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT"]
-
 _SYNTHETIC = "stripes"
 _ACTIVATIONS = {"ReLU": "relu", "MaxMin": "maxmin"}
 _METHODS: dict[str, dict[str, float]] = {

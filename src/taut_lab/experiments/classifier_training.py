@@ -13,8 +13,6 @@ from taut_lab.framework.datasets import load_dataset
 from taut_lab.framework.experiment import Result
 from taut_lab.framework.selection import percent, select
 
-__all__ = ["PLAIN", "best_errors", "train_classifier", "training_curve"]
-
 # Plain cross-entropy, without margin and temperature. With a negligible radius, the best epoch is
 # selected by accuracy alone, as in the paper.
 PLAIN: dict[str, Any] = {

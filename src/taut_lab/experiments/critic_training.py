@@ -20,19 +20,6 @@ from taut.plotting import COLOURS
 from taut.transport import Problem, Sampler, bound_difference, bound_mean, fit_critic
 from taut_lab.framework.experiment import Config
 
-__all__ = [
-    "ACTIVATION_COLOURS",
-    "ACTIVATION_NAMES",
-    "CriticEvaluation",
-    "CriticRun",
-    "at_point",
-    "authors_recipe",
-    "by_activation",
-    "critic_values",
-    "evaluate_critic",
-    "run_critic",
-]
-
 
 @dataclass(frozen=True)
 class CriticEvaluation:

@@ -18,8 +18,6 @@ from taut_lab.framework.presentation import Presentation, ResultTable, TableEntr
 from taut_lab.framework.selection import numbers_of, select, values_of
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT", "folding_network", "pyramids"]
-
 # The folds are exact within this distance, by which the first one shifts a coordinate.
 REACH = 4.0
 _STEPS = ("the plane", "first fold", "second fold", "third fold")

@@ -17,8 +17,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, select, tabulate, values_of
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT", "KINDS"]
-
 # (critic, activation) -> name.
 KINDS = {
     ("lipschitz", "maxmin"): "1-Lipschitz critic, MaxMin",

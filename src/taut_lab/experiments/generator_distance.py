@@ -29,15 +29,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, tabulate, values_of
 from taut_lab.framework.verdict import Part
 
-__all__ = [
-    "EXPERIMENT",
-    "PAPER_VALUES",
-    "GeneratorDistance",
-    "estimate_generator_distance",
-    "evaluate_generator",
-    "train_once",
-]
-
 # (constraint, activation) -> the published values, by data set (Anil, Lucas and Grosse 2019,
 # table 2). Their generators differ from ours: only the order of the rows can be compared.
 PAPER_VALUES: dict[tuple[str, str], dict[str, float]] = {

@@ -14,8 +14,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, tabulate
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT"]
-
 _SHOWN = (0, 1, 2, 3, 4)
 _EVALUATED = 200
 _NETWORKS = {"standard": "standard", "lipschitz": "Lipschitz"}

@@ -15,8 +15,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, select, tabulate, values_of
 from taut_lab.framework.verdict import Part
 
-__all__ = ["DYNAMICAL_ISOMETRY", "JACOBIAN_NORMS"]
-
 _CONSTANT = 10.0
 _NAMES = {"relu": "ReLU", "maxmin": "GroupSort (MaxMin)"}
 _LOOK = {"relu": COLOURS["orange"], "maxmin": COLOURS["blue"]}

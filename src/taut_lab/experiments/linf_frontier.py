@@ -19,8 +19,6 @@ from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable
 from taut_lab.framework.selection import mean_of, select, tabulate, values_of
 
-__all__ = ["EXPERIMENT"]
-
 _NUM_RADII, _FARTHEST = 40, 0.4
 # The paper's loss and constant, at the rate that suits a margin of 0.3 in units of the constant.
 _CONSTANT, _LARGEST_MARGIN = 1000.0, 0.3

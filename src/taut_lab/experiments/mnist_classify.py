@@ -14,8 +14,6 @@ from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT"]
-
 _ACTIVATIONS = {
     "ReLU": "relu",
     "MaxMin": "maxmin",

@@ -15,8 +15,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, select, tabulate
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT", "TARGETS"]
-
 # Target functions, and the widths of the paper's networks.
 TARGETS = {"abs": "|x|", "w": "the letter W"}
 _HIDDEN = {"abs": [2], "w": [4, 4]}

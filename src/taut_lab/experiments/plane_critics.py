@@ -21,8 +21,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import numbers_of, select, tabulate
 from taut_lab.framework.verdict import Part
 
-__all__ = ["ABSOLUTE_VALUE", "THREE_CONES"]
-
 _ROWS = {name: {"activation": activation} for activation, name in ACTIVATION_NAMES.items()}
 # Even counts of points avoid the kinks, which have no gradient.
 _COLUMNS, _LINES = 66, 30

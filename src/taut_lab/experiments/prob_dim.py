@@ -20,8 +20,6 @@ from taut_lab.framework.presentation import Presentation, ResultTable
 from taut_lab.framework.selection import numbers_of, tabulate
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT", "PAPER_VALUES", "RECIPES", "Recipe", "train_cone"]
-
 # (dimension, layers) -> activation -> the published estimate of a distance of 1 (Anil, Lucas and
 # Grosse 2019, table 1). GroupSort is not in that table.
 PAPER_VALUES: dict[tuple[int, int], dict[str, float]] = {

@@ -8,8 +8,6 @@ from taut_lab.framework.experiment import Result
 from taut_lab.framework.presentation import ResultTable
 from taut_lab.framework.selection import tabulate
 
-__all__ = ["attacked_figure", "error_table", "proof_table", "proven_figure"]
-
 _COLUMNS = {
     "clean": "clean_error",
     "FGS 0.1": "fgs_0.1",

@@ -21,8 +21,6 @@ from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
 from taut_lab.framework.verdict import Part
 
-__all__ = ["EXPERIMENT", "class_balanced_subset"]
-
 _ACTIVATIONS = {"ReLU": "relu", "MaxMin": "maxmin"}
 _METHODS: dict[str, dict[str, Any]] = {
     "Standard": {"constraint": "none"},

@@ -14,8 +14,6 @@ from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.selection import mean_of, tabulate, values_of
 
-__all__ = ["EXPERIMENT"]
-
 _LINES = ("sky", "blue", "vermilion", "green", "purple", "orange")
 # Offsets, temperatures and the number of seeds.
 _GRIDS = {

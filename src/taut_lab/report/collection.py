@@ -9,8 +9,6 @@ from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.records import Record, Records
 from taut_lab.framework.verdict import Verdict
 
-__all__ = ["ExperimentReport", "collect_report"]
-
 
 @dataclass(frozen=True)
 class ExperimentReport:

@@ -26,8 +26,6 @@ from taut_lab.report.table_text import (
     verdict_summary,
 )
 
-__all__ = ["write_report"]
-
 _PRESETS = {
     "smoke": "Small data and seconds of computation, to test the installation: these numbers cannot be "
     "compared with the paper's.",

@@ -9,8 +9,6 @@ from typing import Any
 from taut_lab.framework.experiment import Config, Experiment
 from taut_lab.framework.records import Record
 
-__all__ = ["command", "duration", "run_details", "settings"]
-
 _MANY = 8
 _LONG = 48
 

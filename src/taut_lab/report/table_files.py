@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from taut_lab.framework.presentation import ResultTable, TableEntry
 from taut_lab.report.table_text import difference_text, mean_text, paper_text
 
-__all__ = ["escape_latex", "escape_markdown", "to_latex", "to_markdown"]
-
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",

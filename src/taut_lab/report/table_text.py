@@ -8,20 +8,6 @@ from taut_lab.framework.experiment import Experiment
 from taut_lab.framework.presentation import ResultTable, TableEntry
 from taut_lab.framework.verdict import Verdict
 
-__all__ = [
-    "VERDICT_COLUMNS",
-    "claim_text",
-    "compare",
-    "count_kinds",
-    "difference_text",
-    "mean_text",
-    "paper_text",
-    "summary",
-    "table_note",
-    "verdict_cells",
-    "verdict_summary",
-]
-
 
 def claim_text(experiment: Experiment) -> str:
     """The claim of an experiment, attributed to the paper if it is the paper's."""
