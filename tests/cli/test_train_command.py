@@ -187,13 +187,11 @@ def test_help_states_the_defaults():
         assert f"by default {each.loss}" in helped("loss")
         assert each.margin is not None and each.temperature == pytest.approx(4.4 / each.margin)
     assert "by default 4.4 / margin" in helped("temperature")
-    assert found["l2"].hidden == (256,) * 3 and "256,256,256 for smaller images" in helped("hidden")
+    assert found["l2"].hidden == (256,) * 3
+    assert "for smaller images: 256,256,256 (dense), 256,256 (conv)" in helped("hidden")
     after = [resolve(TrainConfig(arch=arch), data).hidden for arch in ("conv", "lenet", "wrn")]
     assert after == [(256,) * 2, (50,), ()]
-    assert (
-        "conv has two such layers instead of three, lenet has one of width 50, wrn has none"
-        in helped("hidden")
-    )
+    assert "lenet has one layer of width 50, wrn has none" in helped("hidden")
 
 
 def test_the_margin_of_the_paper_is_half_of_a_proof():
