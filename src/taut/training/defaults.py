@@ -101,7 +101,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         margin = margin or asked.offset
         temperature = temperature or asked.temperature * (asked.offset / margin)
     elif isinstance(asked, RampLoss):
-        beyond = 2 * lipschitz * radius + 0.5 if distance else asked.margin
+        beyond = 2 * lipschitz * radius + 1 if distance else asked.margin
         margin = margin or beyond
         temperature = temperature or asked.temperature * asked.margin / margin
     else:
