@@ -208,7 +208,7 @@ def test_what_cannot_be_stored_is_refused(tmp_path):
 
 
 def test_a_scale_that_rounds_is_refused():
-    from taut.export.stored_weights import restore_weights
+    from taut.export.quantised_weights import restore_weights
 
     tensors = {
         "w": torch.tensor([[127, 3]], dtype=torch.int8),

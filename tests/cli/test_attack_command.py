@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 import taut.errors
-import taut.evaluation.classifier
+import taut.evaluation.evaluated_classifier
 import taut.evaluation.robustness
 from support import invoke
 from taut.norms import L1
@@ -42,14 +42,14 @@ def test_people_see_the_table(digits_run):
 
 
 def test_a_success_inside_a_certified_radius_is_loud(digits_run, monkeypatch):
-    honest = taut.evaluation.classifier.certify_inputs
+    honest = taut.evaluation.evaluated_classifier.certify_inputs
 
     def boastful(*args, **options):
         found = honest(*args, **options)
         object.__setattr__(found, "radius", found.radius * 5)
         return found
 
-    monkeypatch.setattr(taut.evaluation.classifier, "certify_inputs", boastful)
+    monkeypatch.setattr(taut.evaluation.evaluated_classifier, "certify_inputs", boastful)
     result = run(digits_run, "--attack", "pgd", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["violations"]

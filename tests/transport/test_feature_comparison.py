@@ -11,7 +11,7 @@ from taut.data import Table
 from taut.transport import compare_features
 from taut.transport.dataset import open_pair
 from taut.transport.feature_comparison import chi_square_test, correct_p_values, ks_test
-from taut.transport.sample_checks import note_copies, note_order
+from taut.transport.independence_checks import note_copies, note_order
 
 pd = pytest.importorskip("pandas")
 

@@ -11,13 +11,13 @@ from taut.audit import Prepared, Program, audit_program, bound_of, find_program,
 from taut.bounds import Bound, Hypotheses
 from taut.certificates.arithmetic import Arithmetic, dtype_of
 from taut.certificates.execution import DirectExecutor, Execution, in_double
+from taut.certificates.feature_tolerances import Tolerance, scale_problem
 from taut.certificates.inputs import check_batch, check_labels
-from taut.certificates.interval_radii import InputRange, interval_radii
-from taut.certificates.intervals import BoxInterpreter
+from taut.certificates.interval_propagation import BoxInterpreter
+from taut.certificates.interval_propagation_radii import InputRange, interval_radii
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.result import Certificates
 from taut.certificates.rounded import Rounded
-from taut.certificates.tolerance import Tolerance, scale_problem
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
 from taut.names import CertificateMethod

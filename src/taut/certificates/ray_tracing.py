@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
-from taut.certificates.outputs import BoundedEvaluation
+from taut.certificates.output_bounds import BoundedEvaluation
 from taut.errors import ArgumentError, check_count, check_nonnegative, check_positive
 
 _SUBJECT = "trace_rays"

@@ -1,6 +1,5 @@
 """Accuracy against radius: what is proven of a classifier, and what attacks leave of it."""
 
-from taut.evaluation.classifier import EvaluatedClassifier, evenly_spaced_rows
 from taut.evaluation.derivatives import (
     input_gradients,
     jacobian_norms,
@@ -8,6 +7,7 @@ from taut.evaluation.derivatives import (
     jacobians,
     values_and_gradient_norms,
 )
+from taut.evaluation.evaluated_classifier import EvaluatedClassifier, evenly_spaced_rows
 from taut.evaluation.robustness import ATTACKS, RobustnessResult, evaluate_robustness
 
 __all__ = [

@@ -19,7 +19,7 @@ from taut.attacks import (
 )
 from taut.certificates import Certificates
 from taut.errors import ArgumentError, ViolatedCertificateError, check_choice, check_count
-from taut.evaluation.classifier import EvaluatedClassifier, evenly_spaced_rows
+from taut.evaluation.evaluated_classifier import EvaluatedClassifier, evenly_spaced_rows
 from taut.norms import L1
 
 ATTACKS = ("fgsm", "pgd", "autoattack")

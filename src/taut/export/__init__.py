@@ -6,8 +6,8 @@ from taut.export.files import SavedModel, load, open_file, save
 from taut.export.fold import fold
 from taut.export.formats import export_onnx, export_pt2
 from taut.export.input_scaling import standardise
+from taut.export.quantised_weights import StoredWeights, round_weights
 from taut.export.relu import rewrite_relu
-from taut.export.stored_weights import StoredWeights, round_weights
 
 __all__ = [
     "SavedModel",

@@ -35,7 +35,7 @@ from taut.export.container import (
 )
 from taut.export.fold import fold as fold_model
 from taut.export.limits import check_arguments, check_intermediates
-from taut.export.stored_weights import StoredWeights, restore_weights, round_weights
+from taut.export.quantised_weights import StoredWeights, restore_weights, round_weights
 from taut.export.witnesses import (
     EVALUATION,
     check_evaluation,

@@ -17,7 +17,7 @@ from torch import Tensor
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg.autocorrelation import bound_autocorrelation
-from taut.linalg.axes import Blocks, ConvAxis, padding_sides, per_dimension
+from taut.linalg.convolution_axis import Blocks, ConvAxis, padding_sides, per_dimension
 from taut.linalg.padding import PADDING_MODES, bound_padding, norm_of_copies
 from taut.linalg.rounding import exact_double, float_up, scale_to_unit, sqrt_up
 from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm

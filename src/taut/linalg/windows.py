@@ -13,7 +13,7 @@ from torch import Tensor
 
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
-from taut.linalg.axes import per_dimension
+from taut.linalg.convolution_axis import per_dimension
 from taut.linalg.padding import norm_of_copies
 from taut.linalg.rounding import float_up, sqrt_up, unit_roundoff
 from taut.linalg.spectral import bound_operator_norm

@@ -45,7 +45,6 @@ from taut.nn.downsampling import (
 from taut.nn.monotone import Monotone
 from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.padding import SymmetricPad1d, SymmetricPad2d, SymmetricPad3d
 from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
 from taut.nn.potential_conv import CPLResidual2d, PotentialStep2d, SLLResidual2d
 from taut.nn.rectifiers import LPReLU, SoftHuber
@@ -55,6 +54,7 @@ from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
 from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
+from taut.nn.symmetric_padding import SymmetricPad1d, SymmetricPad2d, SymmetricPad3d
 
 __all__ = [
     "AOLConv1d",

@@ -19,10 +19,10 @@ from torch.nn import functional as F
 from taut import functional
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg import bound_padding
-from taut.linalg.axes import padding_sides, per_dimension
+from taut.linalg.convolution_axis import padding_sides, per_dimension
 from taut.linalg.padding import PADDING_MODES
 from taut.nn.constrained import ConstrainedLayer
-from taut.nn.padding import SYMMETRIC_PADS
+from taut.nn.symmetric_padding import SYMMETRIC_PADS
 from taut.norms import L2
 from taut.rules import register
 

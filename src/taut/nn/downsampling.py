@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from taut import functional
 from taut.errors import ArgumentError, check_count
 from taut.linalg import bound_adaptive_pooling
-from taut.linalg.axes import per_dimension
+from taut.linalg.convolution_axis import per_dimension
 from taut.linalg.rounding import float_up
 from taut.nn.scale import Scale
 from taut.norms import L2, Norm

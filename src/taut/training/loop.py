@@ -29,7 +29,7 @@ from taut.training.distances import (
 from taut.training.environment import Environment
 from taut.training.evaluation import Evaluation, evaluate
 from taut.training.examples import Examples, Prepared, load_data, prepare, with_absolute_paths
-from taut.training.intervals import MAX_GRADIENT
+from taut.training.interval_propagation import MAX_GRADIENT
 from taut.training.objective import Objective, parseval_step
 from taut.training.progress import Log, Progress
 from taut.training.run_folder import RunFolder, write_json

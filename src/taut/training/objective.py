@@ -8,7 +8,7 @@ from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, RampLoss
 from taut.regularizers import spectral_jacobian
 from taut.training.config import TrainConfig
 from taut.training.examples import InputSpec
-from taut.training.intervals import training_radius, worst_logits
+from taut.training.interval_propagation import training_radius, worst_logits
 from taut.training.schedule import generator_at
 
 

@@ -25,11 +25,11 @@ from taut.transport.distance_bounds import (
     bound_population_upper,
 )
 from taut.transport.feature_scaling import FeatureScaling, column_ranges
+from taut.transport.independence_checks import note_copies, note_order
 from taut.transport.line import line_potential
 from taut.transport.mean_bounds import Method, log_inverse
 from taut.transport.resampling import bootstrap_interval, combine_p_values, permutation_p_value
 from taut.transport.result import WassersteinResult
-from taut.transport.sample_checks import note_copies, note_order
 from taut.transport.selection import SelectedCritic, check_squares
 from taut.transport.split import score_held_out, split_rows
 from taut.transport.two_sample_test import two_sample_p_value

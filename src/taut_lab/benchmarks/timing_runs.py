@@ -11,7 +11,7 @@ import torch
 
 from taut.errors import check_choice, check_count
 from taut_lab.benchmarks.peers import explain_missing
-from taut_lab.benchmarks.timed_distances import DENSE, compile_kernels, timed_distances
+from taut_lab.benchmarks.timed_distance_kernels import DENSE, compile_kernels, timed_distances
 from taut_lab.benchmarks.timed_layers import (
     PLAIN,
     PLAIN_CONV,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from taut_lab.benchmarks import ConvSettings, DistanceSettings, run_conv, run_distances
-from taut_lab.benchmarks.timed_distances import DENSE
+from taut_lab.benchmarks.timed_distance_kernels import DENSE
 from taut_lab.benchmarks.timed_layers import PLAIN_CONV, circle_errors
 
 TINY = ConvSettings(

@@ -6,7 +6,7 @@ from typing import final
 from torch import Tensor, nn
 
 from taut import functional
-from taut.linalg.axes import per_dimension
+from taut.linalg.convolution_axis import per_dimension
 from taut.rules import FileSchema, register
 from taut.rules.schema import Sizes
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from taut.certificates.intervals import Box, BoxInterpreter, LastBoxes
+from taut.certificates.interval_propagation import Box, BoxInterpreter, LastBoxes
 
 InputRange = tuple[float, float]
 _START = 2.0**-4
