@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--weights",
     type=click.Choice(["float32", "bfloat16", "int8"]),
     default="float32",
-    help="Type in which weights are rounded and, in safetensors, stored; the network computes in "
+    help="Type to which weights are rounded and, in safetensors, stored; the network computes in "
     "float32, with a constant proven for the rounded weights.",
 )
 @input_shape_option
@@ -41,13 +41,13 @@ def export(
     exported network are compared with the original before the file is written.
 
     Training on a table standardises its columns. The exported network includes that step: it takes the
-    features of the table in their own units, a number for each numeric column and one for each value of
-    a category, in the order that the metadata of the file lists. It uses float64 where float32 is not
-    precise enough.
+    features of the table in their own units: one input for each numeric column, and one-hot inputs for
+    each column of categories, in the order that the metadata of the file lists. It uses float64 where
+    float32 is not precise enough.
 
     The metadata also has the names of the classes and the certificate of a run: the Lipschitz constant of
-    each difference of two outputs, in standard deviations or tolerances of the columns, so that any
-    runtime can turn margins into certified radii.
+    the difference between each pair of logits, with inputs measured in standard deviations (or
+    tolerances) of the columns, so that any runtime can turn margins into certified radii.
 
     \b
     Example:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--format",
     "kind",
     type=click.Choice(["csv", "jsonl", "parquet"]),
-    help="Output format.  [default: that of the ending of --out, or csv]",
+    help="Output format.  [default: from the extension of --out, else csv]",
 )
 @click.option(
     "--norm",

@@ -23,11 +23,11 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     without taut: python checker.py FILE. It proves the norm of each layer from the stored weights
     and from evidence that taut.save stored with them, and accounts for roundoff.
 
-    The proof says that the network has the stated constant if its layers multiply by the weights that
-    the file stores for evaluation; taut.load refuses a file whose layers do not. It does not say who
-    wrote the file: to check that, compare its digest with one from a source you trust (--sha256).
+    The proof is about the evaluation weights stored in the file; taut.load refuses a file whose
+    layers would compute with other weights. It does not say who wrote the file: to check that,
+    compare its digest with one from a source you trust (--sha256).
 
-    Exit status: 0 proven; 1 not proven; 2 invalid option.
+    Exit status: 0 proven; 1 not proven; 2 missing file or invalid option.
 
     \b
     Example:

@@ -106,7 +106,8 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     become the rows of B, with a lower and an upper bound.
 
     Tables need no preparation. The distance between two different categories is 1; dates are counted
-    in days and times in hours; missing values form a category of their own; free text is left out.
+    in days and times in hours; free text is left out. A missing category is a category of its own; a
+    missing number is --missing-distance away from the centre of its column.
     --explain lists how each column was used. The distance between two rows is the L2 norm over all
     columns.
 

@@ -63,7 +63,8 @@ _UPDATING = ("log", "report")
     "--window",
     type=COUNT,
     metavar="N",
-    help="Number of batches after which these become the reference: slow drift is then tolerated.",
+    help="Replace the reference by the last N batches, every N batches, so that slow drift raises "
+    "no alarm.",
 )
 @column_options
 @click.option(
@@ -80,15 +81,16 @@ def watch(files: Sequence[str], **options: Any) -> None:
 
     REFERENCE and each BATCH are files as `taut wasserstein` takes them. Fit the reference once; then
     run the command for each new batch. The file WATCH holds the reference's scores and the evidence
-    so far; every run updates it, one process at a time. With --window, the reference moves on: the
-    last batches take its place.
+    so far; every run updates it, one process at a time. With --window N, the
+    last N batches replace the reference after every N batches.
 
-    The evidence is an e-value: the alarm is raised when it reaches 1 / false-alarm rate (20 by default).
-    Without drift, the probability that this ever happens is at most that rate, over all batches together.
+    The evidence is an e-value, a number that stays small unless the data drift: the alarm is raised
+    when it reaches 1 / false-alarm rate (20 by default). Without drift, the probability that this
+    ever happens is at most that rate, over all batches together.
     The alarm stays on; to continue with other data, fit a new reference. Leave out columns that always
     increase, such as timestamps and row IDs (--drop).
 
-    Exit status: 0 no drift shown; 1 alarm; 2 invalid file or option; 70 internal error; 130 interrupted.
+    Exit status: 0 no alarm; 1 alarm; 2 invalid file or option; 70 internal error; 130 interrupted.
 
     \b
     Examples:

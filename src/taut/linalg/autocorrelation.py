@@ -11,8 +11,8 @@ padding of any size. Two facts about the positive matrix $A$ follow.
   (Collatz and Wielandt). The two agree: rescaling turns $A$ into $DAD$, of which $q = d^{-1}$ is
   the Perron vector with ratio 1, so the norm of a rescaled kernel is proven to be at most 1.
 
-A stride makes channels of phases (`taut.linalg.convolution_axis`). Both facts hold for $TT^*$, too, with the
-sum over output channels; that side is the better one where it is the shorter.
+A stride makes channels of phases (`taut.linalg.convolution_axis`). Both facts hold for $TT^*$,
+too, with the sum over output channels; that side is the better one where it is the shorter.
 """
 
 import itertools

@@ -31,7 +31,7 @@ class WassersteinMonitor(BaseEstimator):
         tolerance: Wasserstein distance from the reference that is no drift, in scaled units.
         scaling: scaling of the features: "standard", "robust" or "none".
         encoding: options of `taut.data.fit_encoding`, such as `{"drop": ["id"]}`, for frames.
-        window: number of batches after which these become the reference; None keeps the first.
+        window: number of batches after which they replace the reference; None keeps the first.
         random_state: random seed or generator; equal data and seed give equal results.
 
     Attributes:

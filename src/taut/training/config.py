@@ -49,18 +49,19 @@ class TrainConfig(Configuration):
             last epoch.
         norm: norm in which the radius is measured; by default l2, or linf with tolerances.
         tolerance: tolerances of the columns of a table in their own units, such as pH=0.1,sulphur=2,
-            or a TOML file with them. Radii are then in tolerances: in linf, a radius above 1 covers
-            every row within all of them together. Columns that are not named, or are "fixed", do
-            not change; a category that is "free" may be any.
+            or a TOML file with them. Radii are then multiples of the tolerances: in linf, a radius above
+            1 means that the prediction holds even if every column changes by its tolerance at once.
+            Columns that are not named, or given as column=fixed, do not change; a column of
+            categories given as column=free may take any value.
         radius: target certified radius, in input units (pixels scaled to [0, 1], or standard
             deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1 and with
             tolerances.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
             (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus fading cross-entropy); by default
-            cross_entropy, or ramp for the arch distance; ibp takes the cross_entropy of the worst logits
-            that interval propagation finds possible.
+            cross_entropy, or ramp for the arch distance; ibp uses the cross_entropy of the worst-case
+            logits from interval propagation.
         margin: target margin of the loss; by default derived from `radius`. In linf, certifying
-            the radius takes a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
+            the radius requires a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
             of it: for radius 0.1, --arch dense --loss hinge --lipschitz 1000 --margin 100.
         temperature: factor that multiplies the logits in the cross-entropy (an inverse temperature);
             by default 4.4 / margin.
@@ -68,7 +69,7 @@ class TrainConfig(Configuration):
         arch: architecture: dense for any data; distance (distances to stored points) or ibp (a plain
             ReLU network, trained on interval bounds) for any data in linf, where they certify most; conv,
             lenet or wrn (Wide ResNet) for images. The certificates of wrn are too weak to be useful. By
-            default distance in linf without a constraint or tolerances, dense otherwise.
+            default distance in linf, unless a constraint or tolerances are given; dense otherwise.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.
@@ -81,11 +82,11 @@ class TrainConfig(Configuration):
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
-        keep: probability with which the units of distance keep an input in training; below 1 they are
-            order statistics of distances (SortNet), behind a first layer of plain distances.
-        clip: distance from both ends of the pixel range within which ibp sets pixels to that end; by
-            default twice the radius, at most (radius + 0.5) / 2, or 0 where the range is unknown or too
-            narrow.
+        keep: for the arch distance, probability of keeping each input of a unit in training; below 1,
+            units after the first layer use sorted distances (SortNet).
+        clip: for the arch ibp, distance from the lowest and the highest pixel value within which pixels
+            are set to that value; by default twice the radius, at most (radius + 0.5) / 2, or 0 where
+            the range is unknown or too narrow.
         epochs: number of training epochs; by default 40, or more if needed to reach 2500 steps.
         augment: augmentation of the training images: crop (random crops, padded by an eighth of the
             shorter side), crop-flip (also random horizontal flips) or shift (by at most one pixel); by

@@ -254,7 +254,7 @@ def fit_monitor(
         scaling: scaling of the features: "standard" (mean and deviation), "robust" (median and
             quartiles) or "none".
         encoding: options of `taut.data.fit_encoding`, for tables of columns.
-        window: number of batches after which these become the reference, so that slow drift is tolerated;
+        window: number of batches after which they replace the reference, so that slow drift is tolerated;
             None keeps the first reference.
         seed: random seed of the split.
 

@@ -90,11 +90,11 @@ def bench() -> None:
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time the training of dense networks, activations and the Björck iteration.
 
-    A dense network with three hidden layers and MaxMin learns to classify images, with the offset
-    cross-entropy for L2 radius 1.58 and Adam at learning rates 0.001 and 0.003; the steps are the first
-    of the training. Networks are timed in turn in one process, on one thread; the tables show median
-    times of a step and their ratios to the network of plain layers. Takes about fifteen minutes, one
-    batch size half of that.
+    A dense network with three hidden layers and MaxMin learns to classify images, with the cross-entropy
+    with margin for L2 radius 1.58 and Adam at learning rates 0.001 and 0.003; the first steps of the
+    training are timed. Networks are timed in turn in one process, on one thread; the tables show median
+    times of a step and their ratios to the network of plain layers. It takes about fifteen
+    minutes, or half of that with one batch size.
 
     \b
     Example:
@@ -176,7 +176,7 @@ def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any)
     "--pairs",
     type=COUNT,
     default=200,
-    help="Number of pairs without a shift, and of pairs with one.",
+    help="Number of pairs with a shift; as many again without.",
 )
 @click.option("--rows", type=Whole(min=20), default=200, help="Rows of a sample.")
 @_output
@@ -293,8 +293,8 @@ def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     type=POSITIVE,
     multiple=True,
     default=(1e-3, 3e-3, 1e-2),
-    help="Learning rate to choose from by validation loss, in trials of 8 % of the training time; "
-    "repeatable.",
+    help="Candidate learning rate; repeatable. The best is chosen by validation loss, in trials that "
+    "take 8 % of the training time.",
 )
 @click.option(
     "--layer",

@@ -52,7 +52,7 @@ class _NamesFirst(click.Group):
 
 @click.group(cls=_NamesFirst)
 def reproduce() -> None:
-    """Reproduce the tables and figures of the paper.
+    """Reproduce the tables and figures of "Sorting Out Lipschitz Function Approximation".
 
     An experiment is a table or figure. It consists of cells: single runs, each determined by its
     configuration and random seed. Every finished cell is saved to a file, so running the same

@@ -67,9 +67,10 @@ def test_the_verdicts_on_committed_records_follow_from_their_numbers():
 
     # Exact constructions and times, which no budget changes.
     assert word("folding") == word("bjorck-runtime") == word("bjorck-convergence") == "confirmed"
-    # No cell of CIFAR-10 has been run, so claims about it must stay open.
-    assert not list(RECORDS.folder.glob("cifar-classify/*.json"))
-    assert word("cifar-classify") == "undecided"
+    # A claim stays open while its cells are missing.
+    finished = len(list(RECORDS.folder.glob("cifar-classify/*.json")))
+    cells = len(EXPERIMENTS["cifar-classify"].cells("cpu"))
+    assert finished == cells or word("cifar-classify") == "undecided"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
