@@ -158,7 +158,7 @@ def test_help_states_the_defaults():
     assert resolve(TrainConfig(norm="linf"), data) == for_linf[0]
     assert resolve(TrainConfig(norm="linf", constraint="linf"), data) == found["linf"]
     assert (
-        "By default distance in linf without a constraint or tolerances, dense otherwise"
+        "By default distance in linf, unless a constraint or tolerances are given; dense otherwise"
         in helped("arch")
     )
     assert [each.lr for each in for_linf] == [0.02, 0.004]
