@@ -50,7 +50,8 @@ def print_drift_record(console: Console, record: DriftRecord) -> None:
     settings, pairs = record.settings, record.settings.pairs
     _say(
         console,
-        f"{settings.rows} + {settings.rows} rows, {settings.dim} columns; shift {settings.shift:g} of one "
+        f"False alarms and shifts found, of {pairs} pairs each: {settings.rows} + {settings.rows} rows, "
+        f"{settings.dim} columns; shift {settings.shift:g} of one "
         f"column. Time and memory of a large pair: {settings.large_rows} + {settings.large_rows} rows. "
         f"{record.date}. emd2: 19 permutations; sliced: 99; MMDDrift: 100; ks_2samp: each column, "
         "Bonferroni; its answer is the largest distance of a column. evidently tests each column at the "
@@ -58,8 +59,9 @@ def print_drift_record(console: Console, record: DriftRecord) -> None:
         "0.05 / columns.",
     )
     table = result_table(["detector", "false", "found", "none", "shift", "s", "large", "s", "MB"])
+    table.columns[0].max_width = 18  # so that the numbers fit beside it
     for one in record.results:
-        cells = [f"{one.false_alarms}/{pairs}", f"{one.found}/{pairs}"]
+        cells = [str(one.false_alarms), str(one.found)]
         cells += [_number(answer, 3) for answer in one.answers]
         cells += [f"{one.seconds:.3f}", _number(one.large_answer, 3), f"{one.large_seconds:.2f}"]
         table.add_row(one.name, *cells, f"{one.large_megabytes:.0f}")
