@@ -78,7 +78,8 @@ def draw_interval(result: WassersteinResult) -> Picture:
     """The bounds as a bar, the estimate as a mark on it, zero at the left."""
     low, high, middle = result.lower.value, result.upper.value, result.estimate.value
     least, most = format_bound(low, "lower"), format_bound(high, "upper")
-    if result.unseen:  # the bar has no right end
+    open_ended = bool(result.unseen) or not result.upper_is_useful
+    if result.unseen:
         high = max(2 * middle, 1.0)
 
     def paint(axes: Any) -> None:
@@ -86,16 +87,17 @@ def draw_interval(result: WassersteinResult) -> Picture:
         axes.barh(0, reach, color="#f3f4f5", height=0.34)
         axes.barh(0, max(high - low, reach / 300), left=low, color=COLOURS["sky"], height=0.34)
         # A bar without width would be lost; its ends are drawn as well.
-        ends = [low] if result.unseen else [low, high]
+        ends = [low] if open_ended else [low, high]
         axes.vlines(ends, -0.24, 0.24, color=COLOURS["blue"])
         axes.plot(middle, 0, "D", color="black", markersize=6)
-        if high - low < 0.3 * reach:
+        if high - low < 0.3 * reach and not open_ended:
             place, side = (high, "right") if low > reach / 2 else (low, "left")
             axes.text(place, 0.36, f"{least} to {most}", ha=side, va="bottom")
         else:
             side = "left" if low < 0.12 * reach else "center"
             axes.text(low, 0.36, f"at least {least}", ha=side, va="bottom")
-            end = "no upper bound" if result.unseen else f"at most {most}"
+            missing = "no upper bound" if result.unseen else "no useful upper bound"
+            end = missing if open_ended else f"at most {most}"
             axes.text(high, 0.36, end, ha="right", va="bottom")
         side = "center" if middle < 0.85 * reach else "right"
         side = "left" if middle <= 0.15 * reach else side
@@ -105,7 +107,7 @@ def draw_interval(result: WassersteinResult) -> Picture:
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("Wasserstein-1 distance")
 
-    range_text = f"At least {least}" if result.unseen else f"Between {least} and {most}"
+    range_text = f"At least {least}" if open_ended else f"Between {least} and {most}"
     alt = f"{range_text}; estimate {middle:.4g}."
     return draw(paint, alt=alt, size=(4.6, 1.55))
 

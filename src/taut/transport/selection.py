@@ -131,8 +131,9 @@ def linear_critic(x: Tensor, y: Tensor) -> nn.Linear:
     """The best linear critic: along the difference of means, of length 1."""
     towards = x.double().mean(0) - y.double().mean(0)
     largest = towards.abs().max()
-    # Without the initial weights, which would come from the global generator.
-    critic = nn.utils.skip_init(nn.Linear, len(towards), 1, bias=False, dtype=torch.float64)
+    # On the meta device, initial weights are not drawn from the global generator.
+    critic = nn.Linear(len(towards), 1, bias=False, dtype=torch.float64, device="meta")
+    critic = critic.to_empty(device=towards.device)
     with torch.no_grad():
         # Squares of numbers up to 1 do not overflow.
         critic.weight.copy_(torch.nn.functional.normalize(towards / (largest or 1.0), dim=0))
