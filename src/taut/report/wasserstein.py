@@ -85,7 +85,8 @@ def draw_interval(result: WassersteinResult) -> Picture:
     def paint(axes: Any) -> None:
         reach = max(high, middle, 1e-300) * 1.06
         axes.barh(0, reach, color="#f3f4f5", height=0.34)
-        axes.barh(0, max(high - low, reach / 300), left=low, color=COLOURS["sky"], height=0.34)
+        right = reach if open_ended else high
+        axes.barh(0, max(right - low, reach / 300), left=low, color=COLOURS["sky"], height=0.34)
         # A bar without width would be lost; its ends are drawn as well.
         ends = [low] if open_ended else [low, high]
         axes.vlines(ends, -0.24, 0.24, color=COLOURS["blue"])
