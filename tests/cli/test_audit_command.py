@@ -76,9 +76,7 @@ def test_damaged_and_foreign_files_are_one_line(folder):
     (folder / "net.safetensors").write_bytes(data)
     result = run("net.safetensors")
     assert result.exit_code == 2
-    assert result.stderr.startswith(
-        "taut audit: net.safetensors: the checksum does not match"
-    )
+    assert result.stderr.startswith("taut audit: net.safetensors: the checksum does not match")
     assert result.stderr.count("\n") == 1
     (folder / "net.pt2").write_bytes(b"PK")
     result = run("net.pt2")
