@@ -134,8 +134,9 @@ def test_surfaces_turn_together(browser, tmp_path):
 def test_without_scripts_pictures_and_tables_are_there(browser, tmp_path):
     table = Table(["name", "value"], [["a", "1"], ["b", "2"], ["c", "3"]])
     pictures = [surface_picture(), draw(falling, alt="Falls.")]
-    parts = {"table": table, "pictures": pictures, "curve": AccuracyCurve([0.5], total=2)}
-    path = Page("Quiet", sections=[Section("Quiet", **parts)]).write(tmp_path / "quiet.html")
+    curve = AccuracyCurve([0.5], total=2)
+    section = Section("Quiet", table=table, pictures=pictures, curve=curve)
+    path = Page("Quiet", sections=[section]).write(tmp_path / "quiet.html")
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto(path.as_uri())
     assert all(image.is_visible() for image in page.locator(".picture img").all())
