@@ -162,7 +162,9 @@ def test_help_states_the_defaults():
         in helped("arch")
     )
     assert [each.lr for each in for_linf] == [0.02, 0.004]
-    assert for_linf[1].clip == pytest.approx(0.2) and "default twice the radius" in helped("clip")
+    assert for_linf[1].clip == pytest.approx(
+        0.2
+    ) and "default the smaller of 2 * radius and" in helped("clip")
     assert [each.optimizer for each in found.values()] == ["adam", "aggmo", "aggmo"]
     assert {each.optimizer for each in for_linf} == {"adam"}
     assert "by default adam in l2, for distance and for ibp, aggmo otherwise" in helped("optimizer")

@@ -17,7 +17,7 @@ from taut.certificates.interval_propagation import BoxInterpreter
 from taut.certificates.interval_propagation_radii import InputRange, interval_radii
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.result import Certificates
-from taut.certificates.rounded import Rounded
+from taut.certificates.rounded_tensor import Rounded
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
 from taut.names import CertificateMethod

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from taut.audit import Program, RuleInterpreter, find_program, prepare
-from taut.certificates.rounded import ErrorBound, LastLayer, Rounded, added_rounding
+from taut.certificates.rounded_tensor import ErrorBound, LastLayer, Rounded, added_rounding
 from taut.errors import NoRuleError
 from taut.rules import Call, Constants, Record, Value
 from taut.rules.convolution import direct_convolution

@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from taut.certificates.rounded import LastLayer, Rounded, norms_up, up
+from taut.certificates.rounded_tensor import LastLayer, Rounded, norms_up, up
 from taut.rules import Constants
 
 # Of the dual norms of e_t - e_i, for output norms L1, L2, LINF.

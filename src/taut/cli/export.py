@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     "--weights",
     type=click.Choice(["float32", "bfloat16", "int8"]),
     default="float32",
-    help="Type to which weights are rounded and, in safetensors, stored; the network computes in "
-    "float32, with a constant proven for the rounded weights.",
+    help="Type to which weights are rounded and, in safetensors, stored; the constant is proven for the "
+    "rounded weights.",
 )
 @input_shape_option
 def export(

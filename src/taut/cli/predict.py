@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 def predict(path: Path, data: str, out: Path | None, kind: str | None, **options: Any) -> None:
     """Predict the class of each row, with its certified radius.
 
-    PATH is the folder of a taut train run, or a network file written by taut.save or taut export.
+    PATH is the folder of a taut train run, or a safetensors file written by taut.save or taut export.
     DATA is a file or folder without labels; its columns are matched by name, in any order, and others
     are ignored. A table without a header must have the columns in the order of training.
 
     Rows are read, certified and written batch by batch. Each row has its number, the predicted class,
     its margin, the radius within which no perturbation changes it, and whether that radius exceeds
-    the target radius of the run. With tolerances, a certified prediction holds even if every column
-    changes by its tolerance at once.
+    the target radius of the run. With tolerances, radii are multiples of them: in linf, a radius above
+    1 means that the prediction holds even if every column changes by its tolerance at once.
 
     \b
     Examples:

@@ -60,7 +60,8 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
     "--diameter",
     type=POSITIVE,
     help="Largest possible distance between two rows of the same population, in scaled units, for the "
-    "upper bound.  [default: estimated from the data]",
+    "upper bound. By default the width of the data, which the upper bound then assumes to be that of "
+    "the population.",
 )
 @click.option(
     "--num-steps", type=COUNT, default=1000, help="Maximum number of training steps per critic fit."

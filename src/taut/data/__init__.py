@@ -25,7 +25,7 @@ from taut.data.labelled_loading import load_labelled, read_labelled, read_matchi
 from taut.data.labels import NoLabelError
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
 from taut.data.pairs import Pair, check_pair, fit_pair
-from taut.data.source import ColumnSource
+from taut.data.source_base import ColumnSource
 from taut.data.table import Table, TableStream, count_rows, read_source, read_table
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 from taut.data.cells import LARGEST_WHOLE, check_rows, is_missing
 from taut.data.columns import check_names, list_some, select_positions
 from taut.data.encoding import ColumnEncoding, Encoding, name_category
-from taut.data.source import ColumnSource
+from taut.data.source_base import ColumnSource
 from taut.data.text_forms import DATE_FORMS, FORMS, NUMBER_FORMS, read_form
 from taut.errors import ArgumentError, DataError, check_positive
 

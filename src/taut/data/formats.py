@@ -10,7 +10,7 @@ from taut.data.idx_files import IdxSource, looks_like_idx
 from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
 from taut.data.numpy_files import NPY, open_npy, open_npz
 from taut.data.parquet_files import ParquetSource
-from taut.data.source import Source, open_bytes, refuse_damage
+from taut.data.source_base import Source, open_bytes, refuse_damage
 from taut.data.text_tables import TextSource
 from taut.errors import ArgumentError, DamagedFileError, DataError
 

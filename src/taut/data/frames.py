@@ -9,7 +9,7 @@ import numpy as np
 from taut.data.cells import as_cells
 from taut.data.columns import check_names
 from taut.data.encoding import name_category
-from taut.data.source import ColumnSource
+from taut.data.source_base import ColumnSource
 from taut.errors import DataError
 
 _BATCH_ROWS = 16384

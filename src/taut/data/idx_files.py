@@ -11,7 +11,7 @@ import numpy as np
 
 from taut.data.cells import to_floats
 from taut.data.columns import list_some
-from taut.data.source import Source, open_bytes, read_bytes, refuse_damage
+from taut.data.source_base import Source, open_bytes, read_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.data.source import Source
+from taut.data.source_base import Source
 from taut.errors import DamagedFileError, DataError, require
 
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp")

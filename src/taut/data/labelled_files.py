@@ -20,7 +20,7 @@ from taut.data.labelled_tables import check_range
 from taut.data.labels import NoLabelError, name_classes, number_classes
 from taut.data.numpy_files import read_npz
 from taut.data.official_sets import OFFICIAL_SETS
-from taut.data.source import read_bytes, refuse_damage
+from taut.data.source_base import read_bytes, refuse_damage
 from taut.errors import DamagedFileError, DataError
 
 Classes = Sequence[str] | None

@@ -14,7 +14,7 @@ from taut.data.encoding_fit import fit_encoding
 from taut.data.formats import open_source
 from taut.data.labelled import LabelledSet
 from taut.data.labels import find_label, name_classes, number_classes
-from taut.data.source import ColumnSource
+from taut.data.source_base import ColumnSource
 from taut.data.table import read_source
 from taut.errors import ArgumentError, DataError
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from taut.data.cells import to_floats
 from taut.data.columns import list_some
-from taut.data.source import Source, refuse_damage
+from taut.data.source_base import Source, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 NPY = b"\x93NUMPY"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from taut.data.source import read_bytes
+from taut.data.source_base import read_bytes
 from taut.errors import DamagedFileError
 
 

@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from taut.data.columns import keep_columns, list_some
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
-from taut.data.source import ColumnSource
+from taut.data.source_base import ColumnSource
 from taut.data.table import Table, TableStream
 from taut.errors import DataError
 

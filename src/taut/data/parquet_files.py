@@ -9,7 +9,7 @@ import numpy as np
 
 from taut.data.cells import as_cells
 from taut.data.columns import Columns, check_names
-from taut.data.source import ColumnSource, refuse_damage
+from taut.data.source_base import ColumnSource, refuse_damage
 from taut.errors import DataError, require
 
 

@@ -11,7 +11,7 @@ from taut.data.cells import check_finite, check_rows
 from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.formats import PathLike, open_source
-from taut.data.source import ColumnSource, Source
+from taut.data.source_base import ColumnSource, Source
 from taut.errors import DataError, check_count
 
 _CELLS_AT_ONCE = 2**20

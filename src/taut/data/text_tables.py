@@ -13,7 +13,7 @@ import numpy as np
 from taut.data.cells import is_missing, parse_number
 from taut.data.columns import list_some
 from taut.data.labels import as_position
-from taut.data.source import ColumnSource, open_bytes, refuse_damage
+from taut.data.source_base import ColumnSource, open_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 
 _SAMPLE = 100

@@ -12,7 +12,7 @@ from taut.linalg.balls import (
 )
 from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
 from taut.linalg.block_convolution import block_convolution, retract_stack
-from taut.linalg.convolution import bound_convolution
+from taut.linalg.convolution_norm import bound_convolution
 from taut.linalg.kernel_norm import bound_kernel_norm, norm_on_grid
 from taut.linalg.orthonormal import (
     follow_tangent,

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from taut.linalg.convolution import ConvGrid, coarse_grid, split_phases
 from taut.linalg.convolution_axis import ConvAxis
+from taut.linalg.convolution_norm import ConvGrid, coarse_grid, split_phases
 from taut.linalg.rounding import (
     exact_double,
     float_up,

@@ -238,6 +238,6 @@ def _check_matrix(subject: str, weight: Tensor) -> None:
             argument="weight",
             rule="must be a matrix (out, in)",
             got=f"shape {tuple(weight.shape)}",
-            remedy="Flatten a convolution with taut.linalg.convolution, or bound the matrices "
+            remedy="Flatten a convolution with taut.linalg.convolution_norm, or bound the matrices "
             "one by one.",
         )

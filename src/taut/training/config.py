@@ -84,15 +84,15 @@ class TrainConfig(Configuration):
         dropout: dropout probability.
         keep: for the arch distance, probability of keeping each input of a unit in training; below 1,
             units after the first layer use sorted distances (SortNet).
-        clip: for the arch ibp, distance from the lowest and the highest pixel value within which pixels
-            are set to that value; by default twice the radius, at most (radius + 0.5) / 2, or 0 where
-            the range is unknown or too narrow.
+        clip: for the arch ibp, pixels within this distance of the lowest or highest possible pixel value
+            are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, or 0 where
+            the pixel range is unknown or too narrow.
         epochs: number of training epochs; by default 40, or more if needed to reach 2500 steps.
         augment: augmentation of the training images: crop (random crops, padded by an eighth of the
             shorter side), crop-flip (also random horizontal flips) or shift (by at most one pixel); by
             default shift for distance and ibp on images of at least 24 pixels a side, otherwise none.
         batch_size: number of examples per step, over all processes; by default about 1 % of the
-            training rows, as a power of two from 32 to 512 (128 for distance and ibp).
+            training rows, as a power of two from 32 to 512; always 128 for distance and ibp.
         optimizer: optimizer; by default adam in l2, for distance and for ibp, aggmo otherwise.
         lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.004 for ibp; for aggmo
             in linf and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.

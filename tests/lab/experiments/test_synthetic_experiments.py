@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from taut.audit import bound_lipschitz
-from taut_lab.experiments import bjorck_convergence, folding, network_views
+from taut_lab.experiments import bjorck_convergence, network_views, plane_folding
 from taut_lab.experiments.registry import find_experiment
 from taut_lab.framework.selection import select
 
@@ -111,7 +111,7 @@ def test_three_folds_map_the_plane_to_a_quadrant_exactly():
     # Multiples of 1/8 are exact in floating point, so nothing may differ at all.
     line = torch.arange(-24, 25, dtype=torch.float64) / 8
     plane = torch.cartesian_prod(line, line)
-    folded = folding.folding_network()[:6](plane)
+    folded = plane_folding.folding_network()[:6](plane)
     for (x, y), (a, b) in zip(plane.tolist(), folded.tolist(), strict=True):
         u, v = Fraction(x), Fraction(y)
         assert (Fraction(a), Fraction(b)) == (abs(abs(u) - 1), abs(v))
@@ -119,7 +119,7 @@ def test_three_folds_map_the_plane_to_a_quadrant_exactly():
 
 @pytest.mark.parametrize("angle", [0.0, 30.0, 77.0])
 def test_folds_and_a_linear_function_are_two_pyramids(angle):
-    net = folding.folding_network(angle)
+    net = plane_folding.folding_network(angle)
     points = 4 * torch.rand(500, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     points = points - 2
     turn = math.radians(angle)
