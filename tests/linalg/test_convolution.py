@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError
-from taut.linalg import bound_convolution, convolution
+from taut.linalg import bound_convolution, convolution_norm
 from taut.linalg.symbol import bound_symbol, widen_grid
 
 ORDERS = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -199,8 +199,8 @@ def test_the_adjoint_has_the_dual_norm():
 
 
 def test_without_a_grid_the_flattened_kernel_proves(monkeypatch):
-    monkeypatch.setattr(convolution, "_MOST", 0)
-    monkeypatch.setattr(convolution, "_QUICK", 0)
+    monkeypatch.setattr(convolution_norm, "_MOST", 0)
+    monkeypatch.setattr(convolution_norm, "_QUICK", 0)
     cases: list[dict[str, Any]] = [
         {},
         {"stride": 2},
