@@ -1,4 +1,4 @@
-"""Lipschitz networks that use their full slope, with bounds you can prove.
+"""Neural networks with a proven Lipschitz constant, certified radii and Wasserstein distances.
 
 The public names live here. Each is imported when it is first used, so that `import taut` and
 `taut --help` are fast.

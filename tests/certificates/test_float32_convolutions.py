@@ -22,7 +22,7 @@ from torch.nn import functional as F
 import taut
 from taut.audit import audit_program, find_program, prepare
 from taut.certificates import bound_outputs, direct_executor
-from taut.certificates.execution import Execution, in_double
+from taut.certificates.rounded_execution import Execution, in_double
 from taut.norms import L2, LINF, Norm
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@
 """
 
 from taut.attacks.auto_attack import autoattack
-from taut.attacks.certificate_check import check_certificates
+from taut.attacks.certificate_violations import check_certificates
 from taut.attacks.gradient_attacks import adversarial_batch, fgsm, pgd
 from taut.attacks.minimal_attack import minimal_perturbation
 from taut.attacks.problem import evaluate

@@ -9,7 +9,8 @@ from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
 from taut.audit.evaluation_copy import Prepared
-from taut.audit.program import Program, sample_shape
+from taut.audit.program import Program
+from taut.audit.tracing import sample_shape
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution, padding_sides

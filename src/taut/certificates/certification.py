@@ -1,23 +1,23 @@
 """`certify`: inputs to proven radii."""
 
 import math
-from collections.abc import Callable
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
-from taut.audit import Prepared, Program, audit_program, bound_of, find_program, prepare
+from taut.audit import audit_program, bound_of, find_program, prepare
 from taut.bounds import Bound, Hypotheses
-from taut.certificates.arithmetic import Arithmetic, dtype_of
-from taut.certificates.execution import DirectExecutor, Execution, in_double
-from taut.certificates.feature_tolerances import Tolerance, scale_problem
-from taut.certificates.inputs import check_batch, check_labels
+from taut.certificates.direct_execution import float32_executor
+from taut.certificates.dtypes import Arithmetic, dtype_of
+from taut.certificates.input_checks import check_batch, check_labels
 from taut.certificates.interval_propagation import BoxInterpreter
 from taut.certificates.interval_propagation_radii import InputRange, interval_radii
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.result import Certificates
+from taut.certificates.rounded_execution import Execution, in_double
 from taut.certificates.rounded_tensor import Rounded
+from taut.certificates.weighted_norm import Tolerance, scale_problem
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
 from taut.names import CertificateMethod
@@ -125,7 +125,7 @@ def certify(
     program = in_double(stored, device)
     found = audit_program(program, p)
     execution = Execution(program, found.input.constants, dtype, _SUBJECT)
-    run_in_float32 = _float32_executor(prepared, stored) if arithmetic == "float32" else None
+    run_in_float32 = float32_executor(prepared, stored) if arithmetic == "float32" else None
     certifier = _Certifier(found.output.constants)
     boxes = None if method == "lipschitz" else BoxInterpreter(program, _SUBJECT, dtype)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -205,37 +205,6 @@ def _hypotheses(
         )
         kept.extend(f"it uses {assumption}" for assumption in execution.assumptions)
     return Hypotheses(tuple(kept), known.input_shape, known.digest, known.digest_of)
-
-
-def direct_executor(
-    model: nn.Module, input_shape: tuple[int, ...] | None = None
-) -> Callable[[Tensor], Tensor]:
-    """The network of `model` as a function that keeps what float32 certificates assume.
-
-    Convolutions are one matrix product over unfolded windows, so no fast transform (Winograd, FFT)
-    is chosen behind your back; all else runs as torch runs it, in evaluation mode.
-
-    Args:
-        model: any network that `taut.bound_lipschitz` follows; not changed.
-        input_shape: as there.
-
-    Example:
-        >>> net = torch.nn.Conv2d(1, 2, 3, padding=1)
-        >>> x = torch.randn(4, 1, 5, 5)
-        >>> torch.allclose(direct_executor(net)(x), net(x), atol=1e-6)
-        True
-    """
-    prepared = prepare(model, "direct_executor")
-    return _float32_executor(prepared, find_program(prepared, input_shape, "direct_executor"))
-
-
-def _float32_executor(prepared: Prepared, program: Program) -> Callable[[Tensor], Tensor]:
-    """What float32 certificates speak of: the model itself, or for convolutions direct sums."""
-    targets = {str(node.target) for node in program.module.graph.nodes}
-    if not any("conv" in target for target in targets):
-        return prepared.model
-    executor = DirectExecutor(program)
-    return lambda x: torch.no_grad()(executor.run)(x)
 
 
 class _Certifier:

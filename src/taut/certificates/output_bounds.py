@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.audit import audit_program
-from taut.certificates.execution import Execution, program_in_double
+from taut.certificates.rounded_execution import Execution, program_in_double
 from taut.certificates.rounded_tensor import up
 from taut.norms import L2, NormLike, as_norm
 from taut.rules import Constants

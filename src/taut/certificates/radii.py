@@ -90,3 +90,19 @@ def differences(logits: Tensor, prediction: Tensor) -> Tensor:
     """By how much the predicted class leads each other; infinity for itself."""
     chosen = prediction[:, None]
     return (logits.gather(1, chosen) - logits).scatter(1, chosen, math.inf)
+
+
+def radii_after_rounding(radius: Tensor, length: Tensor, unit: float) -> Tensor:
+    r"""Radii of inputs that are rounded before the network sees them, `(batch,)`.
+
+    Rounding moves both points by at most $u$ of their length, $\|z\|$ and $\|z'\| \le \|z\| + r$, so
+    of a radius $r$ around the rounded point $r (1 - 2u) - 3 u \|z\|$ remains.
+
+    Args:
+        radius: radii around the rounded points.
+        length: their lengths.
+        unit: $u$, at most $2^{-20}$.
+    """
+    remaining = radius * (1 - 2 * unit) - 3 * unit * length * (1 + 2.0**-40)
+    # Infinity minus infinity: nothing is known of a point that overflows.
+    return torch.where(remaining > 0, remaining, 0.0)

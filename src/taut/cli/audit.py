@@ -10,6 +10,7 @@ from taut.cli.parameters import (
     input_shape_option,
     json_option,
     network_argument,
+    network_file,
 )
 from taut.errors import ArgumentError, NoRuleError
 from taut.names import NormName
@@ -103,23 +104,6 @@ def audit(
         say(text, style="green" if reason is None else "red")
     if reason is not None:
         raise SystemExit(1)
-
-
-def network_file(path: Path) -> Path:
-    """The file itself, or the network file of a run."""
-    if not path.is_dir():
-        return path
-    from taut.training import RunFolder
-
-    found = RunFolder(path).model_file
-    if not found.exists():
-        raise ArgumentError(
-            argument="PATH",
-            rule="must be a network or the folder of a finished run",
-            got=f"{path}, which has no {found.name}",
-            remedy="Run the same training command again to finish it.",
-        )
-    return found
 
 
 def _decimals(value: float) -> str:

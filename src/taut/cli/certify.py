@@ -42,7 +42,7 @@ def certify(**options: Any) -> None:
     Examples:
       taut certify runs/a
       taut certify runs/a --radius 0.05 --radius 0.1 --arithmetic float32
-      taut certify runs/a --data june.csv --csv radii.csv
+      taut certify runs/wine --data june.csv --csv radii.csv
       taut certify net.safetensors --data mnist --norm l2 --json
     """
     from taut.cli.output import announce_folders, print_json, print_table, say

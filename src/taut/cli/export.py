@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.audit import network_file
-from taut.cli.parameters import FILE, input_shape_option, network_argument
+from taut.cli.parameters import FILE, input_shape_option, network_argument, network_file
 
 if TYPE_CHECKING:
     from taut.training import InputSpec

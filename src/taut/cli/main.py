@@ -193,7 +193,7 @@ SUBCOMMANDS = {name: Subcommand(f"taut.cli.{name}:{name}", text) for name, text 
 @click.version_option(None, "-V", "--version", package_name="taut", prog_name="taut")
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
 def main(debug: bool) -> None:
-    """Lipschitz networks that use their full slope, with proven bounds.
+    """Neural networks with a proven Lipschitz constant, certified radii and Wasserstein distances.
 
     The output of a network with Lipschitz constant 1 never changes by more than its input does.
     taut builds such networks from layers that satisfy the constraint at every training step, and

@@ -1,4 +1,4 @@
-"""What several commands print: sentences, JSON, plain tables, progress bars."""
+"""What several commands print and write: sentences, JSON, plain tables, progress bars, files."""
 
 import json
 import os
@@ -13,6 +13,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from taut.errors import ArgumentError
 
 _LOG_SECONDS = 10.0
 
@@ -64,6 +66,33 @@ def announce_folders(*folders: Path) -> Iterator[None]:
         for folder in missing:
             if folder.exists():
                 click.echo(f"Created folder {folder}", err=True)
+
+
+def check_outputs(
+    outputs: Sequence[Path | None], inputs: Sequence[str], subject: str = "wasserstein"
+) -> None:
+    """Makes the folders of the output files, and raises if one cannot be written."""
+    taken = [Path(path).resolve() for path in inputs]
+    given = [path for path in outputs if path is not None]
+    for place, path in enumerate(given):
+        rule, got, remedy = "", repr(str(path)), ""
+        if path.resolve() in taken:
+            rule, got = "outputs must not be written over inputs", f"{got} for both"
+        if path.resolve() in [other.resolve() for other in given[:place]]:
+            rule, got = "outputs must be different files", f"{got} twice"
+        try:
+            with announce_folders(path.parent):
+                path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            rule, got = (
+                "the folder of an output must exist or be created",
+                f"{got}: {error.strerror}",
+            )
+        else:
+            if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
+                rule, remedy = "outputs must be writable", "Choose another file."
+        if rule:
+            raise ArgumentError(subject=subject, rule=rule, got=got, remedy=remedy)
 
 
 @contextmanager

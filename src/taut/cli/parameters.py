@@ -9,6 +9,8 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from taut.errors import ArgumentError
+
 
 class Finite(click.FloatRange):
     """A finite number inside a range."""
@@ -132,3 +134,20 @@ def typed_options(*names: str) -> list[str]:
     """Those of the parameters that were given on the command line."""
     source = click.get_current_context().get_parameter_source
     return [name for name in names if source(name) is ParameterSource.COMMANDLINE]
+
+
+def network_file(path: Path) -> Path:
+    """The file itself, or the network file of a run."""
+    if not path.is_dir():
+        return path
+    from taut.training import RunFolder
+
+    found = RunFolder(path).model_file
+    if not found.exists():
+        raise ArgumentError(
+            argument="PATH",
+            rule="must be a network or the folder of a finished run",
+            got=f"{path}, which has no {found.name}",
+            remedy="Run the same training command again to finish it.",
+        )
+    return found

@@ -53,8 +53,8 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
     """Predict the class of each row, with its certified radius.
 
     PATH is the folder of a taut train run, or a safetensors file written by taut.save or taut export.
-    DATA is a file or folder without labels; its columns are matched by name, in any order, and others
-    are ignored. A table without a header must have the columns in the order of training.
+    DATA is a file or folder without labels; its columns are matched by name, in any order, and extra
+    columns are ignored. A table without a header must have the columns in the order of training.
 
     Rows are read, certified and written batch by batch. Each row has its number, the predicted class,
     its margin, the radius within which no perturbation changes it, and whether that radius exceeds

@@ -23,9 +23,9 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     without taut: python checker.py FILE. It proves the norm of each layer from the stored weights
     and from evidence that taut.save stored with them, and accounts for roundoff.
 
-    The proof is about the evaluation weights stored in the file; taut.load refuses a file whose
-    layers would compute with other weights. It does not say who wrote the file: to check that,
-    compare its digest with one from a source you trust (--sha256).
+    The proof covers the weights that the network uses in evaluation mode, as stored in the file;
+    taut.load rejects the file if its layers would produce different ones. The proof does not show who
+    wrote the file: to check that, compare its digest with one from a source you trust (--sha256).
 
     Exit status: 0 proven; 1 not proven; 2 missing file or invalid option.
 
@@ -36,8 +36,8 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
       taut verify net.safetensors --sha256 DIGEST
     """
     from taut.checker import Refused, check
-    from taut.cli.audit import network_file
     from taut.cli.output import print_json
+    from taut.cli.parameters import network_file
 
     file = network_file(path)
     report: dict[str, Any] = {"file": file}

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from taut.cli.alarm import AlarmCommand
+from taut.cli.alarm_command import AlarmCommand
 from taut.cli.column_options import COLUMN_OPTIONS, column_options
 from taut.cli.failures import columns_text
 from taut.cli.parameters import (
@@ -21,7 +21,7 @@ from taut.cli.parameters import (
     threads_option,
     typed_options,
 )
-from taut.cli.processes import processes
+from taut.cli.process_group import processes
 
 _TRAINING = ("finite", "scaling", "diameter", "num_steps", *COLUMN_OPTIONS)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
@@ -60,8 +60,8 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
     "--diameter",
     type=POSITIVE,
     help="Largest possible distance between two rows of the same population, in scaled units, for the "
-    "upper bound. By default the width of the data, which the upper bound then assumes to be that of "
-    "the population.",
+    "upper bound. By default, twice the largest distance of a row from the mean; the upper bound is then "
+    "valid only if the population is no wider.",
 )
 @click.option(
     "--num-steps", type=COUNT, default=1000, help="Maximum number of training steps per critic fit."
@@ -109,14 +109,14 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     Tables need no preparation. The distance between two different categories is 1; dates are counted
     in days and times in hours; free text is left out. A missing category is a category of its own; a
     missing number is --missing-distance away from the centre of its column.
-    --explain lists how each column was used. The distance between two rows is the L2 norm over all
-    columns.
+    --explain lists how each column was used. The distance between two rows is the L2 norm of
+    their difference over all columns.
 
     --save stores the critic, the function that separates A from B best; --critic and --score use it
     to score new rows.
 
-    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound on
-    the distance of the new rows from A); 2 invalid file or option; 70 internal error; 130 interrupted.
+    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, this is the bound on
+    the distance between A and the new rows); 2 invalid file or option; 70 internal error; 130 interrupted.
 
     \b
     Examples:
@@ -160,8 +160,8 @@ def _refuse(when: str, *names: str) -> None:
 
 def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     """Compares two datasets and prints the result; whether to raise the alarm."""
-    from taut.cli.output import print_json, progress
-    from taut.cli.wasserstein_data import check_outputs, names_of, open_data, rows_for_page
+    from taut.cli.output import check_outputs, print_json, progress
+    from taut.cli.wasserstein_data import names_of, open_data, rows_for_page
     from taut.cli.wasserstein_output import Comparison
     from taut.data import check_pair
     from taut.report import check_extras, column_records, wasserstein_page
@@ -210,8 +210,8 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
 
 def _score(first: bool, options: dict[str, Any]) -> bool:
     """Scores new rows with a saved critic and prints the result; whether to raise the alarm."""
-    from taut.cli.output import print_json
-    from taut.cli.wasserstein_data import check_outputs, open_data
+    from taut.cli.output import check_outputs, print_json
+    from taut.cli.wasserstein_data import open_data
     from taut.cli.wasserstein_output import NewScores
     from taut.transport import load_critic
 

@@ -1,12 +1,10 @@
-"""The input and output files of `taut wasserstein`, checked before the long work begins."""
+"""The input files of `taut wasserstein`, checked before the long work begins."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from taut.cli.column_options import COLUMN_OPTIONS
-from taut.cli.output import announce_folders
 from taut.data import (
     ColumnSource,
     Encoding,
@@ -109,33 +107,6 @@ def names_of(a: str, b: str) -> tuple[str, str]:
     if names[0] != names[1]:
         return names
     return (a, b) if a != b else (f"{a} (first)", f"{b} (second)")
-
-
-def check_outputs(
-    outputs: Sequence[Path | None], inputs: Sequence[str], subject: str = "wasserstein"
-) -> None:
-    """Makes the folders of the output files, and raises if one cannot be written."""
-    taken = [Path(path).resolve() for path in inputs]
-    given = [path for path in outputs if path is not None]
-    for place, path in enumerate(given):
-        rule, got, remedy = "", repr(str(path)), ""
-        if path.resolve() in taken:
-            rule, got = "outputs must not be written over inputs", f"{got} for both"
-        if path.resolve() in [other.resolve() for other in given[:place]]:
-            rule, got = "outputs must be different files", f"{got} twice"
-        try:
-            with announce_folders(path.parent):
-                path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            rule, got = (
-                "the folder of an output must exist or be created",
-                f"{got}: {error.strerror}",
-            )
-        else:
-            if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
-                rule, remedy = "outputs must be writable", "Choose another file."
-        if rule:
-            raise ArgumentError(subject=subject, rule=rule, got=got, remedy=remedy)
 
 
 def _bytes(path: str, opened: TableStream) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.alarm import AlarmCommand
+from taut.cli.alarm_command import AlarmCommand
 from taut.cli.column_options import COLUMN_OPTIONS, column_options
 from taut.cli.parameters import (
     COUNT,
@@ -80,11 +80,11 @@ def watch(files: Sequence[str], **options: Any) -> None:
     """Watch batches of rows for drift from a reference.
 
     REFERENCE and each BATCH are files as `taut wasserstein` takes them. Fit the reference once; then
-    run the command for each new batch. The file WATCH holds the reference's scores and the evidence
-    so far; every run updates it, one process at a time. With --window N, the
-    last N batches replace the reference after every N batches.
+    run the command for each new batch. The file WATCH stores the fitted monitor and the evidence
+    for drift; every run updates it, one process at a time. With --window N, the reference is replaced
+    every N batches by the N most recent ones.
 
-    The evidence is an e-value, a number that stays small unless the data drift: the alarm is raised
+    The evidence is an e-value, a number that stays small unless the data drift. The alarm is raised
     when it reaches 1 / false-alarm rate (20 by default). Without drift, the probability that this
     ever happens is at most that rate, over all batches together.
     The alarm stays on; to continue with other data, fit a new reference. Leave out columns that always
@@ -119,8 +119,7 @@ def watch(files: Sequence[str], **options: Any) -> None:
 
 def _fit(path: str, options: dict[str, Any]) -> bool:
     """Fits a monitor and saves it; never an alarm."""
-    from taut.cli.output import print_json, print_table, say
-    from taut.cli.wasserstein_data import check_outputs
+    from taut.cli.output import check_outputs, print_json, print_table, say
     from taut.data import ColumnSource, TableStream, open_source
     from taut.transport import fit_monitor, save_monitor
 
@@ -156,8 +155,7 @@ def _fit(path: str, options: dict[str, Any]) -> bool:
 
 def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
     """Takes the batches into account and prints what is known; whether drift is shown."""
-    from taut.cli.output import print_json, print_table, say
-    from taut.cli.wasserstein_data import check_outputs
+    from taut.cli.output import check_outputs, print_json, print_table, say
     from taut.data import TableStream
     from taut.report import check_extras, monitor_headline, monitor_page, monitor_rows
     from taut.transport import hold_monitor, load_monitor, save_monitor

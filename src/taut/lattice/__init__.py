@@ -16,7 +16,7 @@ from taut.lattice.activation_equivalences import (
 )
 from taut.lattice.extrema import maximum, maximum_of, minimum, minimum_of
 from taut.lattice.interpolation import interpolate
-from taut.lattice.singular_values import unit_singular_values
+from taut.lattice.unit_singular_values import unit_singular_values
 
 __all__ = [
     "abs_from_max_min",

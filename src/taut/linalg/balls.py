@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from taut.errors import DtypeError, NonFiniteError, check_positive
+from taut.linalg.func_transforms import numbers_of
 from taut.linalg.rounding import gamma, unit_roundoff
 from taut.linalg.threshold_projection import project_by_threshold
-from taut.linalg.transforms import numbers_of
 
 
 def project_l1_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from taut.errors import ArgumentError
-from taut.linalg.transforms import in_transform
+from taut.linalg.func_transforms import in_transform
 
 _LOG = logging.getLogger("taut")
 _CHUNK = 2**17  # entries of the cube at once, without a compiler: what a cache holds

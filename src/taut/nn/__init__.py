@@ -42,6 +42,7 @@ from taut.nn.downsampling import (
     ScaledAdaptiveAvgPool2d,
     ScaledAvgPool2d,
 )
+from taut.nn.lipnext import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.monotone import Monotone
 from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
@@ -52,7 +53,6 @@ from taut.nn.rescaled import AOLLinear, UnitNormLinear
 from taut.nn.residual import Residual
 from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
-from taut.nn.shift import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 from taut.nn.symmetric_padding import SymmetricPad1d, SymmetricPad2d, SymmetricPad3d
 

@@ -13,7 +13,7 @@ from taut.linalg import (
     project_l2_ball,
     project_linf_ball,
 )
-from taut.linalg.transforms import call_uncompiled
+from taut.linalg.func_transforms import call_uncompiled
 from taut.nn.constrained import ConstrainedLinear
 from taut.nn.conv import ConstrainedConv
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_count
-from taut.linalg.transforms import (
+from taut.linalg.func_transforms import (
     call_on_numbers,
     call_uncompiled,
     in_transform,
@@ -121,7 +121,7 @@ class ConstrainedLayer(nn.Module, ABC):
         """A feasible weight made from any finite one, differentiably.
 
         Plain operations of torch work under all of `torch.func`. What must look at numbers goes
-        through `taut.linalg.transforms.call_on_numbers`.
+        through `taut.linalg.func_transforms.call_on_numbers`.
         """
 
     @abstractmethod

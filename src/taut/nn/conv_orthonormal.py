@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from taut.errors import ArgumentError
 from taut.linalg import block_convolution, follow_tangent, retract_stack
-from taut.linalg.transforms import call_on_numbers, is_wrapped
+from taut.linalg.func_transforms import call_on_numbers, is_wrapped
 from taut.nn.conv import ConstrainedConv, TransposedConv
 from taut.nn.weight_cache import WeightCache
 from taut.norms import L2

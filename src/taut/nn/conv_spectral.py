@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from taut.linalg import bound_kernel_norm, norm_on_grid
-from taut.linalg.transforms import call_on_numbers
+from taut.linalg.func_transforms import call_on_numbers
 from taut.nn.conv import TransposedConv
 from taut.nn.conv_aol import FreeKernelConv
 from taut.rules import register

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, NoRuleError, check_count, check_positive
+from taut.linalg.func_transforms import in_transform
 from taut.linalg.rounding import float_up
-from taut.linalg.transforms import in_transform
 from taut.norms import L2, Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.forms import batch_free_dims

@@ -30,7 +30,7 @@ from taut.linalg import (
     retract_once,
     rounding_margin,
 )
-from taut.linalg.transforms import call_on_numbers
+from taut.linalg.func_transforms import call_on_numbers
 from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2
 from taut.rules import FileSchema, register

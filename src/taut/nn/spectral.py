@@ -13,7 +13,7 @@ from taut.linalg import (
     power_iteration,
     rounding_margin,
 )
-from taut.linalg.transforms import call_on_numbers
+from taut.linalg.func_transforms import call_on_numbers
 from taut.nn.constrained import ConstrainedLinear, FreeWeightLinear
 from taut.nn.weight_cache import WeightCache
 from taut.norms import L2

@@ -1,6 +1,7 @@
 """What is known of each operation: one record per type of module or function, one file per family."""
 
 from taut.rules import (  # noqa: F401 (importing a family registers its records)
+    arithmetic,
     convolution,
     dense,
     elementwise,
@@ -8,8 +9,8 @@ from taut.rules import (  # noqa: F401 (importing a family registers its records
     pooling,
     resizing,
     shape,
+    softmax,
     sorting,
-    sums,
 )
 from taut.rules.constants import Constants, Value
 from taut.rules.record import (

@@ -45,6 +45,11 @@ __all__ = [
 if TYPE_CHECKING:
     from taut.training.architectures import ARCHITECTURES, build_network
     from taut.training.augmentation import augment
+    from taut.training.column_tolerances import (
+        feature_tolerances,
+        parse_tolerances,
+        write_tolerances,
+    )
     from taut.training.config import TrainConfig, from_toml, to_toml
     from taut.training.config_fields import Configuration, FieldType, field_docs, field_types
     from taut.training.defaults import architecture_of, resolve
@@ -56,11 +61,6 @@ if TYPE_CHECKING:
     from taut.training.progress import Progress
     from taut.training.recipes import little_data_recipe, wide_residual_recipe
     from taut.training.run_folder import RunFolder
-    from taut.training.tolerances import (
-        feature_tolerances,
-        parse_tolerances,
-        write_tolerances,
-    )
     from taut.training.trained_run import TrainedRun, load_run
 else:
     _MODULES = {
@@ -76,7 +76,7 @@ else:
         "loop": "train",
         "progress": "Progress",
         "recipes": "little_data_recipe wide_residual_recipe",
-        "tolerances": "feature_tolerances parse_tolerances write_tolerances",
+        "column_tolerances": "feature_tolerances parse_tolerances write_tolerances",
         "trained_run": "TrainedRun load_run",
         "run_folder": "RunFolder",
     }

@@ -54,19 +54,19 @@ class TrainConfig(Configuration):
             Columns that are not named, or given as column=fixed, do not change; a column of
             categories given as column=free may take any value.
         radius: target certified radius, in input units (pixels scaled to [0, 1], or standard
-            deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1 and with
+            deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1, and 1 with
             tolerances.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
             (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus fading cross-entropy); by default
-            cross_entropy, or ramp for the arch distance; ibp uses the cross_entropy of the worst-case
+            cross_entropy, or ramp for --arch distance; ibp uses the cross_entropy of the worst-case
             logits from interval propagation.
         margin: target margin of the loss; by default derived from `radius`. In linf, certifying
             the radius requires a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
             of it: for radius 0.1, --arch dense --loss hinge --lipschitz 1000 --margin 100.
-        temperature: factor that multiplies the logits in the cross-entropy (an inverse temperature);
+        temperature: inverse temperature: factor that multiplies the logits in the cross-entropy;
             by default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
-        arch: architecture: dense for any data; distance (distances to stored points) or ibp (a plain
+        arch: architecture: dense for any data; distance (distances from learned points) or ibp (a plain
             ReLU network, trained on interval bounds) for any data in linf, where they certify most; conv,
             lenet or wrn (Wide ResNet) for images. The certificates of wrn are too weak to be useful. By
             default distance in linf, unless a constraint or tolerances are given; dense otherwise.
@@ -77,14 +77,15 @@ class TrainConfig(Configuration):
             1024,1024,1024 (dense), 1024,1024 (conv), 256,256,256 (distance), 512,512 (ibp); for
             smaller images: 256,256,256 (dense), 256,256 (conv), 128,128 (distance, ibp); for tables:
             128,128. lenet has one layer of width 50, wrn has none.
-        lipschitz: Lipschitz constant of the network; by default 1, or 1000 in linf; for distance, the
-            reciprocal standard deviation of the pixels.
+        lipschitz: Lipschitz constant of the network; by default 1 in l2 and l1, 1000 for --arch dense in
+            linf, and 1 / (standard deviation of the pixels) for --arch distance, which standardises them.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
-        keep: for the arch distance, probability of keeping each input of a unit in training; below 1,
-            units after the first layer use sorted distances (SortNet).
-        clip: for the arch ibp, pixels within this distance of the lowest or highest possible pixel value
+        keep: for --arch distance, probability of keeping each input of a unit in training, as in dropout;
+            below 1, the maximum in each unit after the first layer becomes a weighted sum of sorted
+            distances (SortNet).
+        clip: for --arch ibp, pixels within this distance of the lowest or highest possible pixel value
             are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, or 0 where
             the pixel range is unknown or too narrow.
         epochs: number of training epochs; by default 40, or more if needed to reach 2500 steps.

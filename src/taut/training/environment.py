@@ -6,7 +6,7 @@ import torch
 
 from taut.errors import ArgumentError
 from taut.training.config import TrainConfig
-from taut.training.schedule import seed_at
+from taut.training.seeds import seed_at
 
 
 class Environment:

@@ -21,9 +21,9 @@ from taut.data import (
     parse_columns,
 )
 from taut.errors import ArgumentError, DataError, TautWarning
+from taut.training.column_tolerances import FREE, feature_tolerances, parse_tolerances
 from taut.training.config import TrainConfig
 from taut.training.config_fields import AnyConfig
-from taut.training.tolerances import FREE, feature_tolerances, parse_tolerances
 
 # Deviation of a column that does not change, in tolerances of those that do: no slope along it costs
 # radius, and with this one it can outweigh them.

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from taut.errors import check_count, check_positive
 from taut.training.config import TrainConfig
-from taut.training.schedule import batches, generator_at, learning_rate
+from taut.training.learning_rate_schedule import learning_rate
+from taut.training.seeds import batches, generator_at
 from taut.training.state import TrainingState
 
 _SUBJECT = "fit"

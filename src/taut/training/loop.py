@@ -30,10 +30,11 @@ from taut.training.environment import Environment
 from taut.training.evaluation import Evaluation, evaluate
 from taut.training.examples import Examples, Prepared, load_data, prepare, with_absolute_paths
 from taut.training.interval_propagation import MAX_GRADIENT
+from taut.training.learning_rate_schedule import learning_rate
 from taut.training.objective import Objective, parseval_step
 from taut.training.progress import Log, Progress
 from taut.training.run_folder import RunFolder, write_json
-from taut.training.schedule import batches, generator_at, learning_rate
+from taut.training.seeds import batches, generator_at
 from taut.training.state import Session, TrainingState, barrier
 from taut.training.trained_run import TrainedRun, load_run
 

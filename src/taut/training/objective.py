@@ -9,7 +9,7 @@ from taut.regularizers import spectral_jacobian
 from taut.training.config import TrainConfig
 from taut.training.examples import InputSpec
 from taut.training.interval_propagation import training_radius, worst_logits
-from taut.training.schedule import generator_at
+from taut.training.seeds import generator_at
 
 
 def make_loss(config: TrainConfig) -> nn.Module:

@@ -152,10 +152,11 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 )
 @_timing
 def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time distances to stored points.
+    """Time the layers of --arch distance.
 
-    Forward and backward passes of fused kernels, of chunks without a compiler and of torch.cdist, for
-    several exponents, beside a dense layer of the same size. Takes about three minutes.
+    Compares the forward and backward passes of the fused kernels, of the fallback without a compiler and
+    of torch.cdist, for several exponents p, with a dense layer of the same size. Takes about three
+    minutes.
 
     \b
     Example:
@@ -176,15 +177,15 @@ def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any)
     "--pairs",
     type=COUNT,
     default=200,
-    help="Number of pairs with a shift; as many again without.",
+    help="Number of pairs with a shift; an equal number has none.",
 )
 @click.option("--rows", type=Whole(min=20), default=200, help="Rows of a sample.")
 @_output
 def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Compare two-sample tests: false alarms, power, time and memory.
 
-    Every detector judges the same pairs of normal samples, half of them with one of five columns shifted
-    by 0.4 standard deviations. evidently, alibi-detect and river take part where they are installed.
+    Every detector is tested on the same pairs of normal samples, half of them with one of five columns
+    shifted by 0.4 standard deviations. evidently, alibi-detect and river are included if installed.
     Takes about ten minutes.
 
     \b
@@ -238,10 +239,10 @@ def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> 
 def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     """Evaluate critics and bounds where the distance is known.
 
-    table1 is Table 1 of the paper (Anil, Lucas and Grosse, 2019); funnels has synthetic pairs of
-    distributions in up to 128 dimensions, whose optimal critic is a minimum of cones; grid gives
-    taut.wasserstein 100,000 rows a side of each of these pairs; coverage counts how often the bounds
-    contain the true distance; real compares the bounds on real data with exact optimal transport. The
+    table1: Table 1 of the paper (Anil, Lucas and Grosse, 2019); funnels: synthetic pairs of
+    distributions in up to 128 dimensions, whose optimal critic is a minimum of cones (the funnels); grid:
+    the same pairs, with 100,000 rows per sample, measured with taut.wasserstein; coverage: how often the
+    bounds contain the true distance; real: the bounds on real data beside exact optimal transport. The
     full benchmark takes several hours on one core. Each result is saved to OUT as soon as it is
     finished; if OUT exists, the benchmark resumes from it.
 

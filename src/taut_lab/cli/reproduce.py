@@ -4,7 +4,7 @@ import os
 import secrets
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,14 +31,13 @@ _names = click.argument(
 )
 
 
-def _folder(*names: str) -> Any:
-    return click.option(
-        *names,
-        "folder",
-        type=FOLDER,
-        default=Path("runs/lab"),
-        help="Folder of the saved results (records), one JSON file per cell.",
-    )
+_records = click.option(
+    "--records",
+    "folder",
+    type=FOLDER,
+    default=Path("runs/lab"),
+    help="Folder of the saved results (records), one JSON file per cell.",
+)
 
 
 class _NamesFirst(click.Group):
@@ -70,7 +69,7 @@ def reproduce() -> None:
 
 
 @reproduce.command("list")
-@_folder("--records", "--out")
+@_records
 @json_option
 def list_experiments(folder: Path, as_json: bool) -> None:
     """List the experiments with their progress and verdicts.
@@ -98,7 +97,8 @@ def list_experiments(folder: Path, as_json: bool) -> None:
     type=_PRESETS,
     default="smoke",
     help="Scale of the experiment. smoke: seconds, to test the installation; cpu: minutes to hours; "
-    "gpu: the paper's settings with one seed, about a day on a GPU; paper: as in the paper.",
+    "gpu: the paper's settings with one seed, about a day on a GPU; paper: the paper's settings, all "
+    "seeds.",
 )
 @click.option(
     "--jobs",
@@ -118,7 +118,7 @@ def list_experiments(folder: Path, as_json: bool) -> None:
     multiple=True,
     help="Random seed of the cells to compute; repeatable.  [default: all seeds]",
 )
-@_folder("--out", "--records")
+@_records
 @data_dir_option
 @json_option
 def run(
@@ -133,10 +133,10 @@ def run(
 ) -> None:
     """Compute the unfinished cells. The word `run` may be omitted.
 
-    NAME is an experiment from `taut reproduce list`, or all; several experiments take turns. An error
-    in one cell does not stop the others: it is saved to a file next to the records, and the next run
-    retries the cell. If a worker dies, only its cell is recomputed. The exit status is 1 if a cell
-    failed.
+    NAME is an experiment from `taut reproduce list`, or all; the cells of several experiments are
+    interleaved. An error in one cell does not stop the others: it is saved to a file next to the
+    records, and the next run retries the cell. If a worker dies, only its cell is recomputed. The
+    exit status is 1 if a cell failed.
 
     \b
     Examples:
@@ -199,7 +199,7 @@ def run(
     type=_PRESETS,
     help="Scale of the experiment.  [default: the largest finished preset]",
 )
-@_folder("--records", "--out")
+@_records
 @json_option
 def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool) -> None:
     """Print the tables of finished cells beside the paper's numbers.
@@ -232,7 +232,7 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
 
 
 @reproduce.command()
-@_folder("--records")
+@_records
 @click.option(
     "--out",
     type=FOLDER,

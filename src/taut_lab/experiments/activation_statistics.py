@@ -11,7 +11,7 @@ from taut.plotting import COLOURS, Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable
-from taut_lab.framework.selection import numbers_of, select, tabulate
+from taut_lab.framework.result_tables import numbers_of, select, tabulate
 from taut_lab.framework.verdict import Part
 
 _FREE = "free"

@@ -21,7 +21,7 @@ from taut_lab.experiments.robustness_figures import (
 )
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import numbers_of
+from taut_lab.framework.result_tables import numbers_of
 from taut_lab.framework.verdict import Part
 
 _CONSTANT = 1000.0

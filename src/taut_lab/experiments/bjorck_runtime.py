@@ -10,7 +10,7 @@ from taut.linalg import apply_bjorck, bjorck, bound_by_scaling
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.selection import numbers_of
+from taut_lab.framework.result_tables import numbers_of
 from taut_lab.framework.timing import TimedFunction, time_in_turn
 from taut_lab.framework.verdict import Part
 

@@ -10,7 +10,7 @@ from taut_lab.experiments.classifier_training import PLAIN, train_classifier, tr
 from taut_lab.framework.datasets import CIFAR_PART
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import numbers_of, tabulate
+from taut_lab.framework.result_tables import numbers_of, tabulate
 from taut_lab.framework.verdict import Part
 
 _SYNTHETIC = "stripes"
@@ -18,7 +18,8 @@ _ACTIVATIONS = {"ReLU": "relu", "MaxMin": "maxmin"}
 _METHODS: dict[str, dict[str, float]] = {
     "Standard": {},
     "Parseval": {"parseval_beta": 0.001},
-    "Spec Jac": {"jacobian_weight": 0.05},
+    # 0.05, which suits MNIST, outweighs the cross-entropy here: 43 % with ReLU after 15 epochs.
+    "Spec Jac": {"jacobian_weight": 0.001},
 }
 # In the order of methods, ReLU before MaxMin.
 _PAPER = (95.29, 94.57, 95.45, 94.83, 95.44, 94.62)
@@ -100,9 +101,12 @@ def _parts(results: Sequence[Result]) -> list[Part]:
         for method in ("Parseval", "Spec Jac")
         for name in _ACTIVATIONS
     }
+    # Two networks disagree on about a fifth of the test images, so on the 5,000 of the preset cpu their
+    # difference has a standard error of 0.6 points.
+    noise = 0.006
     return [
-        Part("MaxMin within 2 points of ReLU", near, by=-0.02),
-        Part("regularisation costs at most 0.3 points of accuracy", helps, by=-0.003),
+        Part("MaxMin within 2 points of ReLU", near, by=-0.02, noise=noise),
+        Part("regularisation costs at most 0.3 points of accuracy", helps, by=-0.003, noise=noise),
     ]
 
 

@@ -14,7 +14,7 @@ from taut_lab.experiments.generator_distance import evaluate_generator, train_on
 from taut_lab.framework.datasets import CIFAR_PART
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import numbers_of, select, tabulate, values_of
+from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
 from taut_lab.framework.verdict import Part
 
 # (critic, activation) -> name.

@@ -26,7 +26,7 @@ from taut_lab.experiments.critic_training import (
 from taut_lab.framework.datasets import CIFAR_PART, load_dataset
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import numbers_of, tabulate, values_of
+from taut_lab.framework.result_tables import numbers_of, tabulate, values_of
 from taut_lab.framework.verdict import Part
 
 # (constraint, activation) -> the published values, by data set (Anil, Lucas and Grosse 2019,

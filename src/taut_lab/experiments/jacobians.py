@@ -12,7 +12,7 @@ from taut.training import Prepared, TrainConfig, build_network, load_data, prepa
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import numbers_of, select, tabulate, values_of
+from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
 from taut_lab.framework.verdict import Part
 
 _CONSTANT = 10.0

@@ -18,7 +18,7 @@ from taut_lab.experiments.critic_training import (
 )
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import numbers_of, select, tabulate
+from taut_lab.framework.result_tables import numbers_of, select, tabulate
 from taut_lab.framework.verdict import Part
 
 _ROWS = {name: {"activation": activation} for activation, name in ACTIVATION_NAMES.items()}

@@ -17,7 +17,7 @@ from taut_lab.experiments.classifier_training import train_classifier, training_
 from taut_lab.framework.datasets import CIFAR_PART
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable
-from taut_lab.framework.selection import mean_of, select, tabulate, values_of
+from taut_lab.framework.result_tables import mean_of, select, tabulate, values_of
 
 _NUM_RADII, _FARTHEST = 40, 0.4
 # The paper's loss and constant, at the rate that suits a margin of 0.3 in units of the constant.

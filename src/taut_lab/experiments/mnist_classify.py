@@ -100,9 +100,9 @@ def _configs(preset: str) -> Iterator[Config]:
         yield from _cells(preset, ("Spectral Norm",), search=True)
         yield from _cells(preset, ("Spectral Norm",), seeds=seeds)
         yield from _cells(preset, others, search=True)
-        yield from _cells(preset, _WIDE, hidden=[1024] * 3)
         yield from _cells(preset, _SEVEN, ("maxout", "groupsort4"))
         yield from _cells(preset, others, seeds=seeds)
+        yield from _cells(preset, _WIDE, hidden=[1024] * 3)
 
 
 def _cells(

@@ -12,7 +12,7 @@ from taut.nn import MaxMin, mlp
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.selection import numbers_of, select, tabulate
+from taut_lab.framework.result_tables import numbers_of, select, tabulate
 from taut_lab.framework.verdict import Part
 
 # Target functions, and the widths of the paper's networks.

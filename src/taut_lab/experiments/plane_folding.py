@@ -15,7 +15,7 @@ from taut.nn import Abs
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.selection import numbers_of, select, values_of
+from taut_lab.framework.result_tables import numbers_of, select, values_of
 from taut_lab.framework.verdict import Part
 
 # The folds are exact within this distance, by which the first one shifts a coordinate.

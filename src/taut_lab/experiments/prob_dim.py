@@ -17,7 +17,7 @@ from taut_lab.experiments.critic_training import (
 )
 from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
 from taut_lab.framework.presentation import Presentation, ResultTable
-from taut_lab.framework.selection import numbers_of, tabulate
+from taut_lab.framework.result_tables import numbers_of, tabulate
 from taut_lab.framework.verdict import Part
 
 # (dimension, layers) -> activation -> the published estimate of a distance of 1 (Anil, Lucas and

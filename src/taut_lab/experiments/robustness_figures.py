@@ -6,7 +6,7 @@ from typing import Any
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework.experiment import Result
 from taut_lab.framework.presentation import ResultTable
-from taut_lab.framework.selection import tabulate
+from taut_lab.framework.result_tables import tabulate
 
 _COLUMNS = {
     "clean": "clean_error",

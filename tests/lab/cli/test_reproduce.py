@@ -57,7 +57,7 @@ def test_names_without_run_compute_and_a_second_time_nothing_is_left(
 def test_only_the_given_seeds_are_computed(call, markers, monkeypatch):
     register(monkeypatch, experiment(markers, seeds=range(5)))
     words = ("fake", "--preset", "cpu", "--seed", "1", "--seed", "4")
-    assert call(*words, "--out", "a").exit_code == 0
+    assert call(*words, "--records", "a").exit_code == 0
     assert count(markers) == {1: 1, 4: 1}
 
 
@@ -71,7 +71,7 @@ def test_a_seed_that_no_cell_has_is_refused(call, markers, monkeypatch):
 
 def test_json_is_one_object_and_nothing_else(call, markers, monkeypatch):
     register(monkeypatch, experiment(markers, s1={"do": "raise"}))
-    result = call("fake", "--preset", "cpu", "--json", "--out", "a")
+    result = call("fake", "--preset", "cpu", "--json", "--records", "a")
     assert result.exit_code == 1 and result.stderr == ""
     told = json.loads(result.stdout)
     (row,) = told["experiments"]
@@ -182,7 +182,7 @@ if __name__ == "__main__":
     tmp = Path(sys.argv[2])
     made = experiment(tmp / "markers", seeds=range(4), s2={"steps": 10**6})
     registry.EXPERIMENTS = {"fake": made}
-    main(["reproduce", "fake", "--preset", "cpu", "--out", str(tmp / "records")])
+    main(["reproduce", "fake", "--preset", "cpu", "--records", str(tmp / "records")])
 """
 
 
@@ -212,7 +212,7 @@ def test_an_interrupted_command_is_resumed(tmp_path, markers, call, monkeypatch,
         time.sleep(0.02)
     (tmp_path / "go").touch()
     register(monkeypatch, experiment(markers, seeds=range(4), s2={"steps": 10**6}))
-    result = call("fake", "--preset", "cpu", "--out", str(tmp_path / "records"))
+    result = call("fake", "--preset", "cpu", "--records", str(tmp_path / "records"))
     assert result.exit_code == 0, result.output
     assert count(markers) == {0: 1, 1: 1, 2: 2, 3: 1}
     files = sorted(path.name for path in (tmp_path / "records" / "fake").iterdir())

@@ -21,9 +21,10 @@ from taut.training.gan.config import GanConfig
 from taut.training.gan.networks import ImageGenerator, build_critic, build_generator
 from taut.training.gan.sample_grid import write_grid
 from taut.training.gan.trained_gan import GanFolder, GanRun, freeze, load_gan_run
+from taut.training.learning_rate_schedule import learning_rate
 from taut.training.progress import Log
 from taut.training.run_folder import write_json
-from taut.training.schedule import batches, learning_rate
+from taut.training.seeds import batches
 from taut.training.state import Session, TrainingState
 from taut.transport import dual_value
 

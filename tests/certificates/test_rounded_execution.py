@@ -9,7 +9,7 @@ from torch import nn
 
 import taut
 from taut.audit import find_program, prepare
-from taut.certificates.execution import Execution, in_double
+from taut.certificates.rounded_execution import Execution, in_double
 from taut.norms import L1, L2, LINF
 from taut.rules import Constants
 

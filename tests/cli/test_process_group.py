@@ -3,7 +3,7 @@
 import pytest
 
 import taut.parallel
-from taut.cli import processes as place
+from taut.cli import process_group as place
 from taut.errors import DataError
 
 

@@ -1,4 +1,4 @@
-"""Selecting results by configuration: the tables and sentences made of them."""
+"""Results selected by configuration, and the tables and sentences made of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.audit import prepare
+from taut.certificates.radii import radii_after_rounding
 from taut.certificates.result import Certificates
 from taut.errors import ArgumentError, NoRuleError
 from taut.norms import Norm
@@ -25,22 +26,6 @@ _SUBJECT = "certify"
 # Relative weight of an entry that does not change: as nothing beside the others.
 _NEGLIGIBLE = 2.0**-30
 _PASSING = (nn.Identity, nn.Dropout, nn.Flatten)
-
-
-def radii_after_rounding(radius: Tensor, length: Tensor, unit: float) -> Tensor:
-    r"""Radii of inputs that are rounded before the network sees them, `(batch,)`.
-
-    Rounding moves both points by at most $u$ of their length, $\|z\|$ and $\|z'\| \le \|z\| + r$, so
-    of a radius $r$ around the rounded point $r (1 - 2u) - 3 u \|z\|$ remains.
-
-    Args:
-        radius: radii around the rounded points.
-        length: their lengths.
-        unit: $u$, at most $2^{-20}$.
-    """
-    remaining = radius * (1 - 2 * unit) - 3 * unit * length * (1 + 2.0**-40)
-    # Infinity minus infinity: nothing is known of a point that overflows.
-    return torch.where(remaining > 0, remaining, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,6 @@ from taut.audit import Program, RuleInterpreter, find_program, prepare
 from taut.certificates.rounded_tensor import ErrorBound, LastLayer, Rounded, added_rounding
 from taut.errors import NoRuleError
 from taut.rules import Call, Constants, Record, Value
-from taut.rules.convolution import direct_convolution
-from taut.rules.record import bind_arguments
 
 aten = torch.ops.aten
 # Behind these a last dense layer is still the last one.
@@ -106,7 +104,7 @@ class Execution(RuleInterpreter):
             )
         )
         if record.exact:
-            keeps = record.proof == "permutation" and _name(call.target) in _PASSING
+            keeps = record.proof == "permutation" and operation_name(call.target) in _PASSING
             same = len(tracked) == 1 and value.shape == tracked[0].value.shape
             return Rounded(value, carried, tracked[0].last if keeps and same else None)
         assert record.rounding is not None
@@ -151,26 +149,6 @@ def with_rounded_numbers(call: Call, dtype: torch.dtype) -> Call:
     return replace(call, arguments={n: rounded(held) for n, held in call.arguments.items()})
 
 
-def _name(target: Any) -> str:
+def operation_name(target: Any) -> str:
+    """The name of an operation of torch without its overload, such as `conv2d`."""
     return getattr(target, "_opname", None) or getattr(target, "__name__", "")
-
-
-class DirectExecutor(fx.Interpreter):
-    """Runs a program on tensors; convolutions by one matrix product over unfolded windows."""
-
-    def __init__(self, program: Program) -> None:
-        super().__init__(program.module)
-        self.extra_traceback = False
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """One operation."""
-        name = _name(target)
-        if not name.startswith(("conv", "padded_conv")):
-            return super().call_function(target, args, kwargs)
-        arguments = bind_arguments(target, args, kwargs)
-        return direct_convolution(Call(target, arguments), arguments["input"])
-
-    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """One layer, by its own direct form if it has one."""
-        module: Any = self.fetch_attr(str(target))
-        return getattr(module, "run_direct", module)(*args, **kwargs)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from taut.training import TrainConfig
-from taut.training.schedule import batches, learning_rate, seed_at
+from taut.training.learning_rate_schedule import learning_rate
+from taut.training.seeds import batches, seed_at
 
 
 def rates(steps_per_epoch, **given):

@@ -1,4 +1,4 @@
-"""The arithmetics that certificates speak of."""
+"""The floating-point type of each arithmetic that a certificate can cover."""
 
 import torch
 

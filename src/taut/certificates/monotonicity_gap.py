@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from taut.certificates.arithmetic import Arithmetic, dtype_of
-from taut.certificates.execution import Execution, program_in_double
+from taut.certificates.dtypes import Arithmetic, dtype_of
+from taut.certificates.rounded_execution import Execution, program_in_double
 from taut.certificates.rounded_tensor import up
 from taut.errors import check_nonnegative, check_positive
 from taut.linalg.rounding import check_arithmetic

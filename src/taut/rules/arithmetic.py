@@ -1,4 +1,4 @@
-"""Sums, differences, products with constants, reductions, and choices by a mask."""
+"""Sums, differences, products with constants, reductions (sum, mean, norm), and choices by a mask."""
 
 import math
 from numbers import Real
@@ -12,6 +12,7 @@ from taut.linalg.rounding import exact_double
 from taut.norms import L2
 from taut.rules.constants import Constants, Value
 from taut.rules.forms import (
+    along_dim,
     batch_free_dims,
     input_shape,
     output_shape,
@@ -214,4 +215,25 @@ register_selection(
     aten.masked_fill.Tensor,
     proof="choice",
     constants=_chosen,
+)
+
+
+def _vector_norm(call: Call) -> Constants:
+    if call["ord"] not in (2, 2.0):
+        raise NoRuleError(rule="only the Euclidean vector norm is supported", got=str(call["ord"]))
+    constants = along_dim(call)
+    # One entry of the result may move by the length of a whole vector, not of an entry.
+    return Constants(constants.values[0], constants.values[1], constants.values[1])
+
+
+register(
+    aten.linalg_vector_norm.default,
+    proof="norm",
+    constants=_vector_norm,
+    rounding=Rounding(
+        lambda call: math.prod(call.first.shape or ()) + 8,
+        lambda call, x: call.run(x),
+        _vector_norm,
+        squares=True,
+    ),
 )

@@ -1,7 +1,6 @@
-"""Programs read through the records: constants here, rounding and boxes in `taut.certificates`."""
+"""`RuleInterpreter`: programs read through the records; what is carried along, subclasses say."""
 
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,10 +8,8 @@ from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from taut.audit.program import Program
-from taut.bounds import LayerBound, LayerTable
-from taut.errors import NoRuleError, TautError
-from taut.norms import Norm
-from taut.rules import Call, Constants, Record, Value, find_record
+from taut.errors import NoRuleError
+from taut.rules import Call, Record, Value, find_record
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
@@ -110,83 +107,3 @@ class RuleInterpreter(fx.Interpreter):
 
 def _widened(stored: Tensor) -> Tensor:
     return stored.double() if stored.is_floating_point() else stored
-
-
-@dataclass(frozen=True)
-class LayerTrace:
-    """One operation of a program with the constants that enter and leave it."""
-
-    name: str
-    kind: str
-    method: str
-    incoming: tuple[Value, ...]
-    outgoing: Value
-
-
-@dataclass(frozen=True)
-class Audit:
-    """A program with constants at every operation, from the input to the output."""
-
-    norm: Norm
-    input: Value
-    output: Value
-    layers: tuple[LayerTrace, ...]
-    program: Program
-
-    def table(self, norm: Norm) -> LayerTable:
-        """What each operation multiplies the constant by, in `norm`."""
-        rows = []
-        for layer in self.layers:
-            before = sum(value.constants[norm] for value in layer.incoming)
-            after = layer.outgoing.constants[norm]
-            gain = after / before if 0 < before < float("inf") else after
-            rows.append(LayerBound(layer.name, layer.kind, gain, layer.method, norm, norm))
-        return LayerTable(rows)
-
-
-class ConstantsInterpreter(RuleInterpreter):
-    """Carries the constants of the input through a program."""
-
-    tracked = Value
-
-    def audit(self, norm: Norm) -> Audit:
-        """From the input, measured in `norm`, to the output."""
-        self.layers: list[LayerTrace] = []
-        shape = self.program.input_shape
-        size = None if shape is None else torch.Size(shape).numel()
-        source = Value(Constants.of_input(norm, size), shape)
-        output = self.run(source)
-        if not isinstance(output, Value):
-            raise NoRuleError(subject=self.subject, rule="the forward must return one tensor")
-        return Audit(norm, source, output, tuple(self.layers), self.program)
-
-    def value_of(self, held: Value) -> Value:
-        """Itself."""
-        return held
-
-    def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
-        """The constants of the result."""
-        assert record.constants is not None
-        try:
-            constants = record.constants(call)
-        except TautError:
-            raise
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise NoRuleError(
-                rule=f"its arguments are not supported: {str(error).rstrip('.')}"
-            ) from error
-        shapes = node.meta.get("shape")
-        if isinstance(shapes, list):
-            result: Any = tuple(_sized(constants, shape) for shape in shapes)
-            outgoing = Value(constants)
-        else:
-            result = outgoing = _sized(constants, shapes)
-        name = str(node.meta.get("place", node.name))
-        kind = str(node.meta.get("kind", node.name))
-        self.layers.append(LayerTrace(name, kind, record.proof, tuple(tracked), outgoing))
-        return result
-
-
-def _sized(constants: Constants, shape: Any) -> Value:
-    size = None if shape is None else torch.Size(shape).numel()
-    return Value(constants.within(size), shape)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from taut.audit import audit_program
-from taut.certificates.execution import Execution, program_in_double
 from taut.certificates.radii import PairRadii, differences, vector_radii
+from taut.certificates.rounded_execution import Execution, program_in_double
 from taut.errors import check_nonnegative
 from taut.linalg.rounding import check_arithmetic
 from taut.norms import NormLike, as_norm

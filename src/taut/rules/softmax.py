@@ -1,0 +1,72 @@
+"""Softmax, log-softmax and log-sum-exp."""
+
+import math
+
+import torch
+
+from taut.rules.constants import Constants
+from taut.rules.forms import ELEMENTARY, along_dim, batch_free_dims, input_shape
+from taut.rules.record import Call, Rounding, register
+
+aten = torch.ops.aten
+
+
+def _softmax(call: Call) -> Constants:
+    # diag(p) - pp' has rows of l1 norm 2 p (1 - p) <= 1/2 and is symmetric.
+    return along_dim(call).scaled(0.5)
+
+
+def _classes(call: Call) -> int:
+    (place,) = batch_free_dims(call, call["dim"])
+    return input_shape(call)[place]
+
+
+def _log_softmax(call: Call) -> Constants:
+    r"""The Jacobian is $I - 1 p^\top$, an oblique projection: norm $\sqrt n \|p\|_2$ in L2."""
+    n = _classes(call)
+    gains = {"l1": max(1.0, n - 1.0), "l2": math.nextafter(math.sqrt(n), math.inf), "linf": 2.0}
+    return call.first.constants.through(lambda p, q: gains[p.name] if p == q else math.inf)
+
+
+def _largest_in_all_places(call: Call) -> Constants:
+    return call.first.constants.repeated(_classes(call)) if call.shape else call.first.constants
+
+
+# Each probability is off by its share of a sum of n, and by t exp(-t) < 1 for the rounded
+# difference t to the largest entry.
+register(
+    aten.softmax.int,
+    aten._softmax.default,
+    proof="Jacobian norm 1/2",
+    constants=_softmax,
+    rounding=Rounding(
+        lambda call: _classes(call) + 32,
+        lambda call, x: torch.ones_like(x),
+        lambda call: call.first.constants.scaled(0.0),
+        ELEMENTARY,
+    ),
+)
+register(
+    aten.log_softmax.int,
+    aten._log_softmax.default,
+    proof="oblique projection",
+    constants=_log_softmax,
+    rounding=Rounding(
+        lambda call: _classes(call) + 32,
+        lambda call, x: (x.abs().amax(call["dim"], keepdim=True) + 8).expand_as(x),
+        _largest_in_all_places,
+        ELEMENTARY,
+    ),
+)
+register(
+    aten.logsumexp.default,
+    proof="convex combination",
+    constants=along_dim,
+    rounding=Rounding(
+        lambda call: math.prod(call.first.shape or ()) + 32,
+        lambda call, x: x.abs().amax(call["dim"], keepdim=bool(call["keepdim"])) + 8,
+        along_dim,
+        ELEMENTARY,
+    ),
+    image="monotone",
+)
