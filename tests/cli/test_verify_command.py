@@ -51,5 +51,5 @@ def test_a_claim_that_is_too_low_is_refused(network):
 
 def test_help_teaches_what_a_proof_does_not_say():
     text = " ".join(run("--help").output.split())
-    assert "It does not say who wrote the file" in text and "Exit status" in text
+    assert "The proof does not show who wrote the file" in text and "Exit status" in text
     assert run("nothing").exit_code == 2
