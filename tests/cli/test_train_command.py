@@ -161,7 +161,7 @@ def test_help_states_the_defaults():
         "By default distance in linf, unless a constraint or tolerances are given; dense otherwise"
         in helped("arch")
     )
-    assert [each.lr for each in for_linf] == [0.02, 0.004]
+    assert [each.lr for each in for_linf] == [0.02, 0.006]
     assert for_linf[1].clip == pytest.approx(
         0.2
     ) and "default the smaller of 2 * radius and" in helped("clip")
@@ -181,7 +181,7 @@ def test_help_states_the_defaults():
     assert hkr.lr == pytest.approx(1 / 50)
     rates = "0.1 with cross_entropy and 1 / lipschitz with hinge or hkr"
     assert (
-        "by default 0.003 for adam, 0.02 for distance, 0.004 for ibp; for aggmo in linf and l1, "
+        "by default 0.003 for adam, 0.02 for distance, 0.006 for ibp; for aggmo in linf and l1, "
         + rates
         in helped("lr")
     )
