@@ -83,7 +83,8 @@ def _propagate(layers: Sequence[nn.Module], middle: Tensor, radius: Tensor) -> t
             radius = radius * _factors(layer, middle)
         else:
             lower, upper = layer(middle - radius), layer(middle + radius)
-            middle, radius = (lower + upper) / 2, (upper - lower) / 2
+            middle = lower.lerp(upper, 0.5)
+            radius = upper - middle
             continue
         middle = layer(middle)
     return middle, radius
@@ -92,7 +93,9 @@ def _propagate(layers: Sequence[nn.Module], middle: Tensor, radius: Tensor) -> t
 def _factors(layer: nn.BatchNorm1d | nn.BatchNorm2d, middle: Tensor) -> Tensor:
     """The factors of batch normalisation, of the batch of centres in training mode."""
     others = [axis for axis in range(middle.dim()) if axis != 1]
-    variance = middle.var(others, correction=0) if layer.training else layer.running_var
+    variance = layer.running_var
+    if layer.training:  # torch.var takes several times as long
+        variance = (middle - middle.mean(others, keepdim=True)).square().mean(others)
     assert variance is not None
     factors = layer.weight.abs() * (variance + layer.eps).rsqrt()
     return factors.view(-1, *(1,) * (middle.dim() - 2))
