@@ -72,7 +72,7 @@ def certify(
         arithmetic: "real", "float64" or "float32".
         batch_size: number of inputs at a time.
         method: "lipschitz" for margins divided by Lipschitz constants; "interval" for interval bound
-            propagation, L-inf only; "best" for the larger of the two radii of each input.
+            propagation, L-inf only; "best" for the larger of the two radii of each input, to within 2 %.
         input_range: smallest and largest possible value of an entry of an input. `x` must lie in it,
             and the radii then hold for the $x'$ in this range only.
         tolerance: a unit for all entries of an input or for each, 0 for those that do not change:
