@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut.cli.classifier_input import classifier_options, read_classifier
-from taut.cli.parameters import COUNT, FILE
+from taut.cli.parameters import COUNT, FILE, arithmetic_option
 
 if TYPE_CHECKING:
     from taut.certificates import Certificates
@@ -16,13 +16,7 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 @click.command()
 @classifier_options
-@click.option(
-    "--arithmetic",
-    type=click.Choice(["real", "float64", "float32"]),
-    default="real",
-    help="Arithmetic that the certificate covers: exact real numbers, or floating point including its "
-    "roundoff.",
-)
+@arithmetic_option
 @click.option(
     "--method",
     type=click.Choice(["lipschitz", "interval", "best"]),

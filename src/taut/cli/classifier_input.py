@@ -1,6 +1,5 @@
 """The classifier and the examples of `taut certify` and `taut attack`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -10,11 +9,12 @@ import click
 
 from taut.cli.parameters import (
     DATASET,
-    NORM,
     POSITIVE,
     data_dir_option,
     json_option,
     network_argument,
+    option_group,
+    radius_norm_option,
     threads_option,
 )
 from taut.errors import DataError
@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from taut.evaluation import EvaluatedClassifier
     from taut.training import Examples, TrainedRun
 
-_OPTIONS = (
+# PATH, and the options for the classifier, the examples and the radii.
+classifier_options = option_group(
     network_argument,
-    click.option(
-        "--norm",
-        type=NORM,
-        help="Norm in which the radii are measured.  [default: the norm of the training run]",
-    ),
+    radius_norm_option,
     click.option(
         "--radius",
         "radii",
@@ -55,13 +52,6 @@ _OPTIONS = (
     threads_option,
     json_option,
 )
-
-
-def classifier_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds PATH and the options for the classifier, the examples and the radii."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut.cli.classifier_input import names_for
-from taut.cli.parameters import COUNT, FILE, NORM, network_argument, threads_option
+from taut.cli.parameters import (
+    COUNT,
+    FILE,
+    arithmetic_option,
+    network_argument,
+    radius_norm_option,
+    threads_option,
+)
 from taut.cli.prediction_output import check_format, open_output
 from taut.errors import ArgumentError, DataError
 
@@ -30,23 +37,13 @@ if TYPE_CHECKING:
     type=click.Choice(["csv", "jsonl", "parquet"]),
     help="Output format.  [default: from the extension of --out, else csv]",
 )
-@click.option(
-    "--norm",
-    type=NORM,
-    help="Norm in which the radii are measured.  [default: the norm of the training run]",
-)
+@radius_norm_option
 @click.option(
     "--tolerance",
     help="Tolerances of the columns in their own units, such as pH=0.1,sulphur=2, or a TOML file; "
     "radii are then multiples of them.  [default: those of the training run]",
 )
-@click.option(
-    "--arithmetic",
-    type=click.Choice(["real", "float64", "float32"]),
-    default="real",
-    help="Arithmetic that the certificate covers: exact real numbers, or floating point including its "
-    "roundoff.",
-)
+@arithmetic_option
 @click.option("--batch-rows", type=COUNT, default=4096, help="Number of rows in memory at a time.")
 @threads_option
 def predict(path: Path, data: str, out: Path | None, kind: str | None, **options: Any) -> None:

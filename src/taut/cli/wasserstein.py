@@ -17,6 +17,7 @@ from taut.cli.parameters import (
     POSITIVE,
     Finite,
     json_option,
+    refuse_options,
     seed_option,
     threads_option,
     typed_options,
@@ -134,11 +135,11 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     if not scoring and b is None:
         raise click.UsageError("two datasets are needed: taut wasserstein A B.")
     if not scoring:
-        _refuse("can be used only with --score", "critic", "scores_out")
+        refuse_options("can be used only with --score", "critic", "scores_out")
     else:
-        _refuse("cannot be used with --score", "explain", "report", "save", *_TRAINING)
+        refuse_options("cannot be used with --score", "explain", "report", "save", *_TRAINING)
     if options["finite"]:
-        _refuse("cannot be used with --finite", "confidence", "method", "diameter")
+        refuse_options("cannot be used with --finite", "confidence", "method", "diameter")
 
     options["encode"] = dict(options["encode"])
     options["names"] = [str(name) for name in options["names"] or ()]
@@ -150,12 +151,6 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
         alarm = _score(first, options) if scoring else _compare(str(a), str(b), first, options)
     if alarm:
         raise SystemExit(1)
-
-
-def _refuse(when: str, *names: str) -> None:
-    """Raises a usage error if one of these options was given: none is ignored."""
-    for name in typed_options(*names):
-        raise click.UsageError(f"--{name.replace('_', '-')} {when}.")
 
 
 def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
