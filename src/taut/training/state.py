@@ -152,13 +152,8 @@ def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
 class Session(Generic[AnyConfig]):
     """A run in training: it starts or resumes, stores checkpoints, and measures its time.
 
-    Args:
-        config: resolved configuration.
-        data: prepared data.
-        folder: folder of the checkpoints, or None.
-        environment: device, dtype, threads and random state.
-        states: the states of the networks, by the prefix of their tensors in a checkpoint; the
-            position of the first is that of the run.
+    `states` are those of the networks, by the prefix of their tensors in a checkpoint; the position of
+    the first is that of the run. Without a `folder` there are no checkpoints.
     """
 
     def __init__(
@@ -177,13 +172,10 @@ class Session(Generic[AnyConfig]):
         tensors, metadata = held
         folder.check_data(data.fingerprint, metadata["fingerprint"])
         if (processes := metadata.get("processes", 1)) != parallel.world_size():
-            raise ArgumentError(
-                subject="train",
-                rule="a run must resume with as many processes as it began with, or rounding "
-                "differs",
-                got=f"{parallel.world_size()} instead of {processes}",
-                remedy="Start as many, or choose another folder.",
-            )
+            rule = "a run must resume with as many processes as it began with, or rounding differs"
+            got = f"{parallel.world_size()} instead of {processes}"
+            remedy = "Start as many, or choose another folder."
+            raise ArgumentError(subject="train", rule=rule, got=got, remedy=remedy)
         environment.use_threads(metadata["threads"])
         self._restore(tensors, metadata["position"])
 

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from taut.cli.output import print_table, progress
 from taut.cli.output import say as say_aloud
-from taut_lab.framework.experiment import Cell, Experiment
-from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework import Cell, Experiment, ResultTable, TableEntry
 from taut_lab.framework.records import Record, Records, to_json
 from taut_lab.framework.sweep import SweepProgress, SweepResult
 from taut_lab.report.collection import ExperimentReport

@@ -15,10 +15,8 @@ from taut_lab.experiments.critic_training import (
     authors_recipe,
     run_critic,
 )
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result, ResultTable
 from taut_lab.framework.result_tables import numbers_of, tabulate
-from taut_lab.framework.verdict import Part
 
 # (dimension, layers) -> activation -> the published estimate of a distance of 1 (Anil, Lucas and
 # Grosse 2019, table 1). GroupSort is not in that table.

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from taut_lab.framework.experiment import PRESETS, Experiment
-from taut_lab.framework.presentation import Presentation
+from taut_lab.framework import PRESETS, Experiment, Presentation, Verdict
 from taut_lab.framework.records import Record, Records
-from taut_lab.framework.verdict import Verdict
 
 
 @dataclass(frozen=True)

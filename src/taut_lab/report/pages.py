@@ -7,9 +7,8 @@ from pathlib import Path
 from taut.plotting import Figure, Picture
 from taut.report import Code, Compared, Link, Page, Section, Table
 from taut_lab.experiments import registry
-from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework import ResultTable, TableEntry, Verdict
 from taut_lab.framework.records import Records
-from taut_lab.framework.verdict import Verdict
 from taut_lab.report.collection import ExperimentReport, collect_report
 from taut_lab.report.run_details import command, duration, run_details
 from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown

@@ -4,9 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from taut_lab.framework.experiment import Experiment
-from taut_lab.framework.presentation import ResultTable, TableEntry
-from taut_lab.framework.verdict import Verdict
+from taut_lab.framework import Experiment, ResultTable, TableEntry, Verdict
 
 
 def claim_text(experiment: Experiment) -> str:

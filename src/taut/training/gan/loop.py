@@ -207,12 +207,9 @@ class _GanSession(Session[GanConfig]):
                     weight.clamp_(-self.config.clip, self.config.clip)
         value = dual.item()
         if not abs(value) < float("inf"):
-            raise NonFiniteError(
-                subject="train_gan",
-                rule="the critic's value must stay finite",
-                got=f"{value} in step {self.position.step + 1}",
-                remedy="Lower `critic_lr`.",
-            )
+            got = f"{value} in step {self.position.step + 1}"
+            rule, remedy = "the critic's value must stay finite", "Lower `critic_lr`."
+            raise NonFiniteError(subject="train_gan", rule=rule, got=got, remedy=remedy)
         return value
 
     def _improve_generator(self, rate: float) -> None:
@@ -272,10 +269,6 @@ def _to_unit_range(data: Prepared) -> Tensor:
     """The training images scaled from their own range to [-1, 1], as generators make them."""
     low, high = data.spec.low, data.spec.high
     if low is None or high is None or not high > low:
-        raise ArgumentError(
-            subject="train_gan",
-            rule="the data must be images with a known range of pixels",
-            got="a table",
-            remedy="Give a data set of images.",
-        )
+        rule, remedy = "the data must be images with a known range of pixels", "Give images."
+        raise ArgumentError(subject="train_gan", rule=rule, got="a table", remedy=remedy)
     return (data.train.inputs - low) * (2 / (high - low)) - 1
