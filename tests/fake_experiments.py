@@ -134,3 +134,7 @@ class InProcessWorkers:
 
     def close(self):
         pass
+
+
+def tasks(made: Experiment, preset: str = "cpu"):
+    return [(made, cell) for cell in made.cells(preset)]

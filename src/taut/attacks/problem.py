@@ -19,27 +19,16 @@ from taut.norms import L1, Norm, NormLike, as_norm
 
 @dataclass(frozen=True, eq=False)
 class AttackProblem:
-    """A network, its inputs, and the perturbations that are allowed.
+    """A network, its inputs, and the perturbations that are allowed."""
 
-    Attributes:
-        model: network, as the caller gave it.
-        x: `(n, ...)`, without a graph.
-        labels: `(n,)`, the true classes, on the device of `x`.
-        radius: `(n,)`, float64: largest perturbations.
-        norm: norm of the perturbations.
-        low: smallest possible value of the data, or None.
-        high: largest possible value of the data, or None.
-        batch_size: number of inputs at a time.
-    """
-
-    model: nn.Module
-    x: Tensor
-    labels: Tensor
-    radius: Tensor
-    norm: Norm
-    low: float | None
-    high: float | None
-    batch_size: int
+    model: nn.Module  # network, as the caller gave it
+    x: Tensor  # `(n, ...)`, without a graph
+    labels: Tensor  # `(n,)`, the true classes, on the device of `x`
+    radius: Tensor  # `(n,)`, float64: largest perturbations
+    norm: Norm  # norm of the perturbations
+    low: float | None  # smallest possible value of the data, or None
+    high: float | None  # largest possible value of the data, or None
+    batch_size: int  # number of inputs at a time
 
     @classmethod
     def check(

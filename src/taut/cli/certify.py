@@ -81,8 +81,7 @@ def certify(**options: Any) -> None:
             "median_radius": median,
             "csv": table,
         }
-        print_json(record)
-        return
+        return print_json(record)
     say(f"{certified_headline(found, radius)}, of {len(found):,} examples.", style="bold")
     print_table(header, [[name, *map(percent, shares)] for name, shares in rows])
     say(f"Median radius {format_bound(median, 'lower', 4)}.")

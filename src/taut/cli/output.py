@@ -88,10 +88,8 @@ def check_outputs(
             with announce_folders(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            rule, got = (
-                "the folder of an output must exist or be created",
-                f"{got}: {error.strerror}",
-            )
+            rule = "the folder of an output must exist or be created"
+            got = f"{got}: {error.strerror}"
         else:
             if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
                 rule, remedy = "outputs must be writable", "Choose another file."

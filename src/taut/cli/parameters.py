@@ -25,6 +25,10 @@ def option_group(*options: Callable[[Command], Command]) -> Callable[[Command], 
     return add
 
 
+# Key of the words of the command line in the data of click's contexts.
+TYPED = f"{__name__}.typed"
+
+
 class Finite(click.FloatRange):
     """A finite number inside a range."""
 
@@ -154,6 +158,11 @@ input_shape_option = click.option(
 )
 
 
+def typed_words() -> list[str]:
+    """The words behind `taut` on the command line."""
+    return click.get_current_context().find_root().meta[TYPED]
+
+
 def typed_options(*names: str) -> list[str]:
     """Those of the parameters that were given on the command line."""
     source = click.get_current_context().get_parameter_source
@@ -174,10 +183,10 @@ def network_file(path: Path) -> Path:
 
     found = RunFolder(path).model_file
     if not found.exists():
-        raise ArgumentError(
-            argument="PATH",
-            rule="must be a network or the folder of a finished run",
-            got=f"{path}, which has no {found.name}",
-            remedy="Run the same training command again to finish it.",
+        rule, got = (
+            "must be a network or the folder of a finished run",
+            f"which has no {found.name}",
         )
+        remedy = "Run the same training command again to finish it."
+        raise ArgumentError(argument="PATH", rule=rule, got=f"{path}, {got}", remedy=remedy)
     return found

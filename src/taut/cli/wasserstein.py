@@ -8,7 +8,6 @@ import click
 
 from taut.cli.alarm_command import AlarmCommand
 from taut.cli.column_options import COLUMN_OPTIONS, column_options
-from taut.cli.failures import columns_text
 from taut.cli.parameters import (
     COUNT,
     EXISTING_FILE,
@@ -21,6 +20,7 @@ from taut.cli.parameters import (
     seed_option,
     threads_option,
     typed_options,
+    typed_words,
 )
 from taut.cli.process_group import processes
 
@@ -227,23 +227,8 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
 
 
 def _command() -> str:
-    """The command that repeats this run: what was given, and the seed."""
-    context = click.get_current_context()
-    words = ["taut", "wasserstein"]
-    typed = [*typed_options(*context.params), "seed"]
-    for parameter in context.command.params:
-        name, value = str(parameter.name), context.params[str(parameter.name)]
-        if name not in typed:
-            continue
-        if name in ("columns", "drop", "categorical", "names"):
-            value = columns_text(value)
-        if name == "encode":
-            words += [word for key, how in value for word in ("--encode", f"{key}={how}")]
-            continue
-        if isinstance(parameter, click.Argument):
-            words.append(value)
-        elif isinstance(value, bool):
-            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
-        else:
-            words += [parameter.opts[0], str(value)]
-    return shlex.join(words)
+    """The command that repeats this run: what was typed, and the seed."""
+    seed = click.get_current_context().params["seed"]
+    return shlex.join(
+        ["taut", *typed_words(), *([] if typed_options("seed") else ["--seed", str(seed)])]
+    )

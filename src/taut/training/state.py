@@ -29,29 +29,20 @@ from taut.training.run_folder import RunFolder
 
 @dataclass
 class Position:
-    """The position of a run, in plain numbers.
+    """The position of a run, in plain numbers."""
 
-    Attributes:
-        epoch: number of finished epochs.
-        step: number of finished steps of the present epoch.
-        seen: number of inputs of the present epoch so far.
-        loss: sum of the objective over them.
-        correct: number of them that were classified correctly.
-        seconds: total training time.
-        history: one row for each finished epoch.
-        best_score: best certified and clean validation accuracy so far.
-        best_epoch: epoch of the best score, counted from 1; 0 before the first.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    seen: int = 0
-    loss: float = 0.0
-    correct: int = 0
-    seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    best_score: tuple[float, float] = (-1.0, -1.0)
-    best_epoch: int = 0
+    epoch: int = 0  # number of finished epochs
+    step: int = 0  # number of finished steps of the present epoch
+    seen: int = 0  # number of inputs of the present epoch so far
+    loss: float = 0.0  # sum of the objective over them
+    correct: int = 0  # number of them that were classified correctly
+    seconds: float = 0.0  # total training time
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row for each finished epoch
+    best_score: tuple[float, float] = (
+        -1.0,
+        -1.0,
+    )  # best certified and clean validation accuracy so far
+    best_epoch: int = 0  # epoch of the best score, counted from 1; 0 before the first
 
     def count(self, rows: int, loss: float, correct: float = 0) -> None:
         """Adds a step: its number of rows, the sum of their losses and the number of correct ones.

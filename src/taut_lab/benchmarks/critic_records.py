@@ -17,41 +17,31 @@ from taut_lab.framework.records import current_date, read_record_file, to_json, 
 class CriticResult:
     """What one critic found on one problem.
 
-    Attributes:
-        part: the table that it belongs to.
-        problem: description of the problem.
-        critic: name of the critic.
-        truth: the true distance.
-        truth_error: standard error of `truth`, where that is a sample mean.
-        estimate: the critic's estimate, from samples that were not used in training.
-        lower: proven lower bound of the distance; None for a critic that has none.
-        upper: proven upper bound, likewise.
-        confidence: confidence level of each bound; 1 where no statistics are involved.
-        steps: number of training steps.
-        fit_cpu: CPU time of training, in seconds.
-        cpu: CPU time in all, including sampling and evaluation.
-        wall: wall-clock time in all.
-        sizes: other parameters of the problem, such as the dimension.
-
     Example:
         >>> CriticResult("funnels", "d 2", "cones", truth=2.0, estimate=1.9).relative_error
         -0.05...
     """
 
-    part: str
-    problem: str
-    critic: str
-    truth: float
-    estimate: float | None = None
-    truth_error: float = 0.0
-    lower: float | None = None
-    upper: float | None = None
-    confidence: float | None = None
-    steps: int | None = None
-    fit_cpu: float = 0.0
-    cpu: float = 0.0
-    wall: float = 0.0
-    sizes: Mapping[str, Any] = field(default_factory=dict)
+    part: str  # the table that it belongs to
+    problem: str  # description of the problem
+    critic: str  # name of the critic
+    truth: float  # the true distance
+    estimate: float | None = (
+        None  # the critic's estimate, from samples that were not used in training
+    )
+    truth_error: float = 0.0  # standard error of `truth`, where that is a sample mean
+    lower: float | None = (
+        None  # proven lower bound of the distance; None for a critic that has none
+    )
+    upper: float | None = None  # proven upper bound, likewise
+    confidence: float | None = (
+        None  # confidence level of each bound; 1 where no statistics are involved
+    )
+    steps: int | None = None  # number of training steps
+    fit_cpu: float = 0.0  # CPU time of training, in seconds
+    cpu: float = 0.0  # CPU time in all, including sampling and evaluation
+    wall: float = 0.0  # wall-clock time in all
+    sizes: Mapping[str, Any] = field(default_factory=dict)  # such as the dimension
 
     @property
     def relative_error(self) -> float | None:
@@ -84,17 +74,11 @@ class CriticResult:
 
 @dataclass(frozen=True)
 class BenchmarkJob:
-    """A result that is still to be computed.
+    """A result that is still to be computed."""
 
-    Attributes:
-        name: unique name, under which the result is recorded.
-        seconds: expected time, to estimate the time left.
-        run: computes the result.
-    """
-
-    name: str
-    seconds: float
-    run: Callable[[], CriticResult]
+    name: str  # unique name, under which the result is recorded
+    seconds: float  # expected time, to estimate the time left
+    run: Callable[[], CriticResult]  # computes the result
 
 
 class Stopwatch:

@@ -26,48 +26,28 @@ Detector = Callable[[np.ndarray, np.ndarray, int], tuple[float, float]]
 
 @dataclass(frozen=True)
 class DriftSettings:
-    """What is compared.
+    """What is compared."""
 
-    Attributes:
-        pairs: number of pairs without a shift, and of pairs with one.
-        rows: rows of each sample.
-        dim: number of columns, standard normal.
-        shift: shift of one column, in standard deviations: the true distance.
-        large_rows: rows of each sample of the pair on which time and memory are measured.
-        seed: random seed.
-    """
-
-    pairs: int = 200
-    rows: int = 200
-    dim: int = 5
-    shift: float = 0.4
-    large_rows: int = 1000
-    seed: int = 0
+    pairs: int = 200  # number of pairs without a shift, and of pairs with one
+    rows: int = 200  # rows of each sample
+    dim: int = 5  # number of columns, standard normal
+    shift: float = 0.4  # shift of one column, in standard deviations: the true distance
+    large_rows: int = 1000  # rows of each sample of the pair on which time and memory are measured
+    seed: int = 0  # random seed
 
 
 @dataclass(frozen=True)
 class DetectorResult:
-    """One detector.
+    """One detector."""
 
-    Attributes:
-        name: name of the detector.
-        false_alarms: number of pairs without a shift that it calls different, at the level 0.05.
-        found: number of shifted pairs that it calls different.
-        answers: mean distance that it gives for pairs without and with a shift, if it gives one.
-        seconds: CPU time of a pair, mean.
-        large_answer: distance that it gives for the large pair.
-        large_seconds: CPU time of the large pair.
-        large_megabytes: memory that it takes for the large pair, above what was in use before.
-    """
-
-    name: str
-    false_alarms: int
-    found: int
-    answers: tuple[float | None, float | None]
-    seconds: float
-    large_answer: float | None
-    large_seconds: float
-    large_megabytes: float
+    name: str  # name of the detector
+    false_alarms: int  # number of pairs without a shift that it calls different, at the level 0.05
+    found: int  # number of shifted pairs that it calls different
+    answers: tuple[float | None, float | None]  # mean distance without and with a shift
+    seconds: float  # CPU time of a pair, mean
+    large_answer: float | None  # distance that it gives for the large pair
+    large_seconds: float  # CPU time of the large pair
+    large_megabytes: float  # memory that it takes for the large pair, above what was in use before
 
 
 @dataclass(frozen=True)

@@ -69,17 +69,11 @@ Errors = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A layer or a network in training; each run of the function is one step.
+    """A layer or a network in training; each run of the function is one step."""
 
-    Attributes:
-        function: the step.
-        layers: the layers that have a weight.
-        weight_errors: how far a weight is from orthonormal.
-    """
-
-    function: TimedFunction
-    layers: tuple[nn.Module, ...]
-    weight_errors: Callable[[Tensor], Errors]
+    function: TimedFunction  # the step
+    layers: tuple[nn.Module, ...]  # the layers that have a weight
+    weight_errors: Callable[[Tensor], Errors]  # how far a weight is from orthonormal
 
     @torch.no_grad()
     def weights(self) -> list[Tensor]:

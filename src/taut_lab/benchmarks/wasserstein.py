@@ -30,27 +30,18 @@ _QUICK: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class WassersteinSettings:
-    """Settings of the benchmark.
+    """Settings of the benchmark."""
 
-    Attributes:
-        parts: some of `PARTS`, in the order in which they are computed.
-        dims: dimensions of the funnel problems, in the parts "funnels" and "grid".
-        counts: numbers of funnels.
-        peers: whether to include critics without a proven constant.
-        budget_seconds: CPU time for training each critic of the funnel problems.
-        seed: random seed.
-        data_dir: folder of MNIST and the wine-quality tables.
-        quick: whether to use tiny sizes, for tests.
-    """
-
-    parts: tuple[str, ...] = PARTS
-    dims: tuple[int, ...] = DIMS
-    counts: tuple[int, ...] = COUNTS
-    peers: bool = True
-    budget_seconds: float = 12.0
-    seed: int = 0
-    data_dir: Path | None = None
-    quick: bool = False
+    parts: tuple[str, ...] = PARTS  # some of `PARTS`, in the order in which they are computed
+    dims: tuple[int, ...] = (
+        DIMS  # dimensions of the funnel problems, in the parts "funnels" and "grid"
+    )
+    counts: tuple[int, ...] = COUNTS  # numbers of funnels
+    peers: bool = True  # whether to include critics without a proven constant
+    budget_seconds: float = 12.0  # CPU time for training each critic of the funnel problems
+    seed: int = 0  # random seed
+    data_dir: Path | None = None  # folder of MNIST and the wine-quality tables
+    quick: bool = False  # whether to use tiny sizes, for tests
 
     def of_results(self) -> dict[str, Any]:
         """The settings that change results, rather than select them."""

@@ -28,27 +28,16 @@ _KIND = "taut bench zoo"
 
 @dataclass(frozen=True)
 class ZooSettings:
-    """What all layers of a zoo share.
+    """What all layers of a zoo share."""
 
-    Attributes:
-        data: `"cifar10-25k"` (20,000 training and 5,000 test images), `"cifar10"` or `"mnist"`.
-        minutes: CPU time of training, in minutes.
-        trial_share: CPU time of each trial of a learning rate, as a share of `minutes`.
-        rates: learning rates of Adam to choose from.
-        batch: batch size.
-        channels: channels of the first half of the network.
-        depth: blocks in each half.
-        seed: random seed.
-    """
-
-    data: str = "cifar10-25k"
-    minutes: float = 15.0
-    trial_share: float = 0.08
-    rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
-    batch: int = 128
-    channels: int = 16
-    depth: int = 3
-    seed: int = 0
+    data: str = "cifar10-25k"  # one of `RADII`
+    minutes: float = 15.0  # CPU time of training, in minutes
+    trial_share: float = 0.08  # CPU time of each trial of a learning rate, as a share of `minutes`
+    rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # learning rates of Adam to choose from
+    batch: int = 128  # batch size
+    channels: int = 16  # channels of the first half of the network
+    depth: int = 3  # blocks in each half
+    seed: int = 0  # random seed
 
     @property
     def radius(self) -> float:
@@ -64,42 +53,23 @@ class ZooSettings:
 
 @dataclass(frozen=True)
 class ZooRecord(BenchmarkRecord):
-    """One layer of the zoo.
+    """One layer of the zoo."""
 
-    Attributes:
-        layer: name of the layer.
-        settings: fields of `ZooSettings`.
-        certified: certified test accuracy at the radius; None without a proven constant.
-        clean: test accuracy.
-        lipschitz: proven constant of the network in L2; None if taut has no rule for it.
-        rate: learning rate that the trials chose.
-        trials: validation loss of each rate.
-        steps: number of training steps.
-        fit_cpu: CPU time of training in seconds, without trials.
-        epochs: passes over the training images.
-        parameters: number of trained numbers.
-        memory: bytes of parameters, gradients, optimiser state and of what one step keeps for its
-            backward pass.
-        training_loss: mean loss of the last hundred steps.
-        cpu: CPU time in all, with trials and certificates.
-        wall: wall-clock time in all.
-    """
-
-    layer: str
-    settings: Mapping[str, Any]
-    clean: float
-    certified: float | None
-    lipschitz: float | None
-    rate: float
-    trials: Mapping[str, float]
-    steps: int
-    fit_cpu: float
-    epochs: float
-    parameters: int
-    memory: int
-    training_loss: float
-    cpu: float
-    wall: float
+    layer: str  # name of the layer
+    settings: Mapping[str, Any]  # fields of `ZooSettings`
+    clean: float  # test accuracy
+    certified: float | None  # certified test accuracy at the radius; None without a proven constant
+    lipschitz: float | None  # proven constant of the network in L2; None if taut has no rule for it
+    rate: float  # learning rate that the trials chose
+    trials: Mapping[str, float]  # validation loss of each rate
+    steps: int  # number of training steps
+    fit_cpu: float  # CPU time of training in seconds, without trials
+    epochs: float  # passes over the training images
+    parameters: int  # number of trained numbers
+    memory: int  # bytes of parameters, gradients, optimiser state and one backward pass
+    training_loss: float  # mean loss of the last hundred steps
+    cpu: float  # CPU time in all, with trials and certificates
+    wall: float  # wall-clock time in all
     kind: str = _KIND
 
     @property

@@ -108,19 +108,12 @@ _OPTIMIZERS = {"adam": torch.optim.Adam, "aggmo": AggMo}
 
 @dataclass(frozen=True, eq=False)
 class CriticRun:
-    """A trained critic, with what is needed to evaluate it.
+    """A trained critic, with what is needed to evaluate it."""
 
-    Attributes:
-        net: the critic.
-        history: dual value of the batch of each step.
-        sample: sampler of both distributions.
-        generator: random generator, in its state after training.
-    """
-
-    net: nn.Module
-    history: tuple[float, ...]
-    sample: Sampler
-    generator: Generator
+    net: nn.Module  # the critic
+    history: tuple[float, ...]  # dual value of the batch of each step
+    sample: Sampler  # sampler of both distributions
+    generator: Generator  # random generator, in its state after training
 
     def evaluate(self, num_fresh: int) -> CriticEvaluation:
         """Its value on fresh samples of each side, and the lower bound they prove."""

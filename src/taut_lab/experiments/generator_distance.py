@@ -48,18 +48,11 @@ _LAYERS = {"spectral": "spectral", "orthonormal": "orthonormal", "bjorck": "orth
 
 @dataclass(frozen=True)
 class GeneratorDistance:
-    """Evaluations of a critic between a generator and its data.
+    """Evaluations of a critic between a generator and its data."""
 
-    Attributes:
-        training: evaluation on the training images, uniformly weighted: the paper's number, with a
-            lower bound of that distance.
-        held_out: evaluation on held-out images, for the distance to the data distribution.
-        run: the critic and its training.
-    """
-
-    training: CriticEvaluation
-    held_out: CriticEvaluation
-    run: CriticRun
+    training: CriticEvaluation  # on the training images, uniformly weighted: the paper's number
+    held_out: CriticEvaluation  # on held-out images, for the distance to the data distribution
+    run: CriticRun  # the critic and its training
 
 
 def estimate_generator_distance(
@@ -94,9 +87,10 @@ def estimate_generator_distance(
         True
     """
     if images.shape[1:] != generator.shape or held_out.shape[1:] != generator.shape:
+        shape = ", ".join(map(str, generator.shape))
         raise ArgumentError(
             subject="estimate_generator_distance",
-            rule=f"`images` and `held_out` must be (n, {', '.join(map(str, generator.shape))})",
+            rule=f"`images` and `held_out` must have the generator's shape (n, {shape})",
             got=f"{tuple(images.shape)} and {tuple(held_out.shape)}",
         )
     run = run_critic(math.prod(generator.shape), _sampler(images, generator), critic)

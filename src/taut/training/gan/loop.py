@@ -35,19 +35,12 @@ _PICTURES = 64
 
 @dataclass(frozen=True)
 class GanProgress:
-    """Progress of a run, reported after each step of the critic.
+    """Progress of a run, reported after each step of the critic."""
 
-    Attributes:
-        step: number of steps done.
-        steps: total number of steps.
-        dual: dual value of the critic on the last batch.
-        row: the row of the log, where one was written after this step.
-    """
-
-    step: int
-    steps: int
-    dual: float
-    row: dict[str, Any] | None
+    step: int  # number of steps done
+    steps: int  # total number of steps
+    dual: float  # dual value of the critic on the last batch
+    row: dict[str, Any] | None  # the row of the log, where one was written after this step
 
 
 def train_gan(
