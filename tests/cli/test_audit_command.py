@@ -84,9 +84,3 @@ def test_shapes_are_whole_numbers(shape):
     taut.save(taut.nn.mlp([3, 8, 2]), "net.safetensors")
     result = run("net.safetensors", "--input-shape", shape, code=2)
     assert "like 784 or 1,28,28" in result.stderr
-
-
-def test_help_teaches():
-    result = run("--help")
-    assert "taut audit net.safetensors --norm l2 --at-most 1" in result.output
-    assert "Exit status" in result.output

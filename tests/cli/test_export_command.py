@@ -59,11 +59,6 @@ def test_mistakes_are_one_line():
     assert run("--to", "onnx").exit_code == 2
 
 
-def test_help_teaches():
-    result = run("--help")
-    assert "taut export net.safetensors --to onnx --out net.onnx" in result.output
-
-
 @pytest.fixture
 def table_run(tmp_path):
     """The folder of a run on a table, as `taut export` reads it: a network and its inputs."""

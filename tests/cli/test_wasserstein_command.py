@@ -350,13 +350,6 @@ def test_wrong_words_are_told(pair: tuple[Path, Path], words: list[str], clue: s
     assert result.stdout == ""
 
 
-def test_help_teaches():
-    result = run("--help", quick=False)
-    assert result.exit_code == 0
-    for text in ("Examples:", "--fail-above", "--finite", "Exit status:", "LOWER", "ubyte.gz:3"):
-        assert text in result.output
-
-
 def test_the_page_is_written_with_the_command_that_repeats_it(
     pair: tuple[Path, Path], tmp_path: Path
 ):
