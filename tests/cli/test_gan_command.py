@@ -25,9 +25,3 @@ def test_a_clipped_critic_has_no_proven_constant(tmp_path):
     arguments += ["--out", str(tmp_path)]
     found = invoke("gan", *arguments)
     assert "this kind of critic has no proven constant" in found.output
-
-
-def test_the_help_teaches():
-    told = invoke("gan", "--help").output
-    assert "taut gan --data mnist --out runs/a" in told
-    assert "for comparison" in told
