@@ -95,26 +95,23 @@ def detect_format(path: Path) -> str:
     if path.is_dir():
         return "folder"
     _check_exists(path)
+    subject, ending = f"data: {path.name}", path.suffix.lower()
     said = found = None
-    if path.suffix.lower() == ".zip":
+    if ending == ".zip":
         return "text"
-    if path.suffix.lower() not in _REMEDIES:  # some of these are zip archives, as .npz is
+    if ending not in _REMEDIES:  # some of these are zip archives, as .npz is
         said, found = _format_by_name(path), _format_by_content(path)
     if said and found and said != found:
-        raise DamagedFileError(
-            subject=f"data: {path.name}",
-            rule=f"the ending must fit the content; the name says {said}, the first bytes say "
-            f"{found}",
-            remedy="Rename it.",
-        )
+        rule = "the ending must fit the content; the name says {}, the first bytes say {}"
+        raise DamagedFileError(subject=subject, rule=rule.format(said, found), remedy="Rename it.")
     if kind := said or found:
         return kind
     raise DataError(
-        subject=f"data: {path.name}",
+        subject=subject,
         rule="the format must be .csv, .tsv, .zip of one of these, .parquet, .npy, .npz, idx (as "
         "MNIST, also .gz) or a folder of images",
-        got=path.suffix.lower() or "no ending",
-        remedy=_REMEDIES.get(path.suffix.lower(), "Save it as one of these."),
+        got=ending or "no ending",
+        remedy=_REMEDIES.get(ending, "Save it as one of these."),
     )
 
 
@@ -130,9 +127,8 @@ def _check_exists(path: Path) -> None:
             remedy=f"Did you mean {close[0]!r}?" if close else "",
         )
     if not path.stat().st_size:
-        raise DataError(
-            subject=f"data: {path.name}", rule="a table must have rows; the file is empty"
-        )
+        rule = "a table must have rows; the file is empty"
+        raise DataError(subject=f"data: {path.name}", rule=rule)
 
 
 def _format_by_name(path: Path) -> str | None:

@@ -86,11 +86,8 @@ def load_labelled(
     options = TableOptions(label, columns, drop, categorical, names)
     if known or name.lower() == "digits":
         if options.given or test is not None:
-            raise ArgumentError(
-                subject="load_labelled",
-                rule=f"`label`, `columns` and `test` must be left out for {name}, a named data "
-                "set; they are for files",
-            )
+            rule = f"`label`, `columns` and `test` must be left out for {name}, a named data set"
+            raise ArgumentError(subject="load_labelled", rule=f"{rule}; they are for files")
         if known:
             return _load_official(known, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
@@ -246,12 +243,8 @@ def _read_path(
     if kind in ("text", "parquet"):
         return read_labelled_table(path, options, classes), None
     if given := options.given:
-        raise ArgumentError(
-            subject="load_labelled",
-            argument=given[0],
-            rule="must be left out unless the file is a table",
-            got=path.name,
-        )
+        rule, got = "must be left out unless the file is a table", path.name
+        raise ArgumentError(subject="load_labelled", argument=given[0], rule=rule, got=got)
     match kind:
         case "npz":
             return read_labelled_npz(path, classes)
