@@ -1,6 +1,5 @@
 """Which reader reads a path: by its ending, checked against its first bytes."""
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from taut.data.numpy_files import NPY, open_npy, open_npz
 from taut.data.parquet_files import ParquetSource
 from taut.data.source_base import Source, open_bytes, refuse_damage
 from taut.data.text_tables import TextSource
-from taut.errors import ArgumentError, DamagedFileError, DataError
+from taut.errors import ArgumentError, DamagedFileError, DataError, did_you_mean
 
 PathLike = str | os.PathLike[str]
 
@@ -117,14 +116,13 @@ def detect_format(path: Path) -> str:
 
 def _check_exists(path: Path) -> None:
     if not path.is_file():
-        nearby = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
-        close = difflib.get_close_matches(path.name, nearby, n=1)
+        nearby = [repr(item.name) for item in path.parent.iterdir()] if path.parent.is_dir() else []
         raise ArgumentError(
             subject="data",
             argument="path",
             rule="must be an existing file or folder",
             got=repr(str(path)),
-            remedy=f"Did you mean {close[0]!r}?" if close else "",
+            remedy=did_you_mean(repr(path.name), nearby),
         )
     if not path.stat().st_size:
         rule = "a table must have rows; the file is empty"

@@ -1,6 +1,5 @@
 """`load_labelled` and `read_labelled`: a data set by its name or its path."""
 
-import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from taut.data.labelled_files import (
 from taut.data.labelled_tables import TableOptions, read_labelled_table
 from taut.data.labels import NoLabelError
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
-from taut.errors import ArgumentError, DataError
+from taut.errors import ArgumentError, DataError, did_you_mean
 
 
 def load_labelled(
@@ -196,13 +195,12 @@ def _find_path(subject: str, name: str) -> Path:
             rule=f"must be a whole file or folder; {path.name!r} names a part of one, which has "
             "no labels",
         )
-    near = difflib.get_close_matches(name.lower(), ["digits", *OFFICIAL_SETS], n=1)
     raise ArgumentError(
         subject=subject,
         argument="name_or_path",
         rule=f"must be digits, {', '.join(OFFICIAL_SETS)}, or a file or folder that exists",
         got=repr(name),
-        remedy=f"Did you mean {near[0]!r}?" if near else "",
+        remedy=did_you_mean(repr(name.lower()), map(repr, ("digits", *OFFICIAL_SETS))),
     )
 
 
