@@ -121,17 +121,17 @@ def _from_items(
 
 def _inputs_of(item: Any, name: str) -> Any:
     """The one array of a batch that a torch loader wraps in a list."""
-    wrapped = isinstance(item, (list, tuple)) and len(item) > 0
-    if not (wrapped and getattr(item[0], "ndim", 0) > 1):
-        return item
-    if len(item) > 1:
-        raise ArgumentError(
-            subject=name,
-            rule="a batch must be one array",
-            got=f"{len(item)} of them, as loaders with labels give",
-            remedy="Use (batch[0] for batch in data).",
-        )
-    return item[0]
+    if isinstance(item, (list, tuple)) and item and getattr(item[0], "ndim", 0) > 1:
+        first, *others = item
+        if others:
+            raise ArgumentError(
+                subject=name,
+                rule="a batch must be one array",
+                got=f"{len(item)} of them, as loaders with labels give",
+                remedy="Use (batch[0] for batch in data).",
+            )
+        return first
+    return item
 
 
 def _from_rows(rows: list[Any], name: str) -> np.ndarray:

@@ -268,11 +268,12 @@ class LipschitzEstimator(BaseEstimator):
         self._units = units
         self._weights = {name: value.clone() for name, value in body.state_dict().items()}
         trained.double().eval()
+        weight, increase = torch.empty(0, 0), 0.0
         if isinstance(trained, Monotone):
-            # Before the next line changes the biases of the same layers.
-            weight: Any = trained.as_residual().shortcut.weight.detach()  # type: ignore[union-attr]
+            # Before the rescaling, which changes the biases of these layers.
+            weight = trained.as_residual().shortcut.weight.detach()  # type: ignore[union-attr]
             increase = trained.bound_increase().value
-        network = rescale_network(body, units.centre, units.length, lipschitz, offset)
+        network: Any = rescale_network(body, units.centre, units.length, lipschitz, offset)
         if isinstance(trained, Monotone):
             # The linear part is centred as well: the shift of its input is the bias of a layer.
             linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta")

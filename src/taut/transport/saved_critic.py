@@ -132,8 +132,8 @@ class SavedCritic:
         values = [self._bound(new, i, each, method, int(seed)) for i in (0, 1)]
         text = f"{self.kind} critic, {method}, either direction"
         where = ", ".join(map(repr, unseen))
-        note = f"the bounds may be too small: unseen categories or gaps in {where} count as nearer "
-        notes = Hypotheses((f"{note}than they are",) if unseen else ())
+        note = f"the bounds may be too small: unseen categories or gaps in {where} "
+        notes = Hypotheses((f"{note}count as nearer than they are",) if unseen else ())
         from_x, from_y = (
             Bound(value, L2, "lower", text, confidence, hypotheses=notes) for value in values
         )
