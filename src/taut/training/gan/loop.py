@@ -35,19 +35,12 @@ _PICTURES = 64
 
 @dataclass(frozen=True)
 class GanProgress:
-    """Progress of a run, reported after each step of the critic.
+    """Progress of a run, reported after each step of the critic."""
 
-    Attributes:
-        step: number of steps done.
-        steps: total number of steps.
-        dual: dual value of the critic on the last batch.
-        row: the row of the log, where one was written after this step.
-    """
-
-    step: int
-    steps: int
-    dual: float
-    row: dict[str, Any] | None
+    step: int  # number of steps done
+    steps: int  # total number of steps
+    dual: float  # dual value of the critic on the last batch
+    row: dict[str, Any] | None  # the row of the log, where one was written after this step
 
 
 def train_gan(
@@ -208,12 +201,9 @@ class _GanSession(Session[GanConfig]):
                     weight.clamp_(-self.config.clip, self.config.clip)
         value = dual.item()
         if not abs(value) < float("inf"):
-            raise NonFiniteError(
-                subject="train_gan",
-                rule="the critic's value must stay finite",
-                got=f"{value} in step {self.position.step + 1}",
-                remedy="Lower `critic_lr`.",
-            )
+            got = f"{value} in step {self.position.step + 1}"
+            rule, remedy = "the critic's value must stay finite", "Lower `critic_lr`."
+            raise NonFiniteError(subject="train_gan", rule=rule, got=got, remedy=remedy)
         return value
 
     def _improve_generator(self, rate: float) -> None:
@@ -273,10 +263,6 @@ def _to_unit_range(data: Prepared) -> Tensor:
     """The training images scaled from their own range to [-1, 1], as generators make them."""
     low, high = data.spec.low, data.spec.high
     if low is None or high is None or not high > low:
-        raise ArgumentError(
-            subject="train_gan",
-            rule="the data must be images with a known range of pixels",
-            got="a table",
-            remedy="Give a data set of images.",
-        )
+        rule, remedy = "the data must be images with a known range of pixels", "Give images."
+        raise ArgumentError(subject="train_gan", rule=rule, got="a table", remedy=remedy)
     return (data.train.inputs - low) * (2 / (high - low)) - 1
