@@ -42,7 +42,10 @@ def main() -> None:
     run = run_demo(seed=0)
     with rc_context(STYLE):
         # Beside each other, and one above the other for phones.
-        for name, size, shape in (("overview", (11.5, 3.1), (1, 3)), ("narrow", (4.2, 9.0), (3, 1))):
+        for name, size, shape in (
+            ("overview", (11.5, 3.1), (1, 3)),
+            ("narrow", (4.2, 9.0), (3, 1)),
+        ):
             figure = Figure(figsize=size, layout="constrained")
             critics, accuracy, drift = figure.subplots(*shape)
             draw_critics(critics, run.tasks[0])
