@@ -25,3 +25,9 @@ def test_a_clipped_critic_has_no_proven_constant(tmp_path):
     arguments += ["--out", str(tmp_path)]
     found = invoke("gan", *arguments)
     assert "this kind of critic has no proven constant" in found.output
+
+
+def test_a_dataset_that_does_not_exist_makes_no_folder(tmp_path):
+    out = tmp_path / "run"
+    found = invoke("gan", "--data", "nope", "--out", str(out))
+    assert found.exit_code == 2 and "got 'nope'" in found.output and not out.exists()

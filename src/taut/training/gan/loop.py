@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,11 +89,12 @@ def train_gan(
     requested, config = config, config.resolved()
     player = config.player(config.lr)
     folder = None if out is None else GanFolder(out)
-    lock = nullcontext() if folder is None else folder.lock()
-    with lock, Environment(player) as environment:
+    with ExitStack() as stack:
+        environment = stack.enter_context(Environment(player))
         prepared = prepare(player, load_data(player) if data is None else data)
         if folder is not None:
             require("PIL.Image", "data", "a picture of samples")
+            stack.enter_context(folder.lock())
             folder.open(requested, config, prepared.spec, prepared.fingerprint)
             folder.samples.mkdir(exist_ok=True)
             if folder.finished:
