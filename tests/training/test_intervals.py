@@ -69,7 +69,13 @@ def test_in_training_mode_boxes_are_normalised_by_the_statistics_of_their_centre
     found = worst_logits(model.train(), x, labels, 0.05, 0.0, 1.0)
     for layer in model:
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
-            places = 1 if isinstance(layer, nn.BatchNorm1d) else (8 // 2) ** 2 if layer is model[2] else (8 // 4) ** 2
+            places = (
+                1
+                if isinstance(layer, nn.BatchNorm1d)
+                else (8 // 2) ** 2
+                if layer is model[2]
+                else (8 // 4) ** 2
+            )
             assert layer.running_var is not None
             layer.running_var *= 1 - 1 / (20 * places)  # torch keeps the unbiased one
     torch.testing.assert_close(worst_logits(model.eval(), x, labels, 0.05, 0.0, 1.0), found)

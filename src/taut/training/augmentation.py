@@ -38,7 +38,7 @@ def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
     if kind == "none":
         return x
     check_augmentation(kind, tuple(x.shape[1:]))
-    count, channels, height, width = x.shape
+    count, _, height, width = x.shape
     border = 1 if kind == "shift" else min(height, width) // 8
     row, column = torch.randint(2 * border + 1, (2, count), generator=generator).to(x.device)
     padded = F.pad(x, (border,) * 4, mode="replicate" if kind == "shift" else "constant")

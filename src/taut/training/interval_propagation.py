@@ -73,7 +73,9 @@ def worst_logits(
     return logits - logits.gather(1, labels.unsqueeze(1)) + spread
 
 
-def _propagate(layers: Sequence[nn.Module], middle: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+def _propagate(
+    layers: Sequence[nn.Module], middle: Tensor, radius: Tensor
+) -> tuple[Tensor, Tensor]:
     for layer in layers:
         if isinstance(layer, nn.Linear):
             radius = F.linear(radius, layer.weight.abs())
