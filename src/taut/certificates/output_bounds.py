@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from taut.audit import audit_program
 from taut.certificates.rounded_execution import Execution, program_in_double
 from taut.certificates.rounded_tensor import up
 from taut.norms import L2, NormLike, as_norm
@@ -74,7 +73,7 @@ def bound_output(
         (2.0, 12.0)
     """
     program = program_in_double(model, tuple(x.shape[1:]), "bound_output", x.device)
-    start = audit_program(program, as_norm(norm)).input.constants
+    start = Constants.of_input(as_norm(norm), math.prod(x.shape[1:]))
     execution = Execution(program, start, torch.float64, "bound_output")
     ends: list[tuple[Tensor, Tensor]] = []
     for rows, within in zip(x.split(batch_size), radius.split(batch_size), strict=True):
