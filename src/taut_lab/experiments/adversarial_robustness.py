@@ -79,7 +79,7 @@ def _configs(preset: str) -> Iterable[Config]:
         size |= {"hidden": [512] * 3, "batch_size": 256}
         radii = [0.05, 0.1, 0.15, 0.2, 0.3]
         force = {"attacked": 500, "attack_steps": 100, "restarts": 1, "radii": radii}
-        steps = 7
+        steps = 3
     else:
         size |= {"hidden": [1024] * 3, "epochs": 200}
         radii = [round(0.05 * step, 2) for step in range(1, 9)]
@@ -89,8 +89,7 @@ def _configs(preset: str) -> Iterable[Config]:
         for row in rows:
             training = {**_training(row, rates), **size}
             if preset == "cpu":
-                # Margins take long to learn, and a step on PGD examples costs as much as eight others.
-                training["epochs"] = 6 if row.startswith(("Standard", "PGD")) else 20
+                training["epochs"] = 20
             if preset == "cpu" and row in _OUR_ROWS:
                 training |= _FOUR_MINUTES[row.partition(" ")[0]]
             if "adversarial_radius" in training:
