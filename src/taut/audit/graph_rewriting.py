@@ -15,7 +15,7 @@ from taut.errors import NoRuleError
 from taut.linalg.convolution_axis import padding_sides
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
-from taut.rules.forms import per_dimension
+from taut.rules.forms import each_dimension
 from taut.rules.normalisation import batch_norm
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
@@ -239,7 +239,7 @@ class Rewriter:
         if pad["mode"] == "constant" or not alone or len(amounts) != 2 * len(kernel):
             return None
         pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
-        dilation, stride = per_dimension(given["dilation"], len(kernel)), given["stride"]
+        dilation, stride = each_dimension(given["dilation"], len(kernel)), given["stride"]
         # torch has no "same" padding with a stride.
         named = ["same"] if max(stride) == 1 else []
         for padding in ([front for front, _ in pairs], *named):

@@ -31,8 +31,8 @@ class FunctionLayer(nn.Module):
             cls.arguments = arguments
         if function is not None:
             cls._function = staticmethod(function)
-            call = lambda layer: (function, layer._given())  # noqa: E731
-            register(cls, call=call, file=FileSchema(cls, cls.arguments), **knowledge)
+            file = FileSchema(cls, cls.arguments)
+            register(cls, call=lambda m: (function, m._given()), file=file, **knowledge)
 
     def _given(self) -> dict[str, Any]:
         values = ((name, getattr(self, name)) for name in self.arguments)

@@ -14,7 +14,7 @@ from taut.linalg import bound_convolution
 from taut.linalg.convolution_axis import padding_sides
 from taut.norms import Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import call_with_attributes, in_each_norm, per_dimension, register_linear
+from taut.rules.forms import call_with_attributes, each_dimension, in_each_norm, register_linear
 from taut.rules.record import Call, register
 from taut.rules.schema import Arguments, FileSchema, Shapes, Sizes, check_sizes, with_bias
 
@@ -58,7 +58,7 @@ def _geometry(call: Call) -> dict[str, Any]:
 
     def each(name: str, default: int) -> Any:
         given = default if call[name] is None else call[name]
-        return given if isinstance(given, str) else per_dimension(given, dims)
+        return given if isinstance(given, str) else each_dimension(given, dims)
 
     return {
         "stride": each("stride", 1),

@@ -181,7 +181,7 @@ def length_along(call: Call) -> int:
     return input_shape(call)[place]
 
 
-def per_dimension(given: Any, dims: int) -> tuple[int, ...]:
+def each_dimension(given: Any, dims: int) -> tuple[int, ...]:
     """An argument as torch takes it, one number for all dimensions or one for each."""
     amounts = list(given) if isinstance(given, (list, tuple)) else [given]
     return tuple(amounts * dims if len(amounts) == 1 else amounts)

@@ -15,9 +15,9 @@ from taut.rules.constants import Constants
 from taut.rules.forms import (
     along_dim,
     call_with_attributes,
+    each_dimension,
     in_each_norm,
     input_shape,
-    per_dimension,
     register_linear,
     register_selection,
 )
@@ -45,7 +45,7 @@ def _windows(kind: str) -> Callable[[Call], Constants]:
         dims = _dims(call)
         names = ("kernel_size", "stride", "padding", "dilation")
         window: dict[str, Any] = {
-            name: per_dimension(call[name], dims)
+            name: each_dimension(call[name], dims)
             for name in names
             if call[name] not in (None, [], ())
         }
@@ -61,13 +61,13 @@ def _windows(kind: str) -> Callable[[Call], Constants]:
 
 def _cells(call: Call) -> int:
     """The entries of a window, and what else rounds."""
-    return math.prod(per_dimension(call["kernel_size"], _dims(call))) + 3
+    return math.prod(each_dimension(call["kernel_size"], _dims(call))) + 3
 
 
 def _adaptive(kind: str) -> Callable[[Call], Constants]:
     def constants(call: Call) -> Constants:
         dims, size = _dims(call), input_shape(call)[1:]
-        wanted = zip(per_dimension(call["output_size"], dims), size, strict=True)
+        wanted = zip(each_dimension(call["output_size"], dims), size, strict=True)
         output = tuple(n if m is None else m for m, n in wanted)
         return in_each_norm(call, lambda p: bound_adaptive_pooling(kind, p, output, size).value)
 
@@ -159,7 +159,7 @@ def _call_of(module: nn.Module) -> tuple[Any, dict[str, Any]]:
     dims = int(name[-2])
     if name.startswith("Adaptive"):
         function = adaptive_average if "Avg" in name else adaptive_maximum
-        return function, {"output_size": list(per_dimension(module.output_size, dims))}
+        return function, {"output_size": list(each_dimension(module.output_size, dims))}
     pools = aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d
     if "Max" in name:
         pools = aten.max_pool1d, aten.max_pool2d, aten.max_pool3d
