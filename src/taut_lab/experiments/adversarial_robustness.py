@@ -19,10 +19,8 @@ from taut_lab.experiments.robustness_figures import (
     proof_table,
     proven_figure,
 )
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of
-from taut_lab.framework.verdict import Part
 
 _CONSTANT = 1000.0
 # Keys of the records, and names of the attacks.
