@@ -124,7 +124,7 @@ def certify(
     device = torch.device("cpu") if held.device.type == "mps" else held.device
     program = in_double(stored, device)
     found = audit_program(program, p)
-    execution = Execution(program, found.input.constants, dtype, _SUBJECT)
+    execution = Execution(program, p, dtype, _SUBJECT)
     run_in_float32 = float32_executor(prepared, stored) if arithmetic == "float32" else None
     certifier = _Certifier(found.output.constants)
     boxes = None if method == "lipschitz" else BoxInterpreter(program, _SUBJECT, dtype)
