@@ -1,4 +1,4 @@
-"""Draws docs/images/overview.png, the picture of the README: python docs/overview.py, about a minute."""
+"""Draws the pictures of the README and of the documentation: python docs/overview.py, about a minute."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from taut.plotting import COLOURS, STYLE
 from taut.report.demo import paint_drift
 from taut.report.demo_run import run_demo
 
-OUT = Path(__file__).parent / "images" / "overview.png"
+IMAGES = Path(__file__).parent / "images"
 
 
 def draw_critics(axes, result) -> None:
@@ -41,13 +41,18 @@ def draw_accuracy(axes, digits) -> None:
 def main() -> None:
     run = run_demo(seed=0)
     with rc_context(STYLE):
-        figure = Figure(figsize=(11.5, 3.1), layout="constrained")
-        left, middle, right = figure.subplots(1, 3)
-        draw_critics(left, run.tasks[0])
-        draw_accuracy(middle, run.digits)
-        paint_drift(right, run.drift)
-        right.set(title="How far did the data move?")
-        figure.savefig(OUT, dpi=130, metadata={"Software": None})
+        # Beside each other, and one above the other for phones.
+        for name, size, shape in (
+            ("overview", (11.5, 3.1), (1, 3)),
+            ("narrow", (4.2, 9.0), (3, 1)),
+        ):
+            figure = Figure(figsize=size, layout="constrained")
+            critics, accuracy, drift = figure.subplots(*shape)
+            draw_critics(critics, run.tasks[0])
+            draw_accuracy(accuracy, run.digits)
+            paint_drift(drift, run.drift)
+            drift.set(title="How far did the data move?")
+            figure.savefig(IMAGES / f"{name}.png", dpi=130, metadata={"Software": None})
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from taut_lab.framework.experiment import Experiment, Outcome
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
+from taut_lab.framework import Experiment, Outcome, Presentation, ResultTable, TableEntry
 from taut_lab.framework.workers import LostWorkerError
 
 
@@ -135,3 +134,7 @@ class InProcessWorkers:
 
     def close(self):
         pass
+
+
+def tasks(made: Experiment, preset: str = "cpu"):
+    return [(made, cell) for cell in made.cells(preset)]

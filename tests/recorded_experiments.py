@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from taut.plotting import Figure
-from taut_lab.framework.experiment import Experiment, Outcome
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
+from taut_lab.framework import Experiment, Outcome, Presentation, ResultTable, TableEntry
 from taut_lab.framework.records import Record, Records
 
 CODE = {"taut": "9.8.7", "commit": "abcdef0123456789", "dirty": False}

@@ -22,13 +22,15 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def invoke(*words: object) -> Result:
-    """Runs `taut WORDS` in this process; its threads stay as they were."""
+def invoke(*words: object, code: int | None = None) -> Result:
+    """Runs `taut WORDS` in this process, and asserts its exit status; its threads stay as they were."""
     threads = torch.get_num_threads()
     try:
-        return CliRunner().invoke(main, [*map(str, words)], prog_name="taut")
+        result = CliRunner().invoke(main, [*map(str, words)], prog_name="taut")
     finally:
         torch.set_num_threads(threads)
+    assert code in (None, result.exit_code), result.output
+    return result
 
 
 def make_classifier(

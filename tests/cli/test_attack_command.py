@@ -19,8 +19,7 @@ run = partial(invoke, "attack", "--num-steps", "10", "--limit", "40")
 
 
 def test_attacks_lie_between_proof_and_clean_and_the_page_is_renewed(digits_run):
-    result = run(digits_run, "--json")
-    assert result.exit_code == 0, result.output
+    result = run(digits_run, "--json", code=0)
     record = json.loads(result.stdout)
     assert record["examples"] == 40 and record["violations"] == []
     assert [row["radius"] for row in record["radii"]] == pytest.approx([0.2, 0.4, 0.6, 0.8])
@@ -35,8 +34,7 @@ def test_attacks_lie_between_proof_and_clean_and_the_page_is_renewed(digits_run)
 
 
 def test_people_see_the_table(digits_run):
-    result = run(digits_run, "--no-report", "--attack", "pgd", "--radius", "0.3")
-    assert result.exit_code == 0, result.output
+    result = run(digits_run, "--no-report", "--attack", "pgd", "--radius", "0.3", code=0)
     assert "under PGD" in result.output and "FGSM" not in result.output
     assert "no attack changed a prediction inside its certified radius" in result.output
 
@@ -50,8 +48,7 @@ def test_a_success_inside_a_certified_radius_is_loud(digits_run, monkeypatch):
         return found
 
     monkeypatch.setattr(taut.evaluation.evaluated_classifier, "certify_inputs", boastful)
-    result = run(digits_run, "--attack", "pgd", "--json")
-    assert result.exit_code == 3
+    result = run(digits_run, "--attack", "pgd", "--json", code=3)
     assert json.loads(result.stdout)["violations"]
     assert "VIOLATED CERTIFICATE" in result.stderr and "This is a bug in taut" in result.stderr
     html = (digits_run / "index.html").read_text()
@@ -63,9 +60,8 @@ def test_autoattack_is_silent_and_leaves_the_logger_alone(digits_run, caplog):
     level = logger.level
     with caplog.at_level(logging.DEBUG):
         result = run(
-            digits_run, "--attack", "autoattack", "--radius", "0.6", "--json", "--no-report"
+            digits_run, "--attack", "autoattack", "--radius", "0.6", "--json", "--no-report", code=0
         )
-    assert result.exit_code == 0, result.output
     assert [record for record in caplog.records if record.name == "auto-attack"] == []
     assert logger.level == level
     record = json.loads(result.stdout)
@@ -85,17 +81,15 @@ def test_in_l1_only_autoattack_knows_a_way(digits_run):
 
 def test_a_network_from_a_file_needs_a_radius(digits_run, tmp_path):
     model = digits_run / "model.safetensors"
-    result = run(model, "--data", "digits")
-    assert result.exit_code == 2 and "--radius" in result.stderr
+    result = run(model, "--data", "digits", code=2)
+    assert "--radius" in result.stderr
     page = tmp_path / "p.html"
-    result = run(model, "--data", "digits", "--radius", "0.2", "--page", page)
-    assert result.exit_code == 0, result.output
+    result = run(model, "--data", "digits", "--radius", "0.2", "--page", page, code=0)
     assert "under PGD" in page.read_text()
 
 
 def test_a_gradient_attack_in_l1_is_refused_before_any_work(digits_run, monkeypatch):
     monkeypatch.setattr(taut.evaluation, "evaluate_robustness", None)
-    result = run(digits_run, "--norm", "l1", "--radius", "1", "--attack", "pgd")
-    assert result.exit_code == 2
+    result = run(digits_run, "--norm", "l1", "--radius", "1", "--attack", "pgd", code=2)
     assert "--attack pgd does not support L1" in " ".join(result.stderr.split())
     assert "certifying" not in result.output

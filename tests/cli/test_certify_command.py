@@ -19,8 +19,7 @@ def test_the_table_is_what_is_proven(digits_run):
     found = load_run(digits_run)
     test = found.data().test
     proven = taut.certify(found.model, test.inputs, "l2", labels=test.labels)
-    result = run(digits_run, "--json", "--radius", "0.3", "--radius", "0.1")
-    assert result.exit_code == 0, result.output
+    result = run(digits_run, "--json", "--radius", "0.3", "--radius", "0.1", code=0)
     record = json.loads(result.stdout)
     shares = [float(proven.certified_accuracy(radius)) for radius in (0.1, 0.3)]
     assert record["certified"] == [
@@ -32,8 +31,7 @@ def test_the_table_is_what_is_proven(digits_run):
 
 
 def test_people_get_the_radius_it_was_trained_for_and_the_guarantees(digits_run):
-    result = run(digits_run)
-    assert result.exit_code == 0, result.output
+    result = run(digits_run, code=0)
     held = load_run(digits_run).result["certified"]
     assert f"{100 * held:.1f} % certified within L2 radius 0.4" in result.output
     assert "not estimated" in result.output
@@ -49,8 +47,7 @@ def test_arithmetic_costs_radius(digits_run):
 
 
 def test_every_row_has_its_radius(digits_run, tmp_path):
-    result = run(digits_run, "--csv", tmp_path / "radii.csv")
-    assert result.exit_code == 0, result.output
+    run(digits_run, "--csv", tmp_path / "radii.csv", code=0)
     with open(tmp_path / "radii.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     found = load_run(digits_run)
@@ -69,9 +66,8 @@ def test_other_data_keeps_its_order_and_its_classes(digits_run, tmp_path):
     keep = [i for i in range(len(test) - 1, -1, -1) if test.labels[i] != 0][:80]
     np.savez(tmp_path / "other.npz", x=test.inputs[keep].numpy(), y=test.labels[keep].numpy())
     result = run(
-        digits_run, "--data", tmp_path / "other.npz", "--csv", tmp_path / "r.csv", "--json"
+        digits_run, "--data", tmp_path / "other.npz", "--csv", tmp_path / "r.csv", "--json", code=0
     )
-    assert result.exit_code == 0, result.output
     proven = taut.certify(found.model, test.inputs[keep], "l2", labels=test.labels[keep])
     assert json.loads(result.stdout)["clean"] == float(proven.certified_accuracy())
     with open(tmp_path / "r.csv", newline="") as file:
@@ -81,8 +77,7 @@ def test_other_data_keeps_its_order_and_its_classes(digits_run, tmp_path):
 
 def test_a_class_that_the_network_does_not_know(digits_run, tmp_path):
     np.savez(tmp_path / "odd.npz", x=np.zeros((4, 1, 8, 8)), y=np.array([0, 1, 77, 1]))
-    result = run(digits_run, "--data", tmp_path / "odd.npz")
-    assert result.exit_code == 2
+    result = run(digits_run, "--data", tmp_path / "odd.npz", code=2)
     words = " ".join(result.stderr.split())
     assert "got '77', first in row 2 (counted from 0)" in words and "Traceback" not in words
 
@@ -106,8 +101,7 @@ def test_new_rows_of_a_table_in_another_order(trees, tmp_path):
     out, rows, kinds, names = trees
     lines = [f"{kind},{b},{a}" for (a, b), kind in zip(rows.tolist(), kinds, strict=True)]
     (tmp_path / "new.csv").write_text("\n".join(["kind,b,a", *lines]))
-    result = run(out, "--data", tmp_path / "new.csv", "--csv", tmp_path / "r.csv", "--json")
-    assert result.exit_code == 0, result.output
+    result = run(out, "--data", tmp_path / "new.csv", "--csv", tmp_path / "r.csv", "--json", code=0)
     assert json.loads(result.stdout)["clean"] == float(np.mean(np.array(names) == kinds))
     with open(tmp_path / "r.csv", newline="") as file:
         assert [row["prediction"] for row in csv.DictReader(file)] == names
@@ -120,11 +114,11 @@ def test_new_rows_of_one_class_without_a_header_and_unknown(trees, tmp_path):
     words = " ".join(result.stderr.split())
     assert result.exit_code == 2 and "the columns that the network is trained on, 'a', 'b'" in words
     (tmp_path / "oaks.csv").write_text("\n".join(["a,b,kind", "1.5,0,oak", "1.2,1,oak"]))
-    result = run(out, "--data", tmp_path / "oaks.csv", "--json")
-    assert result.exit_code == 0 and json.loads(result.stdout)["examples"] == 2
+    result = run(out, "--data", tmp_path / "oaks.csv", "--json", code=0)
+    assert json.loads(result.stdout)["examples"] == 2
     (tmp_path / "yew.csv").write_text("\n".join(["a,b,kind", "1.5,0,oak", "1.2,1,yew"]))
-    result = run(out, "--data", tmp_path / "yew.csv")
-    assert result.exit_code == 2 and "got 'yew'" in " ".join(result.stderr.split())
+    result = run(out, "--data", tmp_path / "yew.csv", code=2)
+    assert "got 'yew'" in " ".join(result.stderr.split())
 
 
 def test_data_of_another_kind_is_named(digits_run, tmp_path):
@@ -148,10 +142,15 @@ def test_radii_hold_for_columns_far_from_zero(tmp_path):
     found = train(config, tmp_path / "run")
     seconds = np.arange(1_700_000_100, 1_700_000_500)
     (tmp_path / "new.csv").write_text("\n".join(["t,label", *(f"{t},0" for t in seconds)]))
-    result = run(
-        tmp_path / "run", "--data", tmp_path / "new.csv", "--csv", tmp_path / "r.csv", "--json"
+    run(
+        tmp_path / "run",
+        "--data",
+        tmp_path / "new.csv",
+        "--csv",
+        tmp_path / "r.csv",
+        "--json",
+        code=0,
     )
-    assert result.exit_code == 0, result.output
     with open(tmp_path / "r.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     predicted = np.array([int(row["prediction"]) for row in rows])
@@ -169,15 +168,14 @@ def test_radii_hold_for_columns_far_from_zero(tmp_path):
 
 
 def test_a_label_without_data_is_refused(digits_run):
-    result = run(digits_run, "--label", "species")
-    assert result.exit_code == 2 and "give both, or neither" in result.stderr
+    result = run(digits_run, "--label", "species", code=2)
+    assert "give both, or neither" in result.stderr
 
 
 def test_a_network_from_a_file_needs_data(digits_run):
     model = digits_run / "model.safetensors"
     assert "needs --data" in run(model).stderr
-    result = run(model, "--data", "digits", "--json", "--radius", "0.4")
-    assert result.exit_code == 0, result.output
+    result = run(model, "--data", "digits", "--json", "--radius", "0.4", code=0)
     assert json.loads(result.stdout)["certified"][0]["accuracy"] == pytest.approx(
         load_run(digits_run).result["certified"]
     )
@@ -190,18 +188,16 @@ def test_outputs_without_names_are_numbers(digits_run, tmp_path):
     # Without the class 0: the others must not move to the outputs before theirs.
     keep = (test.labels > 0).nonzero()[:50, 0]
     np.savez(tmp_path / "a.npz", x=test.inputs[keep].numpy(), y=test.labels[keep].numpy())
-    result = run(model, "--data", tmp_path / "a.npz", "--json")
-    assert result.exit_code == 0, result.output
+    result = run(model, "--data", tmp_path / "a.npz", "--json", code=0)
     right = found.model(test.inputs[keep]).argmax(1) == test.labels[keep]
     assert json.loads(result.stdout)["clean"] == right.double().mean().item()
     words = np.array(["cat", "dog"])[test.labels[keep] % 2]
     np.savez(tmp_path / "b.npz", x=test.inputs[keep].numpy(), y=words)
-    result = run(model, "--data", tmp_path / "b.npz")
-    assert result.exit_code == 2
+    result = run(model, "--data", tmp_path / "b.npz", code=2)
     assert "one class for each output of the network" in " ".join(result.stderr.split())
     np.savez(tmp_path / "c.npz", x=np.zeros((4, 9)), y=np.arange(4))
-    result = run(model, "--data", tmp_path / "c.npz")
-    assert result.exit_code == 2 and "the 64 numbers" in " ".join(result.stderr.split())
+    result = run(model, "--data", tmp_path / "c.npz", code=2)
+    assert "the 64 numbers" in " ".join(result.stderr.split())
 
 
 def test_another_norm_is_proven_as_well(digits_run):
@@ -214,24 +210,22 @@ def test_another_norm_is_proven_as_well(digits_run):
 
 def test_an_unfinished_run_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
-    result = run(tmp_path / "empty")
-    assert result.exit_code == 2 and "finished run" in result.stderr
+    result = run(tmp_path / "empty", code=2)
+    assert "finished run" in result.stderr
 
 
 def test_audit_and_export_take_the_folder(digits_run, tmp_path):
-    result = invoke("audit", digits_run, "--at-most", "1", "--json")
-    assert result.exit_code == 0, result.output
+    result = invoke("audit", digits_run, "--at-most", "1", "--json", code=0)
     assert json.loads(result.stdout)["verdict"] == "proven"
     out = tmp_path / "net.pt2"
-    result = invoke("export", digits_run, "--to", "pt2", "--out", out)
-    assert result.exit_code == 0, result.output
+    result = invoke("export", digits_run, "--to", "pt2", "--out", out, code=0)
     x = torch.rand(3, 1, 8, 8)
     program = torch.export.load(str(out)).module()
     torch.testing.assert_close(program(x), load_run(digits_run).model(x))
     empty = tmp_path / "none"
     empty.mkdir()
-    result = invoke("audit", empty)
-    assert result.exit_code == 2 and "has no model.safetensors" in result.stderr
+    result = invoke("audit", empty, code=2)
+    assert "has no model.safetensors" in result.stderr
 
 
 def test_the_method_is_chosen_and_stated(tmp_path):

@@ -19,8 +19,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(line: str):
-    return invoke("data", *shlex.split(line))
+def run(line: str, code: int | None = None):
+    return invoke("data", *shlex.split(line), code=code)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -61,8 +61,7 @@ def store(folder, packed):
 
 def test_the_list_says_what_is_there_and_what_is_not(folder, tiny):
     store(folder, dict(list(tiny.items())[:3]))
-    result = run("list")
-    assert result.exit_code == 0, result.output
+    result = run("list", code=0)
     assert "digits" in result.output and "in taut" in result.output
     digits, found = json.loads(run("list --json").output)["sets"]
     assert digits["missing"] == []
@@ -81,27 +80,24 @@ def test_the_list_names_every_known_set():
 
 def test_fetching_what_is_there_checks_it(folder, tiny):
     store(folder, tiny)
-    result = run("fetch tiny")
-    assert result.exit_code == 0, result.output
+    result = run("fetch tiny", code=0)
     assert "Tiny is complete in" in result.stdout
     record = json.loads(run("fetch TINY --json").stdout)
     assert [path.rpartition("/")[2] for path in record["files"]] == list(tiny)
 
 
 def test_fetching_from_nowhere(folder, tiny):
-    result = run("fetch tiny")
-    assert result.exit_code == 2
+    result = run("fetch tiny", code=2)
     assert "taut data fetch: no mirror gives train-images-idx3-ubyte.gz: " in result.stderr
     assert not list((folder / "store").rglob("*.gz"))
     assert run("fetch digits").stdout == "digits is part of taut; there is nothing to download.\n"
-    result = run("fetch tinny")
-    assert result.exit_code == 2 and "`NAME` must be one of 'tiny'" in result.stderr
+    result = run("fetch tinny", code=2)
+    assert "`NAME` must be one of 'tiny'" in result.stderr
 
 
 def test_showing_a_known_set(folder, tiny):
     store(folder, tiny)
-    result = run("show tiny")
-    assert result.exit_code == 0, result.output
+    result = run("show tiny", code=0)
     assert "tiny: images of 1 x 3 x 4, from 0 to 0.184314, 2 classes" in result.output
     record = json.loads(run("show tiny --json").output)
     assert record["classes"] == ["no", "yes"] and record["range"] == [0, 1]
@@ -124,16 +120,15 @@ def test_showing_a_table_with_and_without_labels(folder):
     assert (record["min"], record["max"], record["range"]) == (0, 19, None)
     assert "rows of 2 numbers" in run("show t.csv --label -1").output
     (folder / "n.csv").write_text("one,two\n1,2\n3,4\n")
-    result = run("show n.csv")
-    assert result.exit_code == 0 and "2 rows of 2 numbers, no labels" in result.output
+    result = run("show n.csv", code=0)
+    assert "2 rows of 2 numbers, no labels" in result.output
     record = json.loads(run("show n.csv --json").output)
     assert record["classes"] is None and record["rows"] == 2
-    result = run("show n.csv --label three")
-    assert result.exit_code == 2 and "`--label` must be among 'one', 'two'" in result.stderr
+    result = run("show n.csv --label three", code=2)
+    assert "`--label` must be among 'one', 'two'" in result.stderr
 
 
 def test_showing_the_images_of_one_class(folder, tiny):
     store(folder, tiny)
-    result = run("show store/tiny/train-images-idx3-ubyte.gz:1 --json")
-    assert result.exit_code == 0, result.output
+    result = run("show store/tiny/train-images-idx3-ubyte.gz:1 --json", code=0)
     assert json.loads(result.output)["rows"] == 2

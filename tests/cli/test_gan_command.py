@@ -27,7 +27,7 @@ def test_a_clipped_critic_has_no_proven_constant(tmp_path):
     assert "this kind of critic has no proven constant" in found.output
 
 
-def test_the_help_teaches():
-    told = invoke("gan", "--help").output
-    assert "taut gan --data mnist --out runs/a" in told
-    assert "for comparison" in told
+def test_a_dataset_that_does_not_exist_makes_no_folder(tmp_path):
+    out = tmp_path / "run"
+    found = invoke("gan", "--data", "nope", "--out", str(out))
+    assert found.exit_code == 2 and "got 'nope'" in found.output and not out.exists()

@@ -44,8 +44,7 @@ def folder(tmp_path_factory):
 
 
 def test_rows_are_predicted_as_the_network_classifies_them(folder):
-    result = run(folder / "run", folder / "rows.csv")
-    assert result.exit_code == 0, result.output
+    result = run(folder / "run", folder / "rows.csv", code=0)
     rows = list(csv.DictReader(result.stdout.splitlines()))
     assert [row["row"] for row in rows] == ["0", "1", "2"]
     assert [row["prediction"] for row in rows[:2]] == ["low", "high"]
@@ -65,8 +64,7 @@ def test_every_format_has_the_same_rows(folder, tmp_path):
     pyarrow = pytest.importorskip("pyarrow.parquet")
     texts = {}
     for name in ("rows.csv", "rows.jsonl", "rows.parquet"):
-        result = run(folder / "run", folder / "rows.csv", "--out", tmp_path / name)
-        assert result.exit_code == 0, result.output
+        result = run(folder / "run", folder / "rows.csv", "--out", tmp_path / name, code=0)
         assert "3 rows" in result.output
         texts[name] = tmp_path / name
     records = [json.loads(line) for line in texts["rows.jsonl"].read_text().splitlines()]
@@ -98,26 +96,24 @@ def test_other_tolerances_are_other_units(folder):
 def test_images_and_network_files(digits_run, tmp_path):
     test = load_run(digits_run).data().test
     np.save(tmp_path / "digits.npy", test.inputs[:5].flatten(1).numpy())
-    result = run(digits_run, tmp_path / "digits.npy", "--format", "jsonl")
-    assert result.exit_code == 0, result.output
+    result = run(digits_run, tmp_path / "digits.npy", "--format", "jsonl", code=0)
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     proven = taut.certify(load_run(digits_run).model, test.inputs[:5], "l2")
     assert [row["radius"] for row in rows] == proven.radius.tolist()
     taut.save(taut.nn.mlp([2, 8, 1]), tmp_path / "net.safetensors")
     (tmp_path / "one.csv").write_text("a,b\n1,2\n")
-    result = run(tmp_path / "net.safetensors", tmp_path / "one.csv")
-    assert result.exit_code == 0, result.output
+    result = run(tmp_path / "net.safetensors", tmp_path / "one.csv", code=0)
     assert len(result.stdout.splitlines()) == 2
 
 
 def test_mistakes_are_one_line(folder, tmp_path):
     (tmp_path / "other.csv").write_text("mass,colour\n1,2\n3,4\n")
-    result = run(folder / "run", tmp_path / "other.csv")
-    assert result.exit_code == 2 and "none called 'kind'" in result.stderr
-    result = run(folder / "run", folder / "rows.csv", "--out", tmp_path / "x.xlsx")
-    assert result.exit_code == 2 and "--out must end in" in result.stderr
-    result = run(folder / "run", tmp_path / "nothing.csv")
-    assert result.exit_code == 2 and "`DATA` must be an existing file" in result.stderr
+    result = run(folder / "run", tmp_path / "other.csv", code=2)
+    assert "none called 'kind'" in result.stderr
+    result = run(folder / "run", folder / "rows.csv", "--out", tmp_path / "x.xlsx", code=2)
+    assert "--out must end in" in result.stderr
+    result = run(folder / "run", tmp_path / "nothing.csv", code=2)
+    assert "`DATA` must be an existing file" in result.stderr
     (tmp_path / "wide.csv").write_text("1,2,3,4\n1,2,3,4\n")
     result = run(folder / "run", tmp_path / "wide.csv")
     assert (
@@ -128,8 +124,8 @@ def test_mistakes_are_one_line(folder, tmp_path):
 
 def test_values_that_training_has_not_seen_are_told(folder, tmp_path):
     (tmp_path / "new.csv").write_text("kind,mass\nyew,40.5\noak,70\n")
-    result = run(folder / "run", tmp_path / "new.csv")
-    assert result.exit_code == 0 and len(result.stdout.splitlines()) == 3
+    result = run(folder / "run", tmp_path / "new.csv", code=0)
+    assert len(result.stdout.splitlines()) == 3
     assert "values that training has not seen, in columns: kind" in result.stderr
     assert "not seen" not in run(folder / "run", folder / "rows.csv").stderr
 
@@ -152,8 +148,7 @@ def test_a_free_category_does_not_change_for_a_file(folder, tmp_path):
     (tmp_path / "rows.csv").write_text(
         ",".join(columns) + "\n" + ",".join("1" * len(columns)) + "\n"
     )
-    result = run(out, tmp_path / "rows.csv", "--out", tmp_path / "found.csv")
-    assert result.exit_code == 0, result.output
+    result = run(out, tmp_path / "rows.csv", "--out", tmp_path / "found.csv", code=0)
     assert "columns without one do not change" in result.output
 
 
@@ -161,8 +156,7 @@ def test_devices_and_links_stay_what_they_are(folder, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     options = ("--format", "csv", "--out")
-    result = run(folder / "run", folder / "rows.csv", *options, tmp_path / "pipe")
-    assert result.exit_code == 0, result.output
+    run(folder / "run", folder / "rows.csv", *options, tmp_path / "pipe", code=0)
     assert len(os.read(reader, 10**5).splitlines()) == 4
     os.close(reader)
     assert (tmp_path / "pipe").is_fifo()

@@ -247,11 +247,7 @@ def test_a_configuration_and_its_text_are_one():
     [
         ({"critic": "weak"}, "`critic` must be one of 'lipschitz', 'clipped', 'penalty'"),
         ({"width": 3}, "`width` must be even, because MaxMin sorts pairs; got width=3. Use 4."),
-        ({"num_steps": 0}, "`num_steps` must be"),
         ({"batch_size": 1}, "`batch_size` must be"),
-        ({"lr": -1.0}, "`lr` must be"),
-        ({"data": 3}, "`data` must be of type str"),
-        ({"activation": "tanh"}, "`activation` must be one of"),
     ],
     ids=lambda held: next(iter(held)) if isinstance(held, dict) else "",
 )
@@ -264,8 +260,6 @@ def test_wrong_values_are_refused(changes, sentence):
 def test_errors_name_what_to_do(tmp_path):
     with pytest.raises(ArgumentError, match="The nearest is 'critic_lr'"):
         from_toml("critic_rl = 0.1", GanConfig)
-    with pytest.raises(ArgumentError, match="must be TOML"):
-        from_toml("width =", GanConfig)
     with pytest.raises(ArgumentError, match=r"multiples of 4; got inputs of shape \(1, 10, 10\)"):
         train_gan(SMALL, data=pictures(20, (1, 10, 10)))
     with pytest.raises(ArgumentError, match="without resolved.toml"):

@@ -20,6 +20,9 @@ pytestmark = pytest.mark.slow
 SMALL = {"hidden": (16, 16), "epochs": 3, "batch_size": 200, "checkpoint_every": 4, "threads": 1}
 
 
+CONV = {"arch": "conv", "channels": (8, 16), "hidden": (16,), "augment": "crop-flip", "epochs": 2}
+
+
 class Interrupted(Exception):
     """Raised in mid-training, as if the process had died."""
 
@@ -58,6 +61,9 @@ def assert_equal_to_the_bit(first, second):
         {"adversarial_radius": 0.1, "adversarial_steps": 2, "hidden": (16,), "batch_size": 700},
         {"jacobian_weight": 0.05, "hidden": (16,), "batch_size": 700, "dtype": "float64"},
         {"validation": 0.0, "dtype": "bfloat16", "warmup": 1.0},
+        {**CONV, "validation": 0.0},
+        {**CONV, "norm": "linf", "lipschitz": 10.0},
+        {**CONV, "arch": "wrn", "channels": (4,), "hidden": (), "parseval_beta": 0.01, "lr": 0.001},
     ],
     ids=lambda more: "-".join(map(str, more.values())) or "default",
 )

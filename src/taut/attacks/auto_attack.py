@@ -59,13 +59,9 @@ def autoattack(
     check_positive(subject, "radius", radius)
     check_choice(subject, "version", version, get_args(Version))
     if low is None or high is None:
-        raise ArgumentError(
-            subject=subject,
-            argument="low",
-            rule="and `high` must be numbers, because AutoAttack needs bounded data",
-            got=f"low={low}, high={high}",
-            remedy="Give the range of the data, or use pgd.",
-        )
+        rule = "and `high` must be numbers, because AutoAttack needs bounded data"
+        got, remedy = f"low={low}, high={high}", "Give the range of the data, or use pgd."
+        raise ArgumentError(subject=subject, argument="low", rule=rule, got=got, remedy=remedy)
     problem = AttackProblem.check(
         subject, model, x, labels, radius, norm, low, high, batch_size, by_gradient=False
     )
@@ -79,16 +75,10 @@ def autoattack(
     images = adapter.images(scaled)
     examples = x
     if len(x):
-        attack = package.AutoAttack(
-            adapter,
-            norm=_NAMES[problem.norm.name],
-            eps=radius / (high - low),
-            seed=seed,
-            version=version,
-            device=device,
-        )
+        given = {"norm": _NAMES[problem.norm.name], "eps": radius / (high - low), "seed": seed}
+        attack = package.AutoAttack(adapter, version=version, device=device, **given)
         with torch.no_grad():
-            _fit(attack, adapter(images[:1].to(device)).shape[1])
+            _leave_out(attack, adapter(images[:1].to(device)).shape[1])
         made = _run(attack, images.to(device), labels.to(device), batch_size)
         flat = made.to(x.device).flatten(1)[:, :size].view_as(x)
         # Where nothing moved, rescaling must not move it either.
@@ -131,14 +121,12 @@ class _Adapter(nn.Module):
         return logits
 
 
-def _fit(attack, classes: int) -> None:
+def _leave_out(attack, classes: int) -> None:
     """Leaves out what needs more classes than there are."""
-    attack.apgd_targeted.n_target_classes = min(9, classes - 1)
-    attack.fab.n_target_classes = min(9, classes - 1)
+    for part in (attack.apgd_targeted, attack.fab):
+        part.n_target_classes = min(9, classes - 1)
     needed = {"apgd-dlr": 3, "apgd-t": 4}
-    attack.attacks_to_run = [
-        name for name in attack.attacks_to_run if classes >= needed.get(name, 2)
-    ]
+    attack.attacks_to_run = [n for n in attack.attacks_to_run if classes >= needed.get(n, 2)]
 
 
 def _run(attack, images: Tensor, labels: Tensor, batch_size: int) -> Tensor:

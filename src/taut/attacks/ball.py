@@ -22,21 +22,13 @@ def per_input(values: Tensor, like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Ball:
-    """A feasible set around each sample of a batch, in the dtype of the batch.
+    """A feasible set around each sample of a batch, in the dtype of the batch."""
 
-    Attributes:
-        x: `(n, ...)`, the centres.
-        radius: `(n, 1, ...)`, in the dtype of `x`; in L2 lessened by what rounding may add.
-        lower: `(n, ...)`, no entry of a feasible point lies below.
-        upper: `(n, ...)`, nor above.
-        norm: L2 or LINF.
-    """
-
-    x: Tensor
-    radius: Tensor
-    lower: Tensor
-    upper: Tensor
-    norm: Norm
+    x: Tensor  # `(n, ...)`, the centres
+    radius: Tensor  # `(n, 1, ...)`, in the dtype of `x`; in L2 lessened by what rounding may add
+    lower: Tensor  # `(n, ...)`, no entry of a feasible point lies below
+    upper: Tensor  # `(n, ...)`, nor above
+    norm: Norm  # L2 or LINF
 
     @classmethod
     def around(

@@ -2,8 +2,7 @@
 
 import math
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from taut.attacks.result import AttackResult
 from taut.certificates import Certificates, certify
@@ -36,11 +35,10 @@ def check_certificates(
         >>> check_certificates(taut.attacks.pgd(model, x, labels, radius=0.5, norm="l2"), proven)
     """
     if len(found) != len(certificates) or found.norm != certificates.norm:
+        rule = "must be of the same inputs in the same norm"
+        got = f"{len(certificates)} in {certificates.norm} for {len(found)} in {found.norm}"
         raise ArgumentError(
-            subject="check_certificates",
-            argument="certificates",
-            rule="must be of the same inputs in the same norm",
-            got=f"{len(certificates)} in {certificates.norm} for {len(found)} in {found.norm}",
+            subject="check_certificates", argument="certificates", rule=rule, got=got
         )
     home = found.distance.device
     radius, prediction = certificates.radius.to(home), certificates.prediction.to(home)
@@ -49,7 +47,11 @@ def check_certificates(
     violated = (found.prediction != prediction) & (distance < radius)
     rows = violated.nonzero()[:, 0]
     if len(rows) and model is not None:
-        rows = rows[_confirmed(model, found.examples[rows], certificates, prediction[rows])]
+        # An example counts if a certificate of its own proves the other prediction.
+        arithmetic = certificates.arithmetic
+        own = certify(model, found.examples[rows], certificates.norm, arithmetic=arithmetic)
+        confirmed = (own.radius > 0) & (own.prediction != prediction[rows].to(own.radius.device))
+        rows = rows[confirmed.to(home)]
     if not len(rows):
         return
     row = int(rows[(radius - distance)[rows].argmax()])
@@ -62,12 +64,3 @@ def check_certificates(
         remedy="This is a bug in taut: please report it with the network and the input."
         + ("" if model is not None else " Pass model=... to rule out rounding in the execution."),
     )
-
-
-def _confirmed(
-    model: nn.Module, examples: Tensor, certificates: Certificates, prediction: Tensor
-) -> Tensor:
-    """Which examples have another prediction by a certificate of their own."""
-    own = certify(model, examples, certificates.norm, arithmetic=certificates.arithmetic)
-    sure = own.radius.to(prediction.device) > 0
-    return torch.logical_and(sure, own.prediction.to(prediction.device) != prediction)

@@ -222,19 +222,16 @@ def _shares(
     check_count(subject, "num_steps", num_steps)
     if step_size is not None:
         check_positive(subject, "step_size", step_size)
+    each = isinstance(radius, Tensor) and bool(radius.dim())
     for name, value in (("step_size", step_size), ("start", start)):
-        if value is not None and isinstance(radius, Tensor) and radius.dim():
+        if value is not None and each:
             rule = "must be left to its share of the radius where each input has its own"
             raise ArgumentError(
                 subject=subject, argument=name, rule=rule, got=value, remedy="Leave it out."
             )
     if start is not None and not 0 <= start <= float(radius):
-        raise ArgumentError(
-            subject=subject,
-            argument="start",
-            rule="must lie in [0, radius]",
-            got=f"start={start}, radius={radius}",
-        )
-    whole = 1.0 if isinstance(radius, Tensor) and radius.dim() else float(radius) or 1.0
+        rule, got = "must lie in [0, radius]", f"start={start}, radius={radius}"
+        raise ArgumentError(subject=subject, argument="start", rule=rule, got=got)
+    whole = 1.0 if each else float(radius) or 1.0
     step = 2.5 / num_steps if step_size is None else step_size / whole
     return step, default_start if start is None else start / whole

@@ -19,27 +19,16 @@ from taut.norms import L1, Norm, NormLike, as_norm
 
 @dataclass(frozen=True, eq=False)
 class AttackProblem:
-    """A network, its inputs, and the perturbations that are allowed.
+    """A network, its inputs, and the perturbations that are allowed."""
 
-    Attributes:
-        model: network, as the caller gave it.
-        x: `(n, ...)`, without a graph.
-        labels: `(n,)`, the true classes, on the device of `x`.
-        radius: `(n,)`, float64: largest perturbations.
-        norm: norm of the perturbations.
-        low: smallest possible value of the data, or None.
-        high: largest possible value of the data, or None.
-        batch_size: number of inputs at a time.
-    """
-
-    model: nn.Module
-    x: Tensor
-    labels: Tensor
-    radius: Tensor
-    norm: Norm
-    low: float | None
-    high: float | None
-    batch_size: int
+    model: nn.Module  # network, as the caller gave it
+    x: Tensor  # `(n, ...)`, without a graph
+    labels: Tensor  # `(n,)`, the true classes, on the device of `x`
+    radius: Tensor  # `(n,)`, float64: largest perturbations
+    norm: Norm  # norm of the perturbations
+    low: float | None  # smallest possible value of the data, or None
+    high: float | None  # largest possible value of the data, or None
+    batch_size: int  # number of inputs at a time
 
     @classmethod
     def check(
@@ -62,12 +51,9 @@ class AttackProblem:
         """
         p = as_norm(norm, subject)
         if by_gradient and p == L1:
+            rule, remedy = "must be 'l2' or 'linf'", "Use autoattack for L1."
             raise ArgumentError(
-                subject=subject,
-                argument="norm",
-                rule="must be 'l2' or 'linf'",
-                got="'l1'",
-                remedy="Use autoattack for L1.",
+                subject=subject, argument="norm", rule=rule, got="'l1'", remedy=remedy
             )
         check_count(subject, "batch_size", batch_size)
         _check_inputs(subject, x, low, high)
@@ -75,12 +61,9 @@ class AttackProblem:
         radii = torch.as_tensor(radius, dtype=torch.float64, device=x.device)
         one_or_each = radii.shape in ((), x.shape[:1])
         if not one_or_each or not bool((radii.isfinite() & (radii >= 0)).all()):
-            raise ArgumentError(
-                subject=subject,
-                argument="radius",
-                rule="must be finite and >= 0, one number or one for each input",
-                got=f"{radius if radii.dim() == 0 else tuple(radii.shape)} for {len(x)} inputs",
-            )
+            rule = "must be finite and >= 0, one number or one for each input"
+            got = f"{radius if radii.dim() == 0 else tuple(radii.shape)} for {len(x)} inputs"
+            raise ArgumentError(subject=subject, argument="radius", rule=rule, got=got)
         radii = radii.expand(len(x)).clone()
         with torch.inference_mode(False):
             # What was made in inference mode cannot take part in a graph.
@@ -136,25 +119,13 @@ class AttackProblem:
                 distance = torch.where(moves, distance, torch.inf)
                 where.append(torch.where(wrong, torch.zeros_like(distance), distance))
         distance = torch.cat(where)
-        return AttackResult(
-            attack=attack,
-            examples=torch.cat(kept),
-            success=distance.isfinite(),
-            distance=distance,
-            prediction=torch.cat(found),
-            labels=self.labels,
-            radius=self.radius,
-            norm=self.norm,
-        )
+        measured = (torch.cat(kept), distance.isfinite(), distance, torch.cat(found))
+        return AttackResult(attack, *measured, self.labels, self.radius, self.norm)
 
     def _in_range(self, x: Tensor) -> Tensor:
-        flat = x.flatten(1)
-        inside = flat.isfinite().all(1)
-        if self.low is not None:
-            inside &= (flat >= self.low).all(1)
-        if self.high is not None:
-            inside &= (flat <= self.high).all(1)
-        return inside
+        low, high = (-torch.inf if self.low is None else self.low), self.high
+        inside = x.isfinite() & (x >= low) & (x <= (torch.inf if high is None else high))
+        return inside.flatten(1).all(1)
 
 
 def evaluate(
@@ -198,12 +169,8 @@ def evaluate(
         "evaluate", model, x, labels, radius, norm, low, high, batch_size, by_gradient=False
     )
     if examples.shape != x.shape:
-        raise ArgumentError(
-            subject="evaluate",
-            argument="examples",
-            rule=f"must have the shape of `x`, {tuple(x.shape)}",
-            got=str(tuple(examples.shape)),
-        )
+        rule, got = f"must have the shape of `x`, {tuple(x.shape)}", str(tuple(examples.shape))
+        raise ArgumentError(subject="evaluate", argument="examples", rule=rule, got=got)
     return problem.evaluate(examples, attack)
 
 
@@ -211,19 +178,15 @@ def _check_inputs(subject: str, x: Tensor, low: float | None, high: float | None
     """Raises unless `x` is a batch of finite numbers in `[low, high]`."""
     check_batch(subject, x)
     if not bool(x.isfinite().all()):
-        raise ArgumentError(
-            subject=subject, argument="x", rule="must be finite", got="NaN or infinity"
-        )
+        got = "NaN or infinity"
+        raise ArgumentError(subject=subject, argument="x", rule="must be finite", got=got)
     if low is not None and high is not None and not low < high:
         rule, got = "must lie below `high`", f"low={low}, high={high}"
         raise ArgumentError(subject=subject, argument="low", rule=rule, got=got)
     below = low is not None and bool((x < low).any())
     above = high is not None and bool((x > high).any())
     if below or above:
-        raise ArgumentError(
-            subject=subject,
-            argument="x",
-            rule=f"must lie in [low, high] = [{low}, {high}]",
-            got=f"values from {float(x.min()):.6g} to {float(x.max()):.6g}",
-            remedy="Give the range of the data, or None for no limit.",
-        )
+        rule, got = f"must lie in [low, high] = [{low}, {high}]", "values from "
+        got += f"{float(x.min()):.6g} to {float(x.max()):.6g}"
+        remedy = "Give the range of the data, or None for no limit."
+        raise ArgumentError(subject=subject, argument="x", rule=rule, got=got, remedy=remedy)

@@ -57,12 +57,9 @@ def audit(
 
     file = network_file(path)
     if file.suffix in (".pt2", ".onnx", ".pt", ".pth"):
-        raise ArgumentError(
-            argument="PATH",
-            rule="must be a file written by taut.save",
-            got=f"{file.name}, which does not list its layers",
-            remedy="Audit the safetensors file it was made from, or call taut.bound_lipschitz.",
-        )
+        rule, got = "must be a file written by taut.save", "which does not list its layers"
+        remedy = "Audit the safetensors file it was made from, or call taut.bound_lipschitz."
+        raise ArgumentError(argument="PATH", rule=rule, got=f"{file.name}, {got}", remedy=remedy)
     saved = open_file(file)
     shape = input_shape or saved.input_shape
     assert saved.bound.norm is not None
@@ -76,23 +73,20 @@ def audit(
         reason = str(error.replace(subject=""))
     verdict = "proven" if reason is None else "refused"
     if as_json:
-        record = {
-            "file": path,
-            "verdict": verdict,
-            "reason": reason,
-            "constant": bound and bound.value,
-            "norm": str(p),
-            "output_norm": str(q),
-            "at_most": at_most,
-            "layers": [
-                {"name": r.name, "kind": r.kind, "factor": r.value, "proven_by": r.method}
-                for r in (bound.layers if bound else ())
-            ],
-            "hypotheses": list(bound.hypotheses.statements) if bound else [],
-            "digest": bound.hypotheses.digest if bound else None,
-            "written_by": saved.versions,
-        }
-        print_json(record)
+        layers = [
+            {"name": r.name, "kind": r.kind, "factor": r.value, "proven_by": r.method}
+            for r in (bound.layers if bound else ())
+        ]
+        print_json(
+            {
+                **{"file": path, "verdict": verdict, "reason": reason},
+                "constant": bound and bound.value,
+                **{"norm": str(p), "output_norm": str(q), "at_most": at_most, "layers": layers},
+                "hypotheses": list(bound.hypotheses.statements) if bound else [],
+                "digest": bound and bound.hypotheses.digest,
+                "written_by": saved.versions,
+            }
+        )
     else:
         if bound is not None:
             rows = [(r.name, r.kind, _decimals(r.value), r.method) for r in bound.layers]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut.cli.classifier_input import classifier_options, read_classifier
-from taut.cli.parameters import COUNT, FILE
+from taut.cli.parameters import COUNT, FILE, arithmetic_option
 
 if TYPE_CHECKING:
     from taut.certificates import Certificates
@@ -16,13 +16,7 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 @click.command()
 @classifier_options
-@click.option(
-    "--arithmetic",
-    type=click.Choice(["real", "float64", "float32"]),
-    default="real",
-    help="Arithmetic that the certificate covers: exact real numbers, or floating point including its "
-    "roundoff.",
-)
+@arithmetic_option
 @click.option(
     "--method",
     type=click.Choice(["lipschitz", "interval", "best"]),
@@ -87,8 +81,7 @@ def certify(**options: Any) -> None:
             "median_radius": median,
             "csv": table,
         }
-        print_json(record)
-        return
+        return print_json(record)
     say(f"{certified_headline(found, radius)}, of {len(found):,} examples.", style="bold")
     print_table(header, [[name, *map(percent, shares)] for name, shares in rows])
     say(f"Median radius {format_bound(median, 'lower', 4)}.")

@@ -1,6 +1,5 @@
 """The classifier and the examples of `taut certify` and `taut attack`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -10,11 +9,12 @@ import click
 
 from taut.cli.parameters import (
     DATASET,
-    NORM,
     POSITIVE,
     data_dir_option,
     json_option,
     network_argument,
+    option_group,
+    radius_norm_option,
     threads_option,
 )
 from taut.errors import DataError
@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from taut.evaluation import EvaluatedClassifier
     from taut.training import Examples, TrainedRun
 
-_OPTIONS = (
+# PATH, and the options for the classifier, the examples and the radii.
+classifier_options = option_group(
     network_argument,
-    click.option(
-        "--norm",
-        type=NORM,
-        help="Norm in which the radii are measured.  [default: the norm of the training run]",
-    ),
+    radius_norm_option,
     click.option(
         "--radius",
         "radii",
@@ -57,34 +54,17 @@ _OPTIONS = (
 )
 
 
-def classifier_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds PATH and the options for the classifier, the examples and the radii."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @dataclass(frozen=True, eq=False)
 class ClassifierInput:
-    """A classifier and its examples.
+    """A classifier and its examples."""
 
-    Attributes:
-        classifier: the classifier and its examples.
-        run: the training run; None for a network from a file.
-        radius: target radius of the training; None where that is not known.
-    """
-
-    classifier: "EvaluatedClassifier"
-    run: "TrainedRun | None" = None
-    radius: float | None = None
+    classifier: "EvaluatedClassifier"  # the classifier and its examples
+    run: "TrainedRun | None" = None  # the training run; None for a network from a file
+    radius: float | None = None  # target radius of the training; None where that is not known
 
 
 def read_classifier(options: dict[str, Any]) -> ClassifierInput:
-    """Reads the classifier and its examples.
-
-    Raises:
-        ArgumentError: PATH is neither a run nor a network, or the data does not fit it.
-    """
+    """Reads the classifier and its examples."""
     import torch
 
     torch.set_num_threads(options["threads"])
@@ -133,12 +113,10 @@ def _from_file(options: dict[str, Any]) -> ClassifierInput:
     inputs = torch.as_tensor(rows.inputs)
     shape = tuple(saved.input_shape or inputs.shape[1:])
     if inputs[0].numel() != prod(shape):
-        raise DataError(
-            subject=f"data: {source}",
-            rule=f"an input must have the {prod(shape)} numbers that the network takes, of shape "
-            f"{shape}",
-            got=f"{tuple(inputs.shape[1:])}",
+        rule = (
+            f"an input must have the {prod(shape)} numbers that the network takes, of shape {shape}"
         )
+        raise DataError(subject=f"data: {source}", rule=rule, got=str(tuple(inputs.shape[1:])))
     # Flat rows may be images, and images flat rows.
     inputs, model = inputs.reshape(-1, *shape), saved.model.eval()
     with torch.no_grad():
@@ -165,13 +143,10 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
         source, columns=spec.columns, classes=spec.classes, names=names_for(run, source), **where
     )
     if rows.inputs.shape[1:] != spec.shape:
-        raise DataError(
-            subject=f"data: {source}",
-            rule=f"an input must be as {options['path']} was trained on, {_what(spec.shape)}",
-            got=f"{_what(rows.inputs.shape[1:])}",
-            remedy="Give data of the same kind as its own, or leave out --data for its test "
-            "examples.",
-        )
+        rule = f"an input must be as {options['path']} was trained on, {_what(spec.shape)}"
+        remedy = "Give data of the same kind as its own, or leave out --data for its test examples."
+        got = _what(rows.inputs.shape[1:])
+        raise DataError(subject=f"data: {source}", rule=rule, got=got, remedy=remedy)
     return rows
 
 
@@ -213,13 +188,13 @@ def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
     if set(rows.classes) <= set(numbers):
         return rows.with_classes(numbers)
     if len(rows.classes) != outputs:
-        raise DataError(
-            subject=f"data: {rows.source}",
-            rule="there must be one class for each output of the network, or labels from 0 to "
-            f"{outputs - 1}",
-            got=f"{len(rows.classes)} classes, {list_some(rows.classes)}",
-            remedy="Use the folder of a taut train run instead: it stores the class names.",
+        rule = "there must be one class for each output of the network, or labels from 0 to "
+        rule, got = (
+            f"{rule}{outputs - 1}",
+            f"{len(rows.classes)} classes, {list_some(rows.classes)}",
         )
+        remedy = "Use the folder of a taut train run instead: it stores the class names."
+        raise DataError(subject=f"data: {rows.source}", rule=rule, got=got, remedy=remedy)
     return rows
 
 

@@ -1,10 +1,8 @@
 """Options that say what the columns of a table hold."""
 
-from typing import Any, TypeVar
-
 import click
 
-from taut.cli.parameters import POSITIVE, columns, encodings
+from taut.cli.parameters import POSITIVE, columns, encodings, option_group
 
 # Options of a command that are those of `taut.data.fit_encoding`.
 COLUMN_OPTIONS = (
@@ -12,7 +10,7 @@ COLUMN_OPTIONS = (
     *("category_distance", "missing_distance"),
 )
 
-_OPTIONS = (
+column_options = option_group(
     click.option("--columns", type=columns, help="Columns to use: names or zero-based indices."),
     click.option("--drop", type=columns, help="Columns to leave out."),
     click.option("--categorical", type=columns, help="Columns whose numbers are categories."),
@@ -40,12 +38,3 @@ _OPTIONS = (
         help="Distance between a missing number and one at the centre of its column.",
     ),
 )
-
-Decorated = TypeVar("Decorated", bound=Any)
-
-
-def column_options(command: Decorated) -> Decorated:
-    """Adds the options to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command

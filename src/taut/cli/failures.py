@@ -114,7 +114,6 @@ def _with_options(error: TautError, command: click.Command) -> TautError:
     changes["subject"] = re.sub(r"^(?!data: )[a-z][a-z0-9_ ]*(: |$)", "", error.subject)
     if named in parameters:
         changes["subject"] = ""
-    if named in parameters:
         changes["argument"] = _flag(parameters[named])
         changes["got"] = error.got.removeprefix(f"{error.argument}=")
     if isinstance(error.option, tuple) and error.option[0] in parameters:

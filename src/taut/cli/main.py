@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taut.cli.failures import Failure, explain
+from taut.cli.parameters import TYPED
 from taut.errors import ArgumentError, DataError, TautError, did_you_mean
 
 
@@ -63,7 +64,7 @@ class LazyGroup(click.Group):
         words = [*args]
         with _reported(self, info_name or "", words):
             context = super().make_context(info_name, args, parent, **extra)
-        context.meta[__name__] = words
+        context.meta.setdefault(TYPED, words)
         return context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -112,7 +113,7 @@ class LazyGroup(click.Group):
         """Runs the subcommand; errors of the caller are shown without a traceback."""
         if ctx.params.get("debug"):
             return super().invoke(ctx)
-        with _reported(self, ctx.command_path, ctx.meta[__name__], ctx):
+        with _reported(self, ctx.command_path, ctx.meta[TYPED], ctx):
             return super().invoke(ctx)
 
     def _entries(self) -> dict[str, Subcommand]:

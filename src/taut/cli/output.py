@@ -3,14 +3,14 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -30,12 +30,16 @@ def print_json(record: dict[str, Any]) -> None:
 
 
 def print_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)
+    header: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]],
+    left: Container[int] = (0,),
+    whole: Container[int] = (),
 ) -> None:
-    """Prints a table without borders; the columns `left` are aligned to the left."""
+    """Prints a table without borders; columns `left` are aligned to the left, `whole` never wrap."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(header):
-        table.add_column(name, justify="left" if place in left else "right", overflow="fold")
+        justify = "left" if place in left else "right"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=place in whole)
     for row in rows:
         table.add_row(*row)
     Console().print(table, highlight=False, markup=False)
@@ -84,10 +88,8 @@ def check_outputs(
             with announce_folders(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            rule, got = (
-                "the folder of an output must exist or be created",
-                f"{got}: {error.strerror}",
-            )
+            rule = "the folder of an output must exist or be created"
+            got = f"{got}: {error.strerror}"
         else:
             if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
                 rule, remedy = "outputs must be writable", "Choose another file."

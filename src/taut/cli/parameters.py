@@ -11,6 +11,23 @@ from click.shell_completion import CompletionItem
 
 from taut.errors import ArgumentError
 
+Command = Callable[..., Any]
+
+
+def option_group(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """One decorator for several options, in this order."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+# Key of the words of the command line in the data of click's contexts.
+TYPED = f"{__name__}.typed"
+
 
 class Finite(click.FloatRange):
     """A finite number inside a range."""
@@ -61,7 +78,6 @@ class _Dataset(click.ParamType):
 def columns(value: str) -> list[str | int]:
     """Column names and positions from text such as `age,income,3`; a name with a comma is quoted."""
     from taut.data import parse_columns
-    from taut.errors import ArgumentError
 
     try:
         return parse_columns(value)
@@ -121,6 +137,18 @@ data_dir_option = click.option(
     type=click.Path(file_okay=False),
     help="Folder of the downloaded datasets.  [default: $TAUT_DATA, or the user's cache folder]",
 )
+radius_norm_option = click.option(
+    "--norm",
+    type=NORM,
+    help="Norm in which the radii are measured.  [default: the norm of the training run]",
+)
+arithmetic_option = click.option(
+    "--arithmetic",
+    type=click.Choice(["real", "float64", "float32"]),
+    default="real",
+    help="Arithmetic that the certificate covers: exact real numbers, or floating point including its "
+    "roundoff.",
+)
 input_shape_option = click.option(
     "--input-shape",
     type=sizes_type(),
@@ -130,10 +158,21 @@ input_shape_option = click.option(
 )
 
 
+def typed_words() -> list[str]:
+    """The words behind `taut` on the command line."""
+    return click.get_current_context().find_root().meta[TYPED]
+
+
 def typed_options(*names: str) -> list[str]:
     """Those of the parameters that were given on the command line."""
     source = click.get_current_context().get_parameter_source
     return [name for name in names if source(name) is ParameterSource.COMMANDLINE]
+
+
+def refuse_options(when: str, *names: str) -> None:
+    """Raises a usage error if one of these options was given: none is ignored."""
+    for name in typed_options(*names):
+        raise click.UsageError(f"--{name.replace('_', '-')} {when}.")
 
 
 def network_file(path: Path) -> Path:
@@ -144,10 +183,10 @@ def network_file(path: Path) -> Path:
 
     found = RunFolder(path).model_file
     if not found.exists():
-        raise ArgumentError(
-            argument="PATH",
-            rule="must be a network or the folder of a finished run",
-            got=f"{path}, which has no {found.name}",
-            remedy="Run the same training command again to finish it.",
+        rule, got = (
+            "must be a network or the folder of a finished run",
+            f"which has no {found.name}",
         )
+        remedy = "Run the same training command again to finish it."
+        raise ArgumentError(argument="PATH", rule=rule, got=f"{path}, {got}", remedy=remedy)
     return found

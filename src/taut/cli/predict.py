@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taut.cli.classifier_input import names_for
-from taut.cli.parameters import COUNT, FILE, NORM, network_argument, threads_option
+from taut.cli.parameters import (
+    COUNT,
+    FILE,
+    arithmetic_option,
+    network_argument,
+    radius_norm_option,
+    threads_option,
+)
 from taut.cli.prediction_output import check_format, open_output
 from taut.errors import ArgumentError, DataError
 
@@ -30,23 +37,13 @@ if TYPE_CHECKING:
     type=click.Choice(["csv", "jsonl", "parquet"]),
     help="Output format.  [default: from the extension of --out, else csv]",
 )
-@click.option(
-    "--norm",
-    type=NORM,
-    help="Norm in which the radii are measured.  [default: the norm of the training run]",
-)
+@radius_norm_option
 @click.option(
     "--tolerance",
     help="Tolerances of the columns in their own units, such as pH=0.1,sulphur=2, or a TOML file; "
     "radii are then multiples of them.  [default: those of the training run]",
 )
-@click.option(
-    "--arithmetic",
-    type=click.Choice(["real", "float64", "float32"]),
-    default="real",
-    help="Arithmetic that the certificate covers: exact real numbers, or floating point including its "
-    "roundoff.",
-)
+@arithmetic_option
 @click.option("--batch-rows", type=COUNT, default=4096, help="Number of rows in memory at a time.")
 @threads_option
 def predict(path: Path, data: str, out: Path | None, kind: str | None, **options: Any) -> None:
@@ -83,13 +80,12 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
             if predictor.spec.encoding is not None:
                 unseen.update(predictor.spec.encoding.unseen(rows))
             certified = found.radius > predictor.radius
+            tensors = {"margin": found.margin, "radius": found.radius, "certified": certified}
             write(
                 {
                     "row": range(count, count + len(rows)),
                     "prediction": [predictor.spec.classes[i] for i in found.prediction.tolist()],
-                    "margin": found.margin.tolist(),
-                    "radius": found.radius.tolist(),
-                    "certified": certified.tolist(),
+                    **{name: tensor.tolist() for name, tensor in tensors.items()},
                 }
             )
             count += len(rows)
@@ -97,9 +93,8 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
             bar("predicting", count, count, f"{count:,} rows")
     if unseen:
         names = ", ".join(sorted(unseen))
-        click.echo(
-            f"Some rows have values that training has not seen, in columns: {names}", err=True
-        )
+        text = "Some rows have values that training has not seen, in columns"
+        click.echo(f"{text}: {names}", err=True)
     if out is not None:
         say(f"{count:,} rows, {held:,} certified within {predictor.statement}.")
         say(f"Predictions: {out}")
@@ -114,12 +109,7 @@ class _Predictor:
         from taut.export import open_file
         from taut.norms import as_norm
         from taut.report import NORM_NAMES, radius_unit
-        from taut.training import (
-            InputSpec,
-            feature_tolerances,
-            load_run,
-            parse_tolerances,
-        )
+        from taut.training import InputSpec, feature_tolerances, load_run, parse_tolerances
 
         self.run = load_run(path) if path.is_dir() else None
         if self.run is not None:
@@ -167,27 +157,20 @@ class _Predictor:
             source = open_source(data, names)
         except ArgumentError as error:
             # What the reader calls `path` is DATA here.
-            raise error.replace(
-                argument="data" if error.argument == "path" else error.argument
-            ) from None
+            named = "data" if error.argument == "path" else error.argument
+            raise error.replace(argument=named) from None
         columns = list(spec.columns) if spec.columns and source.names else None
         if spec.encoding is not None and not source.names:
             used = len(spec.encoding.used)
-            raise DataError(
-                subject=source.subject,
-                rule=f"a table without a header must have the {used} columns of the network",
-                got=str(source.width),
-                remedy="Name the columns in a header.",
-            )
+            rule = f"a table without a header must have the {used} columns of the network"
+            got, remedy = str(source.width), "Name the columns in a header."
+            raise DataError(subject=source.subject, rule=rule, got=got, remedy=remedy)
         given: Any = {"columns": columns} if spec.encoding is None else {"encoding": spec.encoding}
         stream = TableStream(data, batch_rows=batch_rows, names=names, min_rows=1, **given)
         if stream.dim != prod(spec.shape):
-            raise DataError(
-                subject=f"data: {data}",
-                rule=f"a row must have the {prod(spec.shape)} numbers that the network takes",
-                got=str(stream.dim),
-                remedy="Leave out the label, or name the columns in a header.",
-            )
+            rule = f"a row must have the {prod(spec.shape)} numbers that the network takes"
+            got, remedy = str(stream.dim), "Leave out the label, or name the columns in a header."
+            raise DataError(subject=f"data: {data}", rule=rule, got=got, remedy=remedy)
         return iter(stream)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from taut.cli.parameters import json_option, network_argument
+from taut.cli.parameters import json_option, network_argument, network_file
 
 
 @click.command()
@@ -37,7 +37,6 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     """
     from taut.checker import Refused, check
     from taut.cli.output import print_json
-    from taut.cli.parameters import network_file
 
     file = network_file(path)
     report: dict[str, Any] = {"file": file}

@@ -8,7 +8,6 @@ import click
 
 from taut.cli.alarm_command import AlarmCommand
 from taut.cli.column_options import COLUMN_OPTIONS, column_options
-from taut.cli.failures import columns_text
 from taut.cli.parameters import (
     COUNT,
     EXISTING_FILE,
@@ -17,9 +16,11 @@ from taut.cli.parameters import (
     POSITIVE,
     Finite,
     json_option,
+    refuse_options,
     seed_option,
     threads_option,
     typed_options,
+    typed_words,
 )
 from taut.cli.process_group import processes
 
@@ -134,11 +135,11 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     if not scoring and b is None:
         raise click.UsageError("two datasets are needed: taut wasserstein A B.")
     if not scoring:
-        _refuse("can be used only with --score", "critic", "scores_out")
+        refuse_options("can be used only with --score", "critic", "scores_out")
     else:
-        _refuse("cannot be used with --score", "explain", "report", "save", *_TRAINING)
+        refuse_options("cannot be used with --score", "explain", "report", "save", *_TRAINING)
     if options["finite"]:
-        _refuse("cannot be used with --finite", "confidence", "method", "diameter")
+        refuse_options("cannot be used with --finite", "confidence", "method", "diameter")
 
     options["encode"] = dict(options["encode"])
     options["names"] = [str(name) for name in options["names"] or ()]
@@ -150,12 +151,6 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
         alarm = _score(first, options) if scoring else _compare(str(a), str(b), first, options)
     if alarm:
         raise SystemExit(1)
-
-
-def _refuse(when: str, *names: str) -> None:
-    """Raises a usage error if one of these options was given: none is ignored."""
-    for name in typed_options(*names):
-        raise click.UsageError(f"--{name.replace('_', '-')} {when}.")
 
 
 def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
@@ -232,23 +227,8 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
 
 
 def _command() -> str:
-    """The command that repeats this run: what was given, and the seed."""
-    context = click.get_current_context()
-    words = ["taut", "wasserstein"]
-    typed = [*typed_options(*context.params), "seed"]
-    for parameter in context.command.params:
-        name, value = str(parameter.name), context.params[str(parameter.name)]
-        if name not in typed:
-            continue
-        if name in ("columns", "drop", "categorical", "names"):
-            value = columns_text(value)
-        if name == "encode":
-            words += [word for key, how in value for word in ("--encode", f"{key}={how}")]
-            continue
-        if isinstance(parameter, click.Argument):
-            words.append(value)
-        elif isinstance(value, bool):
-            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
-        else:
-            words += [parameter.opts[0], str(value)]
-    return shlex.join(words)
+    """The command that repeats this run: what was typed, and the seed."""
+    seed = click.get_current_context().params["seed"]
+    return shlex.join(
+        ["taut", *typed_words(), *([] if typed_options("seed") else ["--seed", str(seed)])]
+    )

@@ -25,17 +25,11 @@ _PAGE_CELLS = 2**24
 
 
 class Samples(NamedTuple):
-    """The data sets of a run, and how their columns are encoded.
+    """The data sets of a run, and how their columns are encoded."""
 
-    Attributes:
-        data: a `Table` of each, or a `TableStream` of each where one is large.
-        encoding: encoding of the columns; `None` for arrays and images.
-        notes: sentences about columns that were matched.
-    """
-
-    data: list[Any]
-    encoding: Encoding | None
-    notes: tuple[str, ...]
+    data: list[Any]  # a `Table` of each, or a `TableStream` of each where one is large
+    encoding: Encoding | None  # encoding of the columns; `None` for arrays and images
+    notes: tuple[str, ...]  # sentences about columns that were matched
 
 
 def open_data(

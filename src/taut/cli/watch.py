@@ -17,17 +17,15 @@ from taut.cli.parameters import (
     NOT_NEGATIVE,
     Finite,
     json_option,
+    refuse_options,
     seed_option,
     threads_option,
-    typed_options,
 )
 
 if TYPE_CHECKING:
     from taut.transport import Monitor, MonitoredBatch
 
 _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
-_FITTING = (*_SETTINGS, *COLUMN_OPTIONS)
-_UPDATING = ("log", "report")
 
 
 @click.command(cls=AlarmCommand)
@@ -105,9 +103,10 @@ def watch(files: Sequence[str], **options: Any) -> None:
     if given is not None and not (files or options["report"]):
         raise click.UsageError("--with needs a BATCH, or --report.")
     options["names"] = [str(name) for name in options["names"] or ()]
-    for name in typed_options(*(_FITTING if save is None else _UPDATING)):
-        wrong = "--with" if save is None else "--save"
-        raise click.UsageError(f"--{name.replace('_', '-')} cannot be used with {wrong}.")
+    if save is None:
+        refuse_options("cannot be used with --with", *_SETTINGS, *COLUMN_OPTIONS)
+    else:
+        refuse_options("cannot be used with --save", "log", "report")
 
     import torch
 

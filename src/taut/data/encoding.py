@@ -34,7 +34,7 @@ import numpy as np
 
 from taut.data.cells import is_missing, to_floats
 from taut.data.columns import list_some
-from taut.data.text_forms import FORMS, days, divide_spans, read_form
+from taut.data.text_forms import FORMS, days, divide_spans, read_form, read_numbers
 from taut.errors import DataError
 
 ColumnKind = Literal["number", "date", "time", "ordered", "category", "left out"]
@@ -140,11 +140,8 @@ class ColumnEncoding:
         return to_floats(f"column {self.name!r}", cells)
 
     def _read(self, cells: np.ndarray) -> np.ndarray:
-        if self.form == "number" and self.kind == "number":
-            try:
-                return cells.astype(np.float64)
-            except (ValueError, TypeError):
-                pass  # some are missing
+        if self.form == "number" and (numbers := read_numbers(cells)) is not None:
+            return numbers
         values = np.full(len(cells), np.nan)
         there = [i for i, cell in enumerate(cells) if not is_missing(cell)]
         texts = [str(cells[i]).strip() for i in there]
@@ -307,10 +304,8 @@ class Encoding:
 
     def decode(self, rows: np.ndarray) -> list[list[str]]:
         """The cells of encoded rows for people to read, one list for each row."""
-        columns = [
-            column.decode(rows[:, group])
-            for column, group in zip(self.used, self.groups, strict=True)
-        ]
+        pairs = zip(self.used, self.groups, strict=True)
+        columns = [column.decode(rows[:, group]) for column, group in pairs]
         return [list(row) for row in zip(*columns, strict=True)]
 
     @property
@@ -341,14 +336,7 @@ class Encoding:
 
 
 def name_category(cells: np.ndarray) -> list[str | None]:
-    """The category that each cell names, `None` where it is missing.
-
-    Example:
-        >>> name_category(np.array([5.0, np.nan])), name_category(np.array(["?", " a"], object))
-        (['5', None], [None, 'a'])
-        >>> name_category(np.array(["true", "FALSE"], object)), name_category(np.array([True]))
-        (['True', 'False'], ['True'])
-    """
+    """The category that each cell names, `None` where it is missing; booleans are "True" and "False"."""
     if cells.dtype.kind == "O":
         names = [None if is_missing(cell) else cell.strip() for cell in cells.tolist()]
         return [name and _BOOLEANS.get(name.lower(), name) for name in names]

@@ -10,7 +10,7 @@ import numpy as np
 from taut.data.cells import as_cells
 from taut.data.columns import Columns, check_names
 from taut.data.source_base import ColumnSource, refuse_damage
-from taut.errors import DataError, require
+from taut.errors import require
 
 
 class ParquetSource(ColumnSource):
@@ -26,25 +26,19 @@ class ParquetSource(ColumnSource):
         with self._open() as file:
             self.rows = int(file.metadata.num_rows)
             schema = file.schema_arrow
-            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            stored = schema.pandas_metadata or {}
+            index = stored.get("index_columns", [])
             self._names = [name for name in schema.names if name not in index]
             self.orders = self._find_orders(file, schema)
-            stored = (schema.pandas_metadata or {}).get("columns", [])
             # Types do not tell of categories that are numbers, but pandas does.
-            unordered = [
-                column["name"]
-                for column in stored
-                if column["pandas_type"] == "categorical" and not column["metadata"]["ordered"]
+            categorical = [
+                c for c in stored.get("columns", []) if c["pandas_type"] == "categorical"
             ]
-            self.categorical = frozenset(
-                i for i, name in enumerate(self._names) if name in unordered
-            )
+            unordered = [c["name"] for c in categorical if not c["metadata"]["ordered"]]
+            self.categorical = frozenset(i for i, n in enumerate(self._names) if n in unordered)
         if not self._names or not self.rows:
-            raise DataError(
-                subject=self.subject,
-                rule="a table must have rows and columns",
-                got=f"{self.rows} rows, {len(self._names)} columns",
-            )
+            got = f"{self.rows} rows, {len(self._names)} columns"
+            raise self.refuse("a table must have rows and columns", got)
         self._set_columns(self._names, len(self._names))
 
     def select(self, columns: Columns) -> Self:

@@ -20,24 +20,12 @@ _MONTH_NAMES = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%
 
 
 def days(moments: np.ndarray) -> np.ndarray:
-    """Moments as days since 1970, with NaN where there is none.
-
-    Fractions of a second are kept as far as float64 holds them: to 0.4 microseconds in this century.
-
-    Example:
-        >>> days(np.array(["1970-01-02T12", "NaT"], "datetime64[h]"))
-        array([1.5, nan])
-    """
+    """Moments as days since 1970, to 0.4 microseconds in this century; NaN where there is none."""
     return divide_spans(_at_least_micro(moments) - np.datetime64(0, "us"), "D")
 
 
 def divide_spans(spans: np.ndarray, unit: str) -> np.ndarray:
-    """Spans of time in a unit such as hours, with NaN where there is none.
-
-    Example:
-        >>> divide_spans(np.array([1800, "NaT"], "timedelta64[s]"), "h")
-        array([0.5, nan])
-    """
+    """Spans of time in a unit such as hours; NaN where there is none."""
     return _at_least_micro(spans) / np.timedelta64(1, unit)
 
 
@@ -46,6 +34,15 @@ def _at_least_micro(values: np.ndarray) -> np.ndarray:
     if np.datetime_data(values.dtype)[0] in ("ns", "ps", "fs", "as"):
         return values
     return values.astype(f"{values.dtype.kind}8[us]")
+
+
+def read_numbers(texts: Sequence[str] | np.ndarray) -> np.ndarray | None:
+    """Plain numbers, at the speed of numpy; `None` if one of the texts is missing or something else."""
+    try:
+        # numpy reads 1_000 as a number; a table means an identifier.
+        return None if "_" in "".join(texts) else np.array(texts, np.float64)
+    except (ValueError, TypeError):
+        return None
 
 
 def read_form(form: str, texts: Sequence[str]) -> np.ndarray | None:
@@ -59,7 +56,7 @@ def read_form(form: str, texts: Sequence[str]) -> np.ndarray | None:
     """
     distinct = list(dict.fromkeys(texts))
     try:
-        values = FORMS[form](distinct)
+        values = FORMS[form][1](distinct)
     except (ValueError, OverflowError):
         return None
     if values is None or len(distinct) == len(texts):
@@ -68,16 +65,11 @@ def read_form(form: str, texts: Sequence[str]) -> np.ndarray | None:
     return np.array([known[text] for text in texts])
 
 
-def _numbers(texts: Sequence[str]) -> np.ndarray | None:
-    # numpy reads 1_000 as a number; a table means an identifier.
-    return None if "_" in "".join(texts) else np.array(texts, np.float64)
-
-
 def _marked(form: re.Pattern[str], thousands: str, decimal: str) -> Callable:
     def read(texts: Sequence[str]) -> np.ndarray | None:
         if not all(map(form.fullmatch, texts)):
             return None
-        return _numbers([text.replace(thousands, "").replace(decimal, ".") for text in texts])
+        return read_numbers([text.replace(thousands, "").replace(decimal, ".") for text in texts])
 
     return read
 
@@ -141,27 +133,22 @@ def _time(texts: Sequence[str]) -> np.ndarray | None:
         found = _TIME.fullmatch(text)
         if found is None or (found[2] == "." and found[4] is None):
             return None
-        hour, minute, second = (
-            int(found[1]),
-            int(found[3]),
-            float((found[4] or "0") + (found[5] or "")),
-        )
+        hour, minute = int(found[1]), int(found[3])
+        second = float((found[4] or "0") + (found[5] or ""))
         if hour > 24 or minute > 59 or second >= 60:
             return None
         hours.append(hour + minute / 60 + second / 3600)
     return np.array(hours)
 
 
-NUMBER_FORMS = {
-    "number": _numbers,
-    "decimal comma": _marked(_DECIMAL_COMMA, ".", ","),
-    "thousands comma": _marked(_THOUSANDS, ",", "."),
+# Names of forms, the kind of what they write, and its readers.
+FORMS: dict[str, tuple[str, Callable]] = {
+    "number": ("number", read_numbers),
+    "decimal comma": ("number", _marked(_DECIMAL_COMMA, ".", ",")),
+    "thousands comma": ("number", _marked(_THOUSANDS, ",", ".")),
+    "ISO": ("date", _iso),
+    "day first": ("date", _parts(day_first=True)),
+    "month first": ("date", _parts(day_first=False)),
+    "month name": ("date", _month_names),
+    "time": ("time", _time),
 }
-DATE_FORMS = {
-    "ISO": _iso,
-    "day first": _parts(day_first=True),
-    "month first": _parts(day_first=False),
-    "month name": _month_names,
-}
-TIME_FORMS = {"time": _time}
-FORMS = {**NUMBER_FORMS, **DATE_FORMS, **TIME_FORMS}

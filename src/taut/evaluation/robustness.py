@@ -23,6 +23,7 @@ from taut.evaluation.evaluated_classifier import EvaluatedClassifier, evenly_spa
 from taut.norms import L1
 
 ATTACKS = ("fgsm", "pgd", "autoattack")
+_SUBJECT = "evaluate_robustness"
 
 OnAttack = Callable[[str, float], None]
 
@@ -97,24 +98,16 @@ def evaluate_robustness(
     Raises:
         ArgumentError: a gradient attack in L1, where there is none.
     """
-    check_count("evaluate_robustness", "num_restarts", num_restarts)
+    check_count(_SUBJECT, "num_restarts", num_restarts)
     for name in attacks:
-        check_choice("evaluate_robustness", "attacks", name, ATTACKS)
+        check_choice(_SUBJECT, "attacks", name, ATTACKS)
     if classifier.norm == L1 and set(attacks) != {"autoattack"}:
-        raise ArgumentError(
-            subject="evaluate_robustness",
-            argument="attacks",
-            rule="must be autoattack alone in L1",
-            got=", ".join(attacks),
-        )
+        rule, got = "must be autoattack alone in L1", ", ".join(attacks)
+        raise ArgumentError(subject=_SUBJECT, argument="attacks", rule=rule, got=got)
     ascending = tuple(sorted(set(map(float, radii))))
     if not ascending or ascending[0] <= 0:
-        raise ArgumentError(
-            subject="evaluate_robustness",
-            argument="radii",
-            rule="must be above 0",
-            got=str(list(radii)),
-        )
+        rule, got = "must be above 0", str(list(radii))
+        raise ArgumentError(subject=_SUBJECT, argument="radii", rule=rule, got=got)
     report = on_attack or (lambda name, radius: None)
     certificates = classifier.certify()
     settings = {"num_steps": num_steps, "num_restarts": num_restarts, "seed": seed}
@@ -146,6 +139,15 @@ def evaluate_robustness(
     )
 
 
+def _arguments(
+    classifier: EvaluatedClassifier, radius: float | Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that all attacks share."""
+    spec, examples = classifier.spec, classifier.examples
+    ball = {"radius": radius, "norm": classifier.norm, "low": spec.low, "high": spec.high}
+    return (classifier.model, examples.inputs, examples.labels), ball
+
+
 def _attack(
     name: str,
     classifier: EvaluatedClassifier,
@@ -154,15 +156,13 @@ def _attack(
     num_restarts: int,
     seed: int,
 ) -> AttackResult:
-    spec, norm = classifier.spec, classifier.norm
-    batch = (classifier.model, classifier.examples.inputs, classifier.examples.labels)
-    ball: dict[str, Any] = {"radius": radius, "norm": norm, "low": spec.low, "high": spec.high}
+    batch, ball = _arguments(classifier, radius)
     if name == "fgsm":
         return fgsm(*batch, **ball)
     if name == "pgd":
         ball |= {"num_steps": num_steps, "num_restarts": num_restarts}
         return pgd(*batch, generator=Generator().manual_seed(seed), **ball)
-    if spec.low is None or spec.high is None:
+    if ball["low"] is None or ball["high"] is None:
         # AutoAttack needs bounds on the data; these are too far away for it to reach.
         values = classifier.examples.inputs
         low, high = (float(end) for end in values.aminmax()) if values.numel() else (0.0, 1.0)
@@ -195,28 +195,14 @@ def _minimal_perturbations(
         # The nearest correctly classified input of another class is already adversarial.
         others = distance[(labels != labels[row]) & certificates.correct]
         limits[index] = others.min() if len(others) else distance.max()
-    some = classifier.take(rows).examples
-    return minimal_perturbation(
-        classifier.model,
-        some.inputs,
-        some.labels,
-        radius=limits,
-        norm=classifier.norm,
-        num_steps=num_steps,
-        low=classifier.spec.low,
-        high=classifier.spec.high,
-        generator=Generator().manual_seed(seed),
-    )
+    batch, ball = _arguments(classifier.take(rows), limits)
+    generator = Generator().manual_seed(seed)
+    return minimal_perturbation(*batch, num_steps=num_steps, generator=generator, **ball)
 
 
 def _take(certificates: Certificates, rows: Tensor) -> Certificates:
-    return replace(
-        certificates,
-        prediction=certificates.prediction[rows],
-        margin=certificates.margin[rows],
-        radius=certificates.radius[rows],
-        correct=None if certificates.correct is None else certificates.correct[rows],
-    )
+    names = ("prediction", "margin", "radius", "correct")
+    return replace(certificates, **{name: getattr(certificates, name)[rows] for name in names})
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from taut.errors import ArgumentError, check_choice
+from taut.errors import check_choice
 from taut.nn import (
     Centering,
     Clip,
@@ -26,6 +26,7 @@ from taut.nn import (
     mlp,
 )
 from taut.training.config import TrainConfig
+from taut.training.config_fields import config_error
 
 Architecture = Callable[[TrainConfig, Sequence[int], int], nn.Sequential]
 
@@ -48,9 +49,6 @@ def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int)
         config: resolved configuration.
         input_shape: shape of one input.
         outputs: number of classes.
-
-    Returns:
-        The network on the CPU, in training mode, float32 or float64.
     """
     assert config.arch is not None
     check_choice("TrainConfig", "arch", config.arch, tuple(ARCHITECTURES))
@@ -63,15 +61,17 @@ def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int)
 def check_image(arch: str, input_shape: Sequence[int]) -> tuple[int, int, int]:
     """The channels, height and width of an input; raises if it is no image."""
     if len(input_shape) != 3:
-        raise ArgumentError(
-            subject="TrainConfig",
-            argument="arch",
-            rule="must be 'dense' for inputs that are no images",
-            got=f"arch={arch!r} and inputs of shape {tuple(input_shape)}, where (channels, "
-            f"height, width) is needed",
-        )
+        rule = "must be 'dense' for inputs that are no images"
+        got = f"arch={arch!r} and inputs of shape {tuple(input_shape)}"
+        raise config_error("arch", rule, f"{got}, where (channels, height, width) is needed")
     channels, height, width = input_shape
     return channels, height, width
+
+
+def _refuse_small(network: str, side: int, input_shape: Sequence[int]) -> None:
+    rule = f"must suit the images: {network} needs sides of at least {side} pixels"
+    remedy = "Use arch='conv', or fewer `channels`."
+    raise config_error("arch", rule, f"inputs of shape {tuple(input_shape)}", remedy)
 
 
 def _build_dense(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
@@ -118,7 +118,7 @@ def _build_conv(config: TrainConfig, input_shape: Sequence[int], outputs: int) -
         layers.append(InvertibleDownsampling2d(2))
         width *= 4
         for _ in range(2):
-            layers += _convolution(config, width, channels, 3, factor)
+            layers += _convolution(config, width, channels, 3, factor, "same")
             width = _channels_after(layers[-1], channels)
     pixels = math.prod(side + more for side, more in zip(size, excess, strict=True)) // block**2
     dense = _dense_layers(config, width * pixels, outputs, rest)
@@ -139,18 +139,11 @@ def _build_lenet(config: TrainConfig, input_shape: Sequence[int], outputs: int) 
     for channels in config.channels:
         size = [(side - 4) // 2 for side in size]
         smallest = 2 * smallest + 4
-        layers += _convolution(config, width, channels, 5, factor, padding="valid")
+        layers += _convolution(config, width, channels, 5, factor, "valid")
         width = _channels_after(layers[-1], channels)
         layers.append(nn.MaxPool2d(2))
     if min(size) < 1:
-        raise ArgumentError(
-            subject="TrainConfig",
-            argument="arch",
-            rule=f"must suit the images: 'lenet' with {len(config.channels)} convolutions "
-            f"needs sides of at least {smallest} pixels",
-            got=f"inputs of shape {tuple(input_shape)}",
-            remedy="Use arch='conv', or fewer `channels`.",
-        )
+        _refuse_small(f"'lenet' with {len(config.channels)} convolutions", smallest, input_shape)
     dense = _dense_layers(config, width * math.prod(size), outputs, rest)
     return nn.Sequential(*layers, nn.Flatten(), *dense)
 
@@ -171,17 +164,13 @@ def _convolution(
     following: int,
     kernel_size: int,
     factor: float,
-    padding: str = "same",
+    padding: str,
 ) -> list[nn.Module]:
     """A convolution of norm at most 1 in the norm of its constraint, its factor, and the activation."""
     if config.constraint not in _CONVOLUTIONS:
-        raise ArgumentError(
-            subject="TrainConfig",
-            argument="constraint",
-            rule=f"must be one of {', '.join(map(repr, _CONVOLUTIONS))} with arch={config.arch!r}",
-            got=f"constraint={config.constraint!r}, of which there is no convolution",
-            remedy="Use arch='dense', or norm='l2' or 'linf'.",
-        )
+        rule = f"must be one of {', '.join(map(repr, _CONVOLUTIONS))} with arch={config.arch!r}"
+        got = f"constraint={config.constraint!r}, of which there is no convolution"
+        raise config_error("constraint", rule, got, "Use arch='dense', or norm='l2' or 'linf'.")
     make = _CONVOLUTIONS[config.constraint]
     return [
         make(channels, following, kernel_size, padding=padding),
@@ -209,23 +198,13 @@ def _build_wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) ->
     """
     channels, height, width = check_image("wrn", input_shape)
     if config.constraint != "none":
-        raise ArgumentError(
-            subject="TrainConfig",
-            argument="constraint",
-            rule="must be 'none' with arch='wrn', whose normalisation would undo any other",
-            got=f"constraint={config.constraint!r}",
-            remedy="Use arch='conv' for proven radii, or `parseval_beta` or `jacobian_weight` "
-            "to keep slopes small.",
-        )
+        rule = "must be 'none' with arch='wrn', whose normalisation would undo any other"
+        remedy = "Use arch='conv' for proven radii, or `parseval_beta` or `jacobian_weight` "
+        remedy += "to keep slopes small."
+        raise config_error("constraint", rule, f"constraint={config.constraint!r}", remedy)
     shrinks = 2 ** (len(config.channels) - 1)
     if min(height, width) < shrinks:
-        raise ArgumentError(
-            subject="TrainConfig",
-            argument="arch",
-            rule=f"must suit the images: 'wrn' with {len(config.channels)} groups needs sides "
-            f"of at least {shrinks} pixels",
-            got=f"inputs of shape {tuple(input_shape)}",
-        )
+        _refuse_small(f"'wrn' with {len(config.channels)} groups", shrinks, input_shape)
 
     def half(before: int, following: int, stride: int) -> list[nn.Module]:
         activation = make_activation(config.activation, before, dim=1)

@@ -6,8 +6,9 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from taut.errors import ArgumentError, check_choice
+from taut.errors import check_choice
 from taut.names import AugmentationName
+from taut.training.config_fields import config_error
 
 AUGMENTATIONS: tuple[AugmentationName, ...] = get_args(AugmentationName)
 
@@ -53,9 +54,5 @@ def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
 def check_augmentation(kind: str, shape: tuple[int, ...]) -> None:
     """Raises unless inputs of this shape can be augmented."""
     if kind != "none" and len(shape) != 3:
-        raise ArgumentError(
-            subject="TrainConfig",
-            argument="augment",
-            rule="must be 'none' for inputs that are no images",
-            got=f"augment={kind!r} and inputs of shape {shape}",
-        )
+        rule = "must be 'none' for inputs that are no images"
+        raise config_error("augment", rule, f"augment={kind!r} and inputs of shape {shape}")

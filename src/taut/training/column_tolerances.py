@@ -36,22 +36,18 @@ def parse_tolerances(text: str) -> dict[str | int, float]:
     for name, value in pairs:
         key: str | int = int(name) if name.strip().isdecimal() else name.strip()
         try:
-            number = _WORDS.get(str(value).strip(), None)
-            number = float(value) if number is None else number
+            number = float(_WORDS.get(str(value).strip(), value))
         except (TypeError, ValueError):
             number = math.nan
         if key == "" or not number >= 0:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                rule="must be a column and a number of at least 0, fixed or free, for each column",
-                got=f"{name}={value}" if name else repr(value),
-                remedy="Write it like pH=0.1,sulphur=2,colour=free.",
-            )
+            rule = "must be a column and a number of at least 0, fixed or free, for each column"
+            got, remedy = f"{name}={value}", "Write it like pH=0.1,sulphur=2,colour=free."
+            got = got if name else repr(value)
+            raise ArgumentError(subject=_SUBJECT, rule=rule, got=got, remedy=remedy)
         found[key] = number
     if not any(0 < value < FREE for value in found.values()):
-        raise ArgumentError(
-            subject=_SUBJECT, rule="a column must have a positive tolerance", got=repr(text)
-        )
+        rule = "a column must have a positive tolerance"
+        raise ArgumentError(subject=_SUBJECT, rule=rule, got=repr(text))
     return found
 
 
@@ -72,9 +68,8 @@ def _read_file(path: Path) -> list[tuple[str, Any]]:
     try:
         return list(tomllib.loads(path.read_text(encoding="utf-8")).items())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ArgumentError(
-            subject=_SUBJECT, rule=f"{path} must be a TOML file", got=str(error)
-        ) from error
+        rule = f"{path} must be a TOML file"
+        raise ArgumentError(subject=_SUBJECT, rule=rule, got=str(error)) from error
 
 
 def feature_tolerances(
@@ -114,12 +109,9 @@ def feature_tolerances(
         if is_category and value in (0.0, FREE):
             found[group] = [value] * (group.stop - group.start)
         elif is_category or value == FREE:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                rule="a category must be fixed or free, and nothing else can be free",
-                got=f"{name}={value:g}",
-                remedy="Drop a number that may take any value: no prediction can rest on it.",
-            )
+            rule = "a category must be fixed or free, and nothing else can be free"
+            remedy = "Drop a number that may take any value: no prediction can rest on it."
+            raise ArgumentError(subject=_SUBJECT, rule=rule, got=f"{name}={value:g}", remedy=remedy)
         else:
             found[group.start] = value
     return tuple(found)

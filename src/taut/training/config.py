@@ -17,7 +17,7 @@ from taut.names import (
     OptimizerName,
     ScheduleName,
 )
-from taut.training.config_fields import AnyConfig, Configuration, setting
+from taut.training.config_fields import AnyConfig, Configuration, config_error, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +77,9 @@ class TrainConfig(Configuration):
             1024,1024,1024 (dense), 1024,1024 (conv), 256,256,256 (distance), 512,512 (ibp); for
             smaller images: 256,256,256 (dense), 256,256 (conv), 128,128 (distance, ibp); for tables:
             128,128. lenet has one layer of width 50, wrn has none.
-        lipschitz: Lipschitz constant of the network; by default 1 in l2 and l1, 1000 for --arch dense in
-            linf, and 1 / (standard deviation of the pixels) for --arch distance, which standardises them.
+        lipschitz: Lipschitz constant of the network; by default 1 in l2, l1 and without a constraint,
+            1000 for --arch dense in linf, and 1 / (standard deviation of the pixels) for --arch distance,
+            which standardises them.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
@@ -185,28 +186,16 @@ class TrainConfig(Configuration):
             )
         super().__post_init__()
         if self.adversarial_radius and self.norm == "l1":
-            raise ArgumentError(
-                subject="TrainConfig",
-                argument="adversarial_radius",
-                rule="must be 0 in L1, which PGD does not support",
-                got=f"adversarial_radius={self.adversarial_radius}, norm='l1'",
-            )
+            rule = "must be 0 in L1, which PGD does not support"
+            got = f"adversarial_radius={self.adversarial_radius}, norm='l1'"
+            raise config_error("adversarial_radius", rule, got)
         if self.schedule == "step" and not self.milestones:
-            raise ArgumentError(
-                subject="TrainConfig",
-                argument="milestones",
-                rule="must list the epochs at which a step schedule decays",
-                got="none",
-                remedy="Use milestones=(20, 30), or --milestones 20,30.",
-            )
+            rule = "must list the epochs at which a step schedule decays"
+            remedy = "Use milestones=(20, 30), or --milestones 20,30."
+            raise config_error("milestones", rule, "none", remedy)
         if self.patience and not self.validation:
-            raise ArgumentError(
-                subject="TrainConfig",
-                argument="patience",
-                rule="needs validation rows",
-                got=f"patience={self.patience}, validation={self.validation}",
-                remedy="Use validation=0.1.",
-            )
+            got = f"patience={self.patience}, validation={self.validation}"
+            raise config_error("patience", "needs validation rows", got, "Use validation=0.1.")
 
 
 def to_toml(config: Configuration) -> str:
@@ -223,32 +212,22 @@ def to_toml(config: Configuration) -> str:
 
 
 def from_toml(text: str, kind: type[AnyConfig] = TrainConfig) -> AnyConfig:
-    """The configuration in a TOML text; fields that it leaves out have their defaults.
-
-    Args:
-        text: content of the file.
-        kind: class of the configuration.
+    """The configuration, of class `kind`, in a TOML text; fields that it leaves out have their defaults.
 
     Raises:
         ArgumentError: the text is no TOML, or has an unknown key.
     """
-    subject = "from_toml"
     try:
         held = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ArgumentError(
-            subject=subject, rule="the text must be TOML", got=str(error)
-        ) from error
+        rule = "the text must be TOML"
+        raise ArgumentError(subject="from_toml", rule=rule, got=str(error)) from error
     known = [f.name for f in fields(kind)]
     for name in held:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0)[0]
-            raise ArgumentError(
-                subject=subject,
-                rule=f"every key must be a field of {kind.__name__}",
-                got=repr(name),
-                remedy=f"The nearest is {near!r}.",
-            )
+            rule = f"every key must be a field of {kind.__name__}"
+            remedy = f"The nearest is {difflib.get_close_matches(name, known, 1, 0)[0]!r}."
+            raise ArgumentError(subject="from_toml", rule=rule, got=repr(name), remedy=remedy)
     return kind(**held)
 
 

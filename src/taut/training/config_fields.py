@@ -76,6 +76,13 @@ def field_docs(kind: type["Configuration"]) -> dict[str, str]:
     return found
 
 
+def config_error(argument: str, rule: str, got: object, remedy: str = "") -> ArgumentError:
+    """The error of a field of `TrainConfig`."""
+    return ArgumentError(
+        subject="TrainConfig", argument=argument, rule=rule, got=got, remedy=remedy
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
     """The base of configurations: every field is checked by its type and range."""
@@ -112,10 +119,9 @@ class Configuration:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, by name."""
-        held = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in held.items()
+            for name, value in vars(self).items()
             if value is not None
         }
 

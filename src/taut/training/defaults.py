@@ -85,8 +85,9 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     # Beyond the radius of training, so that it leaves black and white pixels alone.
     clip = min(2 * radius, (radius + 0.5) / 2)
     clip = clip if pixels and 1 - 2 * clip >= _NARROWEST else 0.0
-    # For L-inf the paper's constant, spread evenly over the layers.
-    lipschitz = config.lipschitz or (1000.0 if norm == LINF and arch not in _FOR_LINF else 1.0)
+    # For L-inf the paper's constant, spread evenly over the layers; without constraint, no scales.
+    free = (config.constraint or constraint) == "none"
+    lipschitz = config.lipschitz or (1000.0 if norm == LINF and not free else 1.0)
     if distance and config.lipschitz is None and data.train.low is not None:
         lipschitz = 1 / max(float(data.train.inputs.std()), 1e-6)
     loss = config.loss or ("ramp" if distance else "cross_entropy")

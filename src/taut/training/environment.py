@@ -4,17 +4,13 @@ from typing import Any
 
 import torch
 
-from taut.errors import ArgumentError
 from taut.training.config import TrainConfig
+from taut.training.config_fields import config_error
 from taut.training.seeds import seed_at
 
 
 class Environment:
-    """Device, dtype, threads and random state of a run, within a `with` block.
-
-    Args:
-        config: resolved.
-    """
+    """Device, dtype, threads and random state of a resolved configuration, within a `with` block."""
 
     def __init__(self, config: TrainConfig) -> None:
         self.device = _device(config.device)
@@ -56,11 +52,6 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)  # torch takes any name, and fails where it is used
     except (RuntimeError, AssertionError) as error:
-        raise ArgumentError(
-            subject="TrainConfig",
-            argument="device",
-            rule="must be 'auto' or a device that torch finds on this machine",
-            got=f"device={name!r}",
-            remedy="Use 'cpu'.",
-        ) from error
+        rule = "must be 'auto' or a device that torch finds on this machine"
+        raise config_error("device", rule, f"device={name!r}", "Use 'cpu'.") from error
     return device

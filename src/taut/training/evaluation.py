@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import torch
@@ -56,11 +57,8 @@ def evaluate(
     inputs, labels = examples.inputs[rows], examples.labels[rows]
     found = certify_inputs(model, spec, inputs, norm, labels, method=method, radius=radius)
     assert found.correct is not None
-    return Evaluation(
-        correct=parallel.gather(found.correct.cpu()),
-        radii=parallel.gather(found.radius.cpu()),
-        lipschitz=found.lipschitz,
-    )
+    correct, radii = parallel.gather(found.correct.cpu()), parallel.gather(found.radius.cpu())
+    return Evaluation(correct, radii, found.lipschitz)
 
 
 def certify_inputs(
@@ -98,18 +96,17 @@ def certify_inputs(
     """
     p, weights = as_norm(norm), spec.weights
 
-    def radii(inputs: Tensor) -> Certificates:
-        return certify(
-            model,
-            inputs,
-            p,
-            labels=labels,
-            arithmetic=arithmetic,
-            method=method,
-            input_range=None if method == "lipschitz" else spec.input_range,
-            tolerance=weights,
-            radius=radius,
-        )
+    radii = partial(
+        certify,
+        model,
+        norm=p,
+        labels=labels,
+        arithmetic=arithmetic,
+        method=method,
+        input_range=None if method == "lipschitz" else spec.input_range,
+        tolerance=weights,
+        radius=radius,
+    )
 
     found = radii(x)
     for combination in _combinations(spec):
@@ -137,12 +134,10 @@ def _combinations(spec: InputSpec) -> list[tuple[tuple[slice, Tensor], ...]]:
     choices = spec.free_choices()
     count = math.prod(len(values) for _, values in choices)
     if count > _MOST_CHOICES:
+        rule = f"free categories must have at most {_MOST_CHOICES} combinations of values"
+        remedy = "Drop a column, or hold it fixed."
         raise ArgumentError(
-            subject="certify",
-            argument="tolerance",
-            rule=f"free categories must have at most {_MOST_CHOICES} combinations of values",
-            got=str(count),
-            remedy="Drop a column, or hold it fixed.",
+            subject="certify", argument="tolerance", rule=rule, got=str(count), remedy=remedy
         )
     pairs = [[(group, value) for value in values] for group, values in choices]
     return list(product(*pairs)) if pairs else []

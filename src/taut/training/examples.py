@@ -96,11 +96,9 @@ class InputSpec:
         $z = (x - shift) / spread$, at most $2^{-24} |z|$ is lost, whatever the units.
         """
         if tuple(inputs.shape[1:]) != self.shape:
+            rule, got = f"must be (n, {', '.join(map(str, self.shape))})", tuple(inputs.shape)
             raise ArgumentError(
-                subject="InputSpec",
-                argument="inputs",
-                rule=f"must be (n, {', '.join(map(str, self.shape))})",
-                got=f"shape {tuple(inputs.shape)}",
+                subject="InputSpec", argument="inputs", rule=rule, got=f"shape {got}"
             )
         if not self.shift:
             return torch.as_tensor(inputs, dtype=torch.float32)
@@ -205,11 +203,8 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
         spec: preparation of the inputs of a trained network, instead of a new one.
     """
     if len(data.classes) < 2:
-        raise DataError(
-            subject="train",
-            rule=f"{data.name}: there must be at least two classes to tell apart",
-            got=str(list(data.classes)),
-        )
+        rule = f"{data.name}: there must be at least two classes to tell apart"
+        raise DataError(subject="train", rule=rule, got=str(list(data.classes)))
     fit, held_out = data.train, None
     if config.validation:
         fit, held_out = data.train.split(config.validation, config.seed)
@@ -218,13 +213,8 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     def ready(rows: LabelledSet) -> Examples:
         return Examples(known.apply(rows.inputs), torch.as_tensor(rows.labels))
 
-    return Prepared(
-        train=ready(fit),
-        validation=None if held_out is None else ready(held_out),
-        test=ready(data.test),
-        spec=known,
-        fingerprint=fingerprint_of(data),
-    )
+    validation = None if held_out is None else ready(held_out)
+    return Prepared(ready(fit), validation, ready(data.test), known, fingerprint_of(data))
 
 
 def _spec(name: str, rows: LabelledSet, tolerance: str | None) -> InputSpec:
@@ -265,18 +255,14 @@ def _measure(name: str, rows: LabelledSet, wide: np.ndarray) -> tuple[np.ndarray
     changes = high - low > 2**-48 * np.maximum(abs(low), abs(high))
     same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
     if not changes.any():
-        raise DataError(
-            subject=f"train: {name}",
-            rule=f"a column must change for a network to learn from it; none does, of {len(same)}",
-            remedy="Give other columns or more rows.",
-        )
+        rule = f"a column must change for a network to learn from it; none does, of {len(same)}"
+        remedy = "Give other columns or more rows."
+        raise DataError(subject=f"train: {name}", rule=rule, remedy=remedy)
     if same and rows.encoding is None:
         some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")
-        warnings.warn(
+        _warn(
             f"train: {name}: column {some} is constant in the training rows, so the network is "
-            "untested where it changes. Drop it from the table if it carries no information.",
-            TautWarning,
-            stacklevel=5,
+            "untested where it changes. Drop it from the table if it carries no information."
         )
     centre = np.where(changes, np.nanmean(wide, 0), low)
     width = np.where(changes, np.nanstd(wide, 0), 1.0)
@@ -290,12 +276,14 @@ def _warn_of_lost_columns(name: str, rows: LabelledSet) -> None:
     lost = [] if rows.encoding is None else rows.encoding.left_out
     told = [f"{c.name}: {c.reason}" for c in lost if c.reason not in ("dropped", "not selected")]
     if told:
-        warnings.warn(
+        _warn(
             f"train: {name}: columns are left out: {'; '.join(told)}. Name categories with "
-            "`categorical`, or drop the columns.",
-            TautWarning,
-            stacklevel=5,
+            "`categorical`, or drop the columns."
         )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, TautWarning, stacklevel=6)
 
 
 def fingerprint_of(data: LabelledData) -> str:

@@ -11,8 +11,6 @@ from taut.training.learning_rate_schedule import learning_rate
 from taut.training.seeds import batches, generator_at
 from taut.training.state import TrainingState
 
-_SUBJECT = "fit"
-
 
 def fit(
     model: nn.Module,
@@ -60,10 +58,9 @@ def fit(
         >>> round(model.weight.item(), 3)
         2.0
     """
-    check_count(_SUBJECT, "epochs", epochs)
-    check_count(_SUBJECT, "batch_size", batch_size)
-    check_count(_SUBJECT, "patience", patience)
-    check_positive(_SUBJECT, "lr", lr)
+    for name, count in (("epochs", epochs), ("batch_size", batch_size), ("patience", patience)):
+        check_count("fit", name, count)
+    check_positive("fit", "lr", lr)
     config = TrainConfig(optimizer="adam", lr=lr, epochs=epochs)
     state = TrainingState(config, model)
     position, best, best_epoch = state.position, float("inf"), 0

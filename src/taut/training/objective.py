@@ -34,14 +34,8 @@ class Objective:
     """The function of a batch that training minimises.
 
     The loss, on adversarial inputs if requested or on the worst logits of interval propagation, and the
-    Jacobian penalty.
-
-    Args:
-        config: resolved configuration.
-        spec: range of the inputs, which attacks and boxes respect.
-
-    Attributes:
-        progress: share of the run that is over.
+    Jacobian penalty. Attacks and boxes respect the range of the inputs. `progress` is the share of the
+    run that is over.
     """
 
     def __init__(self, config: TrainConfig, spec: InputSpec) -> None:
@@ -54,11 +48,7 @@ class Objective:
     ) -> tuple[Tensor, Tensor]:
         """The value for one batch, and the outputs `(n, classes)` of the network that it compares.
 
-        Args:
-            model: network in training mode.
-            x: `(n, *shape)`.
-            labels: `(n,)`.
-            position: position in the run, which seeds all randomness.
+        The position in the run seeds all randomness.
         """
         config = self.config
         generator = generator_at(config.seed, *position)

@@ -36,14 +36,10 @@ class Progress:
 
 
 class Log:
-    """The rows of a run, written as they come, by the first process alone.
+    """The rows of a run, written as they come, by the first process alone, if there is a folder.
 
-    Args:
-        folder: folder of the run, or None to write nothing; the content of its log is replaced by
-            `history`.
-        history: rows so far.
-        tensorboard: whether to write events into the folder `tensorboard` beside it; for the rows
-            so far too, if there are none yet.
+    The rows so far, `history`, replace the content of its log. With `tensorboard` events are written
+    into the folder `tensorboard` beside it, for the rows so far too if there are none yet.
     """
 
     def __init__(

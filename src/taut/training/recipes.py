@@ -25,8 +25,8 @@ def wide_residual_recipe(
     Args:
         variant: `"standard"`; `"parseval"`, with Parseval's retraction and averaged shortcuts; or
             `"jacobian"`, with the spectral norm of the input Jacobian in the loss.
-        activation: activation over channels, as `TrainConfig` takes it.
-        data: data set, as `TrainConfig` takes it.
+        activation: see `TrainConfig`, as for the following.
+        data: dataset.
         seed: random seed.
 
     Example:
@@ -65,11 +65,8 @@ def little_data_recipe(
 ) -> TrainConfig:
     """The LeNet-like network that the paper trains on a few hundred digits; it held nothing out.
 
-    Args:
-        constraint: constraint of the weights: `"bjorck"`, `"spectral"` or `"none"`.
-        activation: activation over channels, as `TrainConfig` takes it.
-        data: data set of few rows, as `TrainConfig` takes it.
-        seed: random seed.
+    The constraint of the weights is `"bjorck"`, `"spectral"` or `"none"`; for the other arguments see
+    `TrainConfig`.
 
     Example:
         >>> little_data_recipe().epochs

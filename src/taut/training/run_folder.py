@@ -29,12 +29,7 @@ _LOCK = ".lock"
 
 
 class RunFolder(Generic[AnyConfig]):
-    """The files of one run.
-
-    Args:
-        path: the folder; it need not exist yet.
-        kind: class of its configuration.
-    """
+    """The files of one run, in a folder that need not exist yet; `kind` is its type of configuration."""
 
     def __init__(self, path: str | os.PathLike[str], kind: type[AnyConfig] = TrainConfig) -> None:
         self.path = Path(path)
@@ -63,13 +58,9 @@ class RunFolder(Generic[AnyConfig]):
 
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise ArgumentError(
-                    subject=_SUBJECT,
-                    argument="out",
-                    rule="must be a folder that no other process is training into",
-                    got=f"{self.path}, which another one has open",
-                    remedy="Wait for it, or choose another folder.",
-                ) from error
+                rule = "must be a folder that no other process is training into"
+                remedy = "Wait for it, or choose another folder."
+                raise self._refusal(rule, "which another one has open", remedy) from error
             except (ImportError, OSError):
                 pass  # not every system and file system can lock a file
             yield
@@ -78,13 +69,14 @@ class RunFolder(Generic[AnyConfig]):
         if self.config_file.exists() or not self.path.exists():
             return
         if foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="out",
-                rule="must be a new or empty folder, or that of a run",
-                got=f"{self.path}, which holds {foreign[0]} and no config.toml",
-                remedy="Choose another folder.",
-            )
+            rule = "must be a new or empty folder, or that of a run"
+            raise self._refusal(rule, f"which holds {foreign[0]} and no config.toml")
+
+    def _refusal(
+        self, rule: str, why: str, remedy: str = "Choose another folder."
+    ) -> ArgumentError:
+        got = f"{self.path}, {why}"
+        return ArgumentError(subject=_SUBJECT, argument="out", rule=rule, got=got, remedy=remedy)
 
     @property
     def finished(self) -> bool:
@@ -97,12 +89,6 @@ class RunFolder(Generic[AnyConfig]):
         """Creates the folder, or checks that the run in it is the same one.
 
         A run that ended before its first checkpoint, as after a wrong option, may be replaced.
-
-        Args:
-            requested: configuration as the caller gave it.
-            resolved: the same with every field derived.
-            spec: inputs of the network.
-            fingerprint: checksum of the data.
 
         Raises:
             ArgumentError: there is a run with another configuration or on other data; the text
@@ -139,13 +125,8 @@ class RunFolder(Generic[AnyConfig]):
             if mine.get(name) != theirs.get(name)
         ]
         if differing:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="out",
-                rule="must be a new folder or that of the same run",
-                got=f"{self.path}, the folder of a run with another {', '.join(differing)}",
-                remedy="Choose another folder.",
-            )
+            rule = "must be a new folder or that of the same run"
+            raise self._refusal(rule, f"the folder of a run with another {', '.join(differing)}")
 
     def check_data(self, fingerprint: str, stored: str) -> None:
         """Raises if the run here began on data with another fingerprint."""

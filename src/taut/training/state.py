@@ -29,29 +29,20 @@ from taut.training.run_folder import RunFolder
 
 @dataclass
 class Position:
-    """The position of a run, in plain numbers.
+    """The position of a run, in plain numbers."""
 
-    Attributes:
-        epoch: number of finished epochs.
-        step: number of finished steps of the present epoch.
-        seen: number of inputs of the present epoch so far.
-        loss: sum of the objective over them.
-        correct: number of them that were classified correctly.
-        seconds: total training time.
-        history: one row for each finished epoch.
-        best_score: best certified and clean validation accuracy so far.
-        best_epoch: epoch of the best score, counted from 1; 0 before the first.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    seen: int = 0
-    loss: float = 0.0
-    correct: int = 0
-    seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    best_score: tuple[float, float] = (-1.0, -1.0)
-    best_epoch: int = 0
+    epoch: int = 0  # number of finished epochs
+    step: int = 0  # number of finished steps of the present epoch
+    seen: int = 0  # number of inputs of the present epoch so far
+    loss: float = 0.0  # sum of the objective over them
+    correct: int = 0  # number of them that were classified correctly
+    seconds: float = 0.0  # total training time
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row for each finished epoch
+    best_score: tuple[float, float] = (
+        -1.0,
+        -1.0,
+    )  # best certified and clean validation accuracy so far
+    best_epoch: int = 0  # epoch of the best score, counted from 1; 0 before the first
 
     def count(self, rows: int, loss: float, correct: float = 0) -> None:
         """Adds a step: its number of rows, the sum of their losses and the number of correct ones.
@@ -152,13 +143,8 @@ def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
 class Session(Generic[AnyConfig]):
     """A run in training: it starts or resumes, stores checkpoints, and measures its time.
 
-    Args:
-        config: resolved configuration.
-        data: prepared data.
-        folder: folder of the checkpoints, or None.
-        environment: device, dtype, threads and random state.
-        states: the states of the networks, by the prefix of their tensors in a checkpoint; the
-            position of the first is that of the run.
+    `states` are those of the networks, by the prefix of their tensors in a checkpoint; the position of
+    the first is that of the run. Without a `folder` there are no checkpoints.
     """
 
     def __init__(
@@ -177,13 +163,10 @@ class Session(Generic[AnyConfig]):
         tensors, metadata = held
         folder.check_data(data.fingerprint, metadata["fingerprint"])
         if (processes := metadata.get("processes", 1)) != parallel.world_size():
-            raise ArgumentError(
-                subject="train",
-                rule="a run must resume with as many processes as it began with, or rounding "
-                "differs",
-                got=f"{parallel.world_size()} instead of {processes}",
-                remedy="Start as many, or choose another folder.",
-            )
+            rule = "a run must resume with as many processes as it began with, or rounding differs"
+            got = f"{parallel.world_size()} instead of {processes}"
+            remedy = "Start as many, or choose another folder."
+            raise ArgumentError(subject="train", rule=rule, got=got, remedy=remedy)
         environment.use_threads(metadata["threads"])
         self._restore(tensors, metadata["position"])
 

@@ -51,18 +51,11 @@ class TrainedRun:
         try:
             found = load_data(self.config)
         except ArgumentError as error:
-            raise ArgumentError(
-                subject=subject,
-                rule=f"{data} must be where training read it",
-                got="none",
-                remedy=f"{error} {remedy}",
-            ) from error
+            rule, remedy = f"{data} must be where training read it", f"{error} {remedy}"
+            raise ArgumentError(subject=subject, rule=rule, got="none", remedy=remedy) from error
         if fingerprint_of(found) != self.result["fingerprint"]:
-            raise ArgumentError(
-                subject=subject,
-                rule=f"{data} must hold the numbers that training read; it holds others",
-                remedy=remedy,
-            )
+            rule = f"{data} must hold the numbers that training read; it holds others"
+            raise ArgumentError(subject=subject, rule=rule, remedy=remedy)
         return prepare(self.config, found, self.inputs)
 
 
@@ -74,12 +67,5 @@ def load_run(out: str | os.PathLike[str]) -> TrainedRun:
         DamagedFileError: the network in it is not what was written.
     """
     folder = RunFolder(out)
-    result = folder.result()
-    return TrainedRun(
-        config=folder.config(),
-        model=load(folder.model_file),
-        history=tuple(folder.history()),
-        result=result,
-        inputs=folder.spec(),
-        folder=folder.path,
-    )
+    result, config, model = folder.result(), folder.config(), load(folder.model_file)
+    return TrainedRun(config, model, tuple(folder.history()), result, folder.spec(), folder.path)

@@ -109,17 +109,16 @@ def wasserstein(
     if scaling is not None:
         check_choice(_SUBJECT, "scaling", scaling, SCALINGS)
     check_choice(_SUBJECT, "method", method, METHODS)
-    counts = {"num_steps": num_steps, "patience": patience, "num_permutations": num_permutations}
-    for name, count in counts.items():
-        check_count(_SUBJECT, name, count)
+    check_count(_SUBJECT, "num_steps", num_steps)
+    check_count(_SUBJECT, "patience", patience)
+    check_count(_SUBJECT, "num_permutations", num_permutations)
     if diameter is not None:
         check_positive(_SUBJECT, "diameter", diameter)
     check_seed(_SUBJECT, seed)
     confidence_of_each(_SUBJECT, confidence)
     if not critics or set(critics) - set(CRITICS):
         rule = "must be some of 'linear', 'cones', 'network'"
-        got = f"critics={critics!r}"
-        raise ArgumentError(subject=_SUBJECT, argument="critics", rule=rule, got=got)
+        raise ArgumentError(subject=_SUBJECT, argument="critics", rule=rule, got=f"{critics=!r}")
     pair = open_pair(x, y, encoding)
     if scaling is None:
         found = pair.first.encoding

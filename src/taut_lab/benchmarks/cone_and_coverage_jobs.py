@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
 from taut.transport import Problem, laplaces, shells, shifted_gaussians, wasserstein
-from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch, estimated
 from taut_lab.experiments.prob_dim import PAPER_VALUES, RECIPES, Recipe, train_cone
 
 _SIZES = (200, 500, 1000, 2000)
@@ -23,24 +23,12 @@ def cone_jobs(
     recipe: Recipe | None = None,
     num_fresh: int = 2**15,
 ) -> Iterator[BenchmarkJob]:
-    """One job for each activation, dimension and depth.
-
-    Args:
-        seed: random seed.
-        results: `(dimension, number of linear layers)`.
-        recipe: training recipe of all jobs; None for those of the table.
-        num_fresh: number of fresh samples for the estimate and the bound.
-    """
+    """One job for each activation, and for each dimension and number of linear layers of `results`."""
     for activation, recipes in RECIPES.items():
         for dim, depth in results:
             chosen = recipe or recipes[depth]
-            yield BenchmarkJob(
-                f"table1/{activation}/{dim}/{depth}",
-                40.0,
-                lambda a=activation, d=dim, k=depth, r=chosen: _run_cone(
-                    a, d, k, r, seed, num_fresh
-                ),
-            )
+            run = partial(_run_cone, activation, dim, depth, chosen, seed, num_fresh)
+            yield BenchmarkJob(f"table1/{activation}/{dim}/{depth}", 40.0, run)
 
 
 def _run_cone(
@@ -49,14 +37,13 @@ def _run_cone(
     watch = Stopwatch()
     run = train_cone(dim, depth, activation, recipe, seed)
     fit_cpu = watch.cpu
-    evaluation = run.evaluate(num_fresh)
     published = PAPER_VALUES.get((dim, depth), {}).get(activation)
     return watch.result(
         "table1",
         f"cone, dimension {dim}, {depth} layers",
         activation,
         truth=1.0,
-        **asdict(evaluation),
+        **vars(run.evaluate(num_fresh)),
         steps=recipe.num_steps,
         fit_cpu=fit_cpu,
         sizes={"dim": dim, "depth": depth, **vars(recipe), "paper": published},
@@ -120,19 +107,10 @@ def _students(dim: int, shift: float) -> Problem:
 
 
 def coverage_jobs(*, seed: int, count: int = 500, num_steps: int = 100) -> Iterator[BenchmarkJob]:
-    """One job for each problem, with its own samples.
-
-    Args:
-        seed: random seed.
-        count: number of problems.
-        num_steps: number of training steps; few, since bounds hold for every critic.
-    """
+    """One job for each problem, with its own samples; few steps, since bounds hold for every critic."""
     for i, (problem, n) in enumerate(coverage_problems(count)):
-        yield BenchmarkJob(
-            f"coverage/{i:03d}",
-            5.0,
-            lambda i=i, p=problem, n=n: _run_coverage(p, n, 100_000 * seed + i, num_steps),
-        )
+        run = partial(_run_coverage, problem, n, 100_000 * seed + i, num_steps)
+        yield BenchmarkJob(f"coverage/{i:03d}", 5.0, run)
 
 
 def _run_coverage(problem: Problem, n: int, seed: int, num_steps: int) -> CriticResult:
@@ -144,10 +122,7 @@ def _run_coverage(problem: Problem, n: int, seed: int, num_steps: int) -> Critic
         problem.name,
         result.kind,
         truth=problem.distance,
-        estimate=result.estimate.value,
-        lower=result.lower.value,
-        upper=result.upper.value,
-        confidence=result.lower.confidence,
+        **estimated(result),
         steps=num_steps,
         sizes={"dim": problem.dim, "n": n, "p_value": result.p_value},
     )

@@ -7,55 +7,41 @@ from pathlib import Path
 from typing import Any
 
 from taut.errors import ArgumentError
-from taut_lab.benchmarks.timing_records import BENCHMARKED
+from taut.transport import WassersteinResult
+from taut_lab.benchmarks.timing_records import BENCHMARKED, check_kind
 from taut_lab.framework.provenance import describe_machine, describe_versions
-from taut_lab.framework.records import (
-    current_date,
-    read_record_file,
-    to_json,
-    write_record_file,
-)
+from taut_lab.framework.records import current_date, read_record_file, to_json, write_record_file
 
 
 @dataclass(frozen=True)
 class CriticResult:
     """What one critic found on one problem.
 
-    Attributes:
-        part: the table that it belongs to.
-        problem: description of the problem.
-        critic: name of the critic.
-        truth: the true distance.
-        truth_error: standard error of `truth`, where that is a sample mean.
-        estimate: the critic's estimate, from samples that were not used in training.
-        lower: proven lower bound of the distance; None for a critic that has none.
-        upper: proven upper bound, likewise.
-        confidence: confidence level of each bound; 1 where no statistics are involved.
-        steps: number of training steps.
-        fit_cpu: CPU time of training, in seconds.
-        cpu: CPU time in all, including sampling and evaluation.
-        wall: wall-clock time in all.
-        sizes: other parameters of the problem, such as the dimension.
-
     Example:
         >>> CriticResult("funnels", "d 2", "cones", truth=2.0, estimate=1.9).relative_error
         -0.05...
     """
 
-    part: str
-    problem: str
-    critic: str
-    truth: float
-    estimate: float | None = None
-    truth_error: float = 0.0
-    lower: float | None = None
-    upper: float | None = None
-    confidence: float | None = None
-    steps: int | None = None
-    fit_cpu: float = 0.0
-    cpu: float = 0.0
-    wall: float = 0.0
-    sizes: Mapping[str, Any] = field(default_factory=dict)
+    part: str  # the table that it belongs to
+    problem: str  # description of the problem
+    critic: str  # name of the critic
+    truth: float  # the true distance
+    estimate: float | None = (
+        None  # the critic's estimate, from samples that were not used in training
+    )
+    truth_error: float = 0.0  # standard error of `truth`, where that is a sample mean
+    lower: float | None = (
+        None  # proven lower bound of the distance; None for a critic that has none
+    )
+    upper: float | None = None  # proven upper bound, likewise
+    confidence: float | None = (
+        None  # confidence level of each bound; 1 where no statistics are involved
+    )
+    steps: int | None = None  # number of training steps
+    fit_cpu: float = 0.0  # CPU time of training, in seconds
+    cpu: float = 0.0  # CPU time in all, including sampling and evaluation
+    wall: float = 0.0  # wall-clock time in all
+    sizes: Mapping[str, Any] = field(default_factory=dict)  # such as the dimension
 
     @property
     def relative_error(self) -> float | None:
@@ -88,39 +74,27 @@ class CriticResult:
 
 @dataclass(frozen=True)
 class BenchmarkJob:
-    """A result that is still to be computed.
+    """A result that is still to be computed."""
 
-    Attributes:
-        name: unique name, under which the result is recorded.
-        seconds: expected time, to estimate the time left.
-        run: computes the result.
-    """
-
-    name: str
-    seconds: float
-    run: Callable[[], CriticResult]
+    name: str  # unique name, under which the result is recorded
+    seconds: float  # expected time, to estimate the time left
+    run: Callable[[], CriticResult]  # computes the result
 
 
 class Stopwatch:
-    """CPU and wall-clock time since its creation.
-
-    Example:
-        >>> watch = Stopwatch()
-        >>> watch.result("part", "problem", "critic", truth=1.0).cpu >= 0
-        True
-    """
+    """CPU and wall-clock time since its creation, in seconds."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     @property
     def wall(self) -> float:
-        """Wall-clock time in seconds."""
+        """Wall-clock time."""
         return round(time.perf_counter() - self._wall, 3)
 
     @property
     def cpu(self) -> float:
-        """CPU time of this process in seconds."""
+        """CPU time of this process."""
         return round(time.process_time() - self._cpu, 3)
 
     def result(
@@ -134,6 +108,16 @@ class Stopwatch:
         )
 
 
+def estimated(found: WassersteinResult) -> dict[str, Any]:
+    """The estimate and the bounds of `taut.wasserstein`, as fields of a `CriticResult`."""
+    return {
+        "estimate": found.estimate.value,
+        "lower": found.lower.value,
+        "upper": found.upper.value,
+        "confidence": found.lower.confidence,
+    }
+
+
 _KIND = "taut bench wasserstein"
 
 
@@ -144,12 +128,6 @@ class CriticRecords:
         path: JSON file, read first if it exists; None keeps everything in memory.
         settings: settings that determine the results. A file with other settings is refused, so
             that no table mixes two runs.
-
-    Example:
-        >>> records = CriticRecords(None, {"seed": 0})
-        >>> records.add("a", CriticResult("part", "problem", "critic", truth=1.0))
-        >>> "a" in records, records.results["a"].truth
-        (True, 1.0)
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -174,9 +152,6 @@ class CriticRecords:
                 )
             self.header, self.results = found.header, found.results
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.results
-
     def add(self, name: str, result: CriticResult) -> None:
         """Adds a result, and writes the file."""
         self.results[name] = result
@@ -190,19 +165,14 @@ class CriticRecords:
 
     @classmethod
     def read(cls, path: Path) -> "CriticRecords":
-        """Reads the file of a run.
-
-        Raises:
-            DamagedFileError: it is not one.
-        """
+        """Reads the file of a run; raises `DamagedFileError` for any other."""
         found = read_record_file(path, cls._parse)
         found.path = path
         return found
 
     @classmethod
     def _parse(cls, fields: Mapping[str, Any]) -> "CriticRecords":
-        if fields["kind"] != _KIND:
-            raise ValueError(f"its kind is {fields['kind']!r}, not {_KIND!r}")
+        check_kind(fields, _KIND)
         found = cls(None, fields["settings"])
         found.results = {
             name: CriticResult.from_json(plain) for name, plain in fields["results"].items()

@@ -5,9 +5,9 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ import torch
 from taut.errors import require
 from taut.transport import two_sample_p_value, wasserstein
 from taut_lab.benchmarks.peers import import_peer
-from taut_lab.framework.provenance import describe_machine, describe_versions
-from taut_lab.framework.records import current_date, read_record_file, write_record_file
+from taut_lab.benchmarks.timing_records import BenchmarkRecord
+from taut_lab.framework.provenance import describe_versions
 
 _LEVEL = 0.05
 
@@ -26,80 +26,45 @@ Detector = Callable[[np.ndarray, np.ndarray, int], tuple[float, float]]
 
 @dataclass(frozen=True)
 class DriftSettings:
-    """What is compared.
+    """What is compared."""
 
-    Attributes:
-        pairs: number of pairs without a shift, and of pairs with one.
-        rows: rows of each sample.
-        dim: number of columns, standard normal.
-        shift: shift of one column, in standard deviations: the true distance.
-        large_rows: rows of each sample of the pair on which time and memory are measured.
-        seed: random seed.
-    """
-
-    pairs: int = 200
-    rows: int = 200
-    dim: int = 5
-    shift: float = 0.4
-    large_rows: int = 1000
-    seed: int = 0
+    pairs: int = 200  # number of pairs without a shift, and of pairs with one
+    rows: int = 200  # rows of each sample
+    dim: int = 5  # number of columns, standard normal
+    shift: float = 0.4  # shift of one column, in standard deviations: the true distance
+    large_rows: int = 1000  # rows of each sample of the pair on which time and memory are measured
+    seed: int = 0  # random seed
 
 
 @dataclass(frozen=True)
 class DetectorResult:
-    """One detector.
+    """One detector."""
 
-    Attributes:
-        name: name of the detector.
-        false_alarms: number of pairs without a shift that it calls different, at the level 0.05.
-        found: number of shifted pairs that it calls different.
-        answers: mean distance that it gives for pairs without and with a shift, if it gives one.
-        seconds: CPU time of a pair, mean.
-        large_answer: distance that it gives for the large pair.
-        large_seconds: CPU time of the large pair.
-        large_megabytes: memory that it takes for the large pair, above what was in use before.
-    """
-
-    name: str
-    false_alarms: int
-    found: int
-    answers: tuple[float | None, float | None]
-    seconds: float
-    large_answer: float | None
-    large_seconds: float
-    large_megabytes: float
+    name: str  # name of the detector
+    false_alarms: int  # number of pairs without a shift that it calls different, at the level 0.05
+    found: int  # number of shifted pairs that it calls different
+    answers: tuple[float | None, float | None]  # mean distance without and with a shift
+    seconds: float  # CPU time of a pair, mean
+    large_answer: float | None  # distance that it gives for the large pair
+    large_seconds: float  # CPU time of the large pair
+    large_megabytes: float  # memory that it takes for the large pair, above what was in use before
 
 
 @dataclass(frozen=True)
-class DriftRecord:
-    """Results of all detectors, with settings and provenance."""
+class DriftRecord(BenchmarkRecord):
+    """Results of all detectors, with settings."""
 
     settings: DriftSettings
     results: tuple[DetectorResult, ...]
-    date: str = field(default_factory=current_date)
-    versions: Mapping[str, str | None] = field(
-        default_factory=lambda: describe_versions(
-            "taut", "torch", "scipy", "POT", "evidently", "alibi-detect", "river"
-        )
-    )
-    machine: Mapping[str, Any] = field(default_factory=describe_machine)
-
-    def write(self, path: Path) -> None:
-        """Writes the record as JSON."""
-        write_record_file(path, asdict(self))
 
     @classmethod
-    def read(cls, path: Path) -> "DriftRecord":
-        """Reads what `write` wrote."""
-        return read_record_file(path, cls._parse)
-
-    @classmethod
-    def _parse(cls, fields: Mapping[str, Any]) -> "DriftRecord":
-        results = (
-            DetectorResult(**one | {"answers": tuple(one["answers"])}) for one in fields["results"]
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        results = tuple(
+            DetectorResult(**one | {"answers": tuple(one["answers"])}) for one in plain["results"]
         )
-        provenance = {name: fields[name] for name in ("date", "versions", "machine")}
-        return cls(DriftSettings(**fields["settings"]), tuple(results), **provenance)
+        settings = DriftSettings(**plain["settings"])
+        return super().from_json({**plain, "settings": settings, "results": results})
 
 
 def _taut(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -116,20 +81,13 @@ def _taut_test(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
 
 def _exact(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
     ot = require("ot", "ot", "this benchmark")
-
-    def distance(a: np.ndarray, b: np.ndarray) -> float:
-        return float(ot.emd2([], [], ot.dist(a, b, metric="euclidean")))
-
+    distance = lambda a, b: ot.emd2([], [], ot.dist(a, b, metric="euclidean"))  # noqa: E731
     return _permute(distance, x, y, 19, seed)
 
 
 def _sliced(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
-    ot = require("ot", "ot", "this benchmark")
-
-    def distance(a: np.ndarray, b: np.ndarray) -> float:
-        return float(ot.sliced_wasserstein_distance(a, b, n_projections=50, p=1, seed=seed))
-
-    return _permute(distance, x, y, 99, seed)
+    sliced = require("ot", "ot", "this benchmark").sliced_wasserstein_distance
+    return _permute(partial(sliced, n_projections=50, p=1, seed=seed), x, y, 99, seed)
 
 
 def _columns(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -148,11 +106,9 @@ def _permute(
 ) -> tuple[float, float]:
     """A distance, and its p-value by permutations."""
     found, rng, pooled = distance(x, y), np.random.default_rng(seed), np.concatenate([x, y])
-    above = 0
-    for _ in range(count):
-        shuffled = rng.permutation(pooled)
-        above += distance(shuffled[: len(x)], shuffled[len(x) :]) >= found
-    return found, (1 + above) / (1 + count)
+    shuffled = (np.split(rng.permutation(pooled), [len(x)]) for _ in range(count))
+    above = sum(distance(a, b) >= found for a, b in shuffled)
+    return float(found), float((1 + above) / (1 + count))
 
 
 def _kernel(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -162,21 +118,13 @@ def _kernel(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
     return math.nan, float(detector.predict(y.astype(np.float32))["data"]["p_val"])
 
 
-def _drifted_share(x: np.ndarray, y: np.ndarray) -> float:
+def _drifted_columns(x: np.ndarray, y: np.ndarray, seed: int, least: float) -> tuple[float, float]:
     evidently = require("evidently", "evidently", "this benchmark")
     metrics = require("evidently.metrics", "evidently", "this benchmark")
     pandas = require("pandas", "evidently", "this benchmark")
     new, old = (pandas.DataFrame(side).rename(columns=str) for side in (y, x))
     found = evidently.Report([metrics.DriftedColumnsCount()]).run(new, old)
-    return found.dict()["metrics"][0]["value"]["share"]
-
-
-def _half_of_columns(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
-    return math.nan, float(_drifted_share(x, y) < 0.5)
-
-
-def _any_column(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
-    return math.nan, float(_drifted_share(x, y) == 0)
+    return math.nan, float(found.dict()["metrics"][0]["value"]["share"] < least)
 
 
 def _windows(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -197,8 +145,8 @@ DETECTORS: dict[str, Detector] = {
     "POT sliced": _sliced,
     "scipy ks_2samp": _columns,
     "alibi-detect MMDDrift": _kernel,
-    "evidently, half of the columns": _half_of_columns,
-    "evidently, any column": _any_column,
+    "evidently, half of the columns": partial(_drifted_columns, least=0.5),
+    "evidently, any column": partial(_drifted_columns, least=1e-9),
     "river ADWIN": _windows,
 }
 _PEERS = {
@@ -249,7 +197,8 @@ def run_drift(
                 large_megabytes=large_megabytes,
             )
         )
-    return DriftRecord(settings, tuple(results))
+    versions = describe_versions("taut", "torch", "scipy", "POT", *_PEERS)
+    return DriftRecord(settings, tuple(results), versions=versions)
 
 
 def _told(answer: float) -> float | None:

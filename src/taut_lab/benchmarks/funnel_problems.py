@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -19,14 +19,13 @@ from taut.transport import (
     wasserstein,
 )
 from taut_lab.benchmarks.critic_networks import scaled_network
-from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch, estimated
 from taut_lab.benchmarks.unconstrained_critics import (
     UNCONSTRAINED_CRITICS,
     fit_unconstrained_critic,
 )
 from taut_lab.experiments.critic_training import critic_values, evaluate_critic
 
-PART = "funnels"
 DIMS = (2, 4, 8, 16, 32, 64, 128)
 COUNTS = (4, 16, 64, 256)
 
@@ -50,37 +49,21 @@ def funnel_jobs(
 ) -> Iterator[BenchmarkJob]:
     """One job for each critic and each problem; ours come first.
 
-    Args:
-        seed: random seed of the funnels and of all samples.
-        dims: dimensions of the space.
-        counts: numbers of funnels.
-        seconds: CPU time for training each critic; "cones, more steps" has no limit.
-        peers: whether to include critics without a proven constant.
-        num_pairs: number of optimal pairs that determine the true distance.
-        num_fresh: number of fresh samples of each side for the estimate and the bound.
-        batch_size: samples of each side per step; "cones, more steps" has its own.
-        width: width of the networks.
-        cone_steps: number of steps of "cones, more steps", instead of its default.
+    `seconds` is the CPU time for training a critic; "cones, more steps" has no limit, but a batch size
+    and, unless `cone_steps` is given, a number of steps of its own. `num_pairs` optimal pairs determine
+    the true distance.
     """
+    pace: dict[str, Any] = {"seconds": seconds, "batch_size": batch_size}
     fits: dict[str, tuple[float, Fit]] = {
         "cones, more steps": (100.0, partial(_cones_with_more_steps, num_steps=cone_steps)),
-        "cones": (seconds + 5, partial(_timed_cones, seconds=seconds, batch_size=batch_size)),
-        "GroupSort": (
-            seconds + 5,
-            partial(_timed_network, seconds=seconds, batch_size=batch_size, width=width),
-        ),
+        "cones": (seconds + 5, partial(_timed_cones, **pace)),
+        "GroupSort": (seconds + 5, partial(_timed_network, width=width, **pace)),
     }
     for kind in UNCONSTRAINED_CRITICS if peers else ():
-        rest = {"seconds": seconds, "width": width, "batch_size": batch_size}
-        fits[kind] = (seconds + 2, partial(_unconstrained, kind=kind, **rest))
-    for critic, (expected, fit) in fits.items():
-        for dim in dims:
-            for count in counts:
-                yield BenchmarkJob(
-                    f"{PART}/{critic}/{dim}/{count}",
-                    expected,
-                    partial(_run, critic, dim, count, fit, seed, num_pairs, num_fresh),
-                )
+        fits[kind] = (seconds + 2, partial(_unconstrained, kind=kind, width=width, **pace))
+    for (critic, (expected, fit)), dim, count in product(fits.items(), dims, counts):
+        run = partial(_run, critic, dim, count, fit, seed, num_pairs, num_fresh)
+        yield BenchmarkJob(f"funnels/{critic}/{dim}/{count}", expected, run)
 
 
 def grid_jobs(
@@ -92,23 +75,10 @@ def grid_jobs(
     num_pairs: int = 2**17,
     num_steps: int = 1000,
 ) -> Iterator[BenchmarkJob]:
-    """One job for each problem: `taut.wasserstein` on two samples, as a user would call it.
-
-    Args:
-        seed: random seed of the funnels, the samples and the estimator.
-        dims: dimensions of the space.
-        counts: numbers of funnels.
-        rows: rows of each sample.
-        num_pairs: number of optimal pairs that determine the true distance.
-        num_steps: training steps of the estimator.
-    """
-    for dim in dims:
-        for count in counts:
-            yield BenchmarkJob(
-                f"grid/{dim}/{count}",
-                25.0,
-                partial(_run_estimator, dim, count, seed, rows, num_pairs, num_steps),
-            )
+    """One job for each problem: `taut.wasserstein` on two samples, as a user would call it."""
+    for dim, count in product(dims, counts):
+        run = partial(_run_estimator, dim, count, seed, rows, num_pairs, num_steps)
+        yield BenchmarkJob(f"grid/{dim}/{count}", 25.0, run)
 
 
 def _run_estimator(
@@ -124,10 +94,7 @@ def _run_estimator(
         "taut wasserstein",
         truth=problem.distance,
         truth_error=problem.standard_error,
-        estimate=found.estimate.value,
-        lower=found.lower.value,
-        upper=found.upper.value,
-        confidence=found.lower.confidence,
+        **estimated(found),
         steps=num_steps,
         sizes={"dim": dim, "funnels": count, "rows": rows, "kind": found.kind},
     )
@@ -170,15 +137,13 @@ def _unconstrained(problem: Problem, generator: Generator, kind: str, **settings
     )
 
 
-@lru_cache(maxsize=32)
-def _problem(dim: int, count: int, seed: int, num_pairs: int) -> Problem:
-    return funnels(dim, count, seed, num_pairs=num_pairs)
+_problem = lru_cache(maxsize=32)(funnels)
 
 
 def _run(
     critic_name: str, dim: int, count: int, fit: Fit, seed: int, num_pairs: int, num_fresh: int
 ) -> CriticResult:
-    problem = _problem(dim, count, seed, num_pairs)
+    problem = _problem(dim, count, seed, num_pairs=num_pairs)
     watch = Stopwatch()
     critic, steps = fit(problem, Generator().manual_seed(seed))
     fit_cpu = watch.cpu
@@ -189,11 +154,9 @@ def _run(
         x, y = (critic_values(critic, side).double() for side in problem.sample(num_fresh, fresh))
         found = {"estimate": (x.mean() - y.mean()).item()}
     else:
-        found = asdict(
-            evaluate_critic(critic, problem.sample, generator=fresh, num_fresh=num_fresh)
-        )
+        found = vars(evaluate_critic(critic, problem.sample, generator=fresh, num_fresh=num_fresh))
     return watch.result(
-        PART,
+        "funnels",
         problem.name,
         critic_name,
         truth=problem.distance,

@@ -3,7 +3,8 @@
 import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,8 @@ from taut.data import load_labelled, read_table
 from taut.errors import require
 from taut.transport import fit_cones, fit_critic, wasserstein
 from taut_lab.benchmarks.critic_networks import scaled_network
-from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch
+from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch, estimated
 from taut_lab.experiments.critic_training import critic_values
-
-PART = "real"
 
 Pair = tuple[Tensor, Tensor]
 
@@ -32,15 +31,15 @@ def real_pairs(data_dir: Path | None = None) -> dict[str, Callable[[], Pair]]:
     given.
     """
     pairs: dict[str, Callable[[], Pair]] = {
-        "wine, cultivar 0 and 1": lambda: _classes("load_wine", 0, 1, standard=True),
-        "wine, cultivar 1 and 2": lambda: _classes("load_wine", 1, 2, standard=True),
-        "digits, 3 and 8": lambda: _classes("load_digits", 3, 8),
-        "digits, 1 and 7": lambda: _classes("load_digits", 1, 7),
+        "wine, cultivar 0 and 1": partial(_classes, "load_wine", 0, 1, standard=True),
+        "wine, cultivar 1 and 2": partial(_classes, "load_wine", 1, 2, standard=True),
+        "digits, 3 and 8": partial(_classes, "load_digits", 3, 8),
+        "digits, 1 and 7": partial(_classes, "load_digits", 1, 7),
     }
     if data_dir is not None:
         pairs |= {
-            "wine quality, red and white": lambda: _wine_quality(data_dir),
-            "MNIST test, 3 and 8": lambda: _mnist(data_dir),
+            "wine quality, red and white": partial(_wine_quality, data_dir),
+            "MNIST test, 3 and 8": partial(_mnist, data_dir),
         }
     return pairs
 
@@ -54,23 +53,12 @@ def real_jobs(
 ) -> Iterator[BenchmarkJob]:
     """For each pair, one job for exact transport and one for each kind of critic on all points.
 
-    The true distance is POT's `emd2`.
-
-    Args:
-        seed: random seed.
-        data_dir: folder of MNIST and the wine-quality tables, or None.
-        num_steps: number of training steps of the critics.
-        names: names of the pairs; None for all.
+    The true distance is POT's `emd2`. `names` selects some of the pairs.
     """
-    for name, load in real_pairs(data_dir).items():
-        if names is not None and name not in names:
-            continue
-        for method in _METHODS:
-            yield BenchmarkJob(
-                f"{PART}/{method}/{name}",
-                60.0 if data_dir else 10.0,
-                lambda n=name, f=load, m=method: _run(n, f, m, seed, num_steps),
-            )
+    for (name, load), method in product(real_pairs(data_dir).items(), _METHODS):
+        if names is None or name in names:
+            run = partial(_run, name, load, method, seed, num_steps)
+            yield BenchmarkJob(f"real/{method}/{name}", 60.0 if data_dir else 10.0, run)
 
 
 def _run(
@@ -80,9 +68,7 @@ def _run(
     truth = _exact(name, load)
     watch = Stopwatch()
     if method == "taut, transport":
-        found = wasserstein(x, y, finite=True, seed=seed)
-        estimate, steps = found.estimate.value, 0
-        lower, upper = found.lower.value, found.upper.value
+        found, num_steps = estimated(wasserstein(x, y, finite=True, seed=seed)), 0
     else:
         critic = _fit(method, x, y, Generator().manual_seed(seed), num_steps)
         # Both sets are known in full, so every 1-Lipschitz function gives a lower bound.
@@ -91,18 +77,14 @@ def _run(
         estimate = (
             critic_values(exact, x).mean() - critic_values(exact, y).mean()
         ).item() / constant
-        steps, upper = num_steps, None
-        lower = max(0.0, estimate * (1 - 1e-9))
+        found = {"estimate": estimate, "lower": max(0.0, estimate * (1 - 1e-9))}
     return watch.result(
-        PART,
+        "real",
         name,
         method,
         truth=truth,
-        estimate=estimate,
-        lower=lower,
-        upper=upper,
-        confidence=1.0,
-        steps=steps,
+        **found | {"confidence": 1.0},
+        steps=num_steps,
         sizes={"n": len(x), "m": len(y), "dim": x.shape[1]},
     )
 
@@ -148,9 +130,8 @@ def _classes(loader: str, first: int, second: int, standard: bool = False) -> Pa
 
 
 def _wine_quality(data_dir: Path) -> Pair:
-    both = [
-        read_table(_find(data_dir, f"winequality-{hue}.csv")).values for hue in ("red", "white")
-    ]
+    names = (f"winequality-{hue}.csv" for hue in ("red", "white"))
+    both = [read_table(min(data_dir.rglob(n), default=data_dir / n)).values for n in names]
     together = np.concatenate(both)
     centre, spread = together.mean(0), together.std(0)
     red, white = (torch.from_numpy((side - centre) / spread) for side in both)
@@ -162,7 +143,3 @@ def _mnist(data_dir: Path) -> Pair:
     inputs = torch.from_numpy(np.asarray(test.inputs, dtype=np.float64)).flatten(1)
     labels = torch.from_numpy(np.asarray(test.labels))
     return inputs[labels == 3], inputs[labels == 8]
-
-
-def _find(folder: Path, name: str) -> Path:
-    return next(iter(sorted(folder.rglob(name))), folder / name)

@@ -26,14 +26,7 @@ def _data(batch: int, width: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 def timed_distances(
     batch: int, width: int, exponents: Sequence[float], *, seed: int = 0
 ) -> list[TimedFunction]:
-    """Forward and backward passes of `batch` points against `width` stored ones.
-
-    Args:
-        batch: number of points.
-        width: number of stored points, and length of each.
-        exponents: exponents of the norms.
-        seed: random seed of the numbers.
-    """
+    """Forward and backward passes of `batch` points against `width` stored ones of that length."""
     x, weight, grad = _data(batch, width, seed)
     functions: dict[str, Distance] = {DENSE: F.linear}
     for p in exponents:
@@ -50,10 +43,9 @@ def timed_distances(
 
 
 def compile_kernels(batch: int, width: int, exponents: Sequence[float], seed: int = 0) -> float:
-    """Compiles the kernels of these exponents, without files of earlier processes.
+    """Wall-clock seconds to compile the kernels of these exponents, without files of earlier processes.
 
-    Returns:
-        Wall-clock seconds; next to nothing where this process has compiled them before.
+    Next to nothing where this process has compiled them before.
     """
     from torch._inductor.utils import fresh_cache
 

@@ -33,11 +33,7 @@ RELU = "torch ReLU"
 
 
 def dense_makers(peers: bool = True) -> dict[str, Callable[[int, int], nn.Module]]:
-    """Name -> a function that makes a layer with so many inputs and outputs, the baseline first.
-
-    Args:
-        peers: whether to include other libraries, if they are installed.
-    """
+    """Name -> a function that makes a layer with so many inputs and outputs, the baseline first."""
     makers: dict[str, Callable[[int, int], nn.Module]] = {
         PLAIN: nn.Linear,
         "taut OrthonormalLinear": OrthonormalLinear,
@@ -73,17 +69,11 @@ Errors = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A layer or a network in training; each run of the function is one step.
+    """A layer or a network in training; each run of the function is one step."""
 
-    Attributes:
-        function: the step.
-        layers: the layers that have a weight.
-        weight_errors: how far a weight is from orthonormal.
-    """
-
-    function: TimedFunction
-    layers: tuple[nn.Module, ...]
-    weight_errors: Callable[[Tensor], Errors]
+    function: TimedFunction  # the step
+    layers: tuple[nn.Module, ...]  # the layers that have a weight
+    weight_errors: Callable[[Tensor], Errors]  # how far a weight is from orthonormal
 
     @torch.no_grad()
     def weights(self) -> list[Tensor]:
@@ -109,15 +99,7 @@ _RADIUS = 1.58
 def image_batches(
     data: str, batch: int, data_dir: str | None = None, *, count: int = 64, seed: int = 0
 ) -> Batches:
-    """Random batches of flattened 28 x 28 training images and their labels.
-
-    Args:
-        data: `"mnist"`, or `"digits"`, whose 8 x 8 pixels are enlarged.
-        batch: batch size.
-        data_dir: folder of the dataset; None for the variable `TAUT_DATA`.
-        count: number of batches.
-        seed: random seed.
-    """
+    """Random batches of flattened 28 x 28 training images of MNIST, or of digits, which are enlarged."""
     train = load_labelled(data, data_dir=data_dir).train
     images = nn.functional.interpolate(torch.as_tensor(train.inputs).float(), (28, 28)).flatten(1)
     labels = torch.as_tensor(train.labels).long()
@@ -131,13 +113,7 @@ def networks_in_training(
     """Networks with three hidden layers and `MaxMin` that learn to classify images.
 
     A step is forward, backward and Adam, with the offset cross-entropy for an L2 radius of 1.58: the first
-    steps of real training, in which weights move most.
-
-    Args:
-        width: width of the hidden layers.
-        rate: learning rate of Adam.
-        data: batches of flattened images with labels of ten classes, used in turn by every network.
-        peers: whether to include other libraries.
+    steps of real training, in which weights move most. Every network uses the batches in turn.
     """
     sizes = [data[0][0].shape[1], width, width, width]
     made = {}

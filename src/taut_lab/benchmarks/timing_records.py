@@ -1,16 +1,55 @@
-"""Records of timing benchmarks: what was measured, with which versions, on which machine."""
+"""Records of benchmarks: what was measured, with which versions, on which machine."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from taut_lab.benchmarks.peers import PEERS
 from taut_lab.framework.provenance import describe_machine, describe_versions
-from taut_lab.framework.records import current_date, read_record_file, write_record_file
+from taut_lab.framework.records import current_date, read_record_file, to_json, write_record_file
 from taut_lab.framework.timing import Timing
 
 BENCHMARKED = ("taut", "torch", *PEERS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkRecord:
+    """A result with its provenance, one JSON file."""
+
+    date: str = field(default_factory=current_date)
+    versions: Mapping[str, str | None] = field(
+        default_factory=lambda: describe_versions(*BENCHMARKED)
+    )
+    machine: Mapping[str, Any] = field(default_factory=describe_machine)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the file."""
+        return to_json(asdict(self))
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**{name: plain[name] for name in cls.__dataclass_fields__})
+
+    def write(self, path: Path) -> None:
+        """Writes the record as JSON."""
+        write_record_file(path, self.to_json())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a file that `write` has written.
+
+        Raises:
+            DamagedFileError: it is not one.
+        """
+        return read_record_file(path, cls.from_json)
+
+
+def check_kind(plain: Mapping[str, Any], kind: str) -> None:
+    """Raises a ValueError for the record of another benchmark."""
+    if plain["kind"] != kind:
+        raise ValueError(f"its kind is {plain['kind']!r}, not {kind!r}")
 
 
 @dataclass(frozen=True)
@@ -57,50 +96,32 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class TimingRecord:
-    """All comparisons of a benchmark, with settings and provenance."""
+class TimingRecord(BenchmarkRecord):
+    """All comparisons of a benchmark, with settings."""
 
     settings: Mapping[str, Any]
     comparisons: tuple[Comparison, ...]
     missing: tuple[str, ...] = ()
     seconds: float = 0.0
-    date: str = field(default_factory=current_date)
-    versions: Mapping[str, str | None] = field(
-        default_factory=lambda: describe_versions(*BENCHMARKED)
-    )
-    machine: Mapping[str, Any] = field(default_factory=describe_machine)
 
-    def write(self, path: Path) -> None:
-        """Writes the record as JSON; ratios are added for readers, and ignored by `read`."""
-        fields = asdict(self)
-        for comparison, plain in zip(self.comparisons, fields["comparisons"], strict=True):
-            for entry in plain["entries"]:
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the file; ratios are added for readers, and ignored by `from_json`."""
+        plain = super().to_json()
+        for comparison, each in zip(self.comparisons, plain["comparisons"], strict=True):
+            for entry in each["entries"]:
                 entry["ratio"] = comparison.ratio(entry["timing"]["name"])
-        write_record_file(path, fields)
+        return plain
 
     @classmethod
-    def read(cls, path: Path) -> "TimingRecord":
-        """Reads a file that `write` has written.
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
 
-        Raises:
-            DamagedFileError: it is not one.
-        """
-        return read_record_file(path, cls._parse)
+        def entry(timing: Mapping[str, Any], error: Any, excess: Any, **_: Any) -> TimingEntry:
+            return TimingEntry(Timing(**timing), error, excess)
 
-    @classmethod
-    def _parse(cls, fields: Mapping[str, Any]) -> "TimingRecord":
         comparisons = tuple(
-            Comparison(
-                plain["kind"],
-                plain["sizes"],
-                plain["baseline"],
-                tuple(
-                    TimingEntry(Timing(**entry["timing"]), entry["error"], entry["excess"])
-                    for entry in plain["entries"]
-                ),
-            )
-            for plain in fields["comparisons"]
+            Comparison(**{**each, "entries": tuple(entry(**one) for one in each["entries"])})
+            for each in plain["comparisons"]
         )
-        names = ("settings", "seconds", "date", "versions", "machine")
-        rest = {name: fields[name] for name in names}
-        return cls(comparisons=comparisons, missing=tuple(fields["missing"]), **rest)
+        missing = tuple(plain["missing"])
+        return super().from_json({**plain, "comparisons": comparisons, "missing": missing})

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from taut.errors import check_choice, check_count
+from taut.errors import check_choice
 from taut_lab.benchmarks.peers import explain_missing
 from taut_lab.benchmarks.timed_distance_kernels import DENSE, compile_kernels, timed_distances
 from taut_lab.benchmarks.timed_layers import (
@@ -132,12 +132,8 @@ def run_layers(
     on_run: OnRun = lambda comparison, name, done: None,
 ) -> TimingRecord:
     """Compares training steps of dense networks, activations and Björck's iteration on one thread."""
-    for width in settings.widths:
-        check_count("run_layers", "width", width)
-    for batch in settings.batches:
-        check_count("run_layers", "batch", batch)
     total = len(settings.widths) * len(settings.batches) * len(settings.rates) + 2
-    return _run("run_layers", settings, _layer_plans(settings), total, on_run)
+    return _run(settings, _layer_plans(settings), total, on_run)
 
 
 def run_conv(
@@ -145,9 +141,7 @@ def run_conv(
     on_run: OnRun = lambda comparison, name, done: None,
 ) -> TimingRecord:
     """Compares convolutions on one thread, for each shape."""
-    check_count("run_conv", "batch", settings.batch)
-    check_count("run_conv", "kernel_size", settings.kernel_size)
-    return _run("run_conv", settings, _conv_plans(settings), len(settings.shapes), on_run)
+    return _run(settings, _conv_plans(settings), len(settings.shapes), on_run)
 
 
 def run_distances(
@@ -155,15 +149,13 @@ def run_distances(
     on_run: OnRun = lambda comparison, name, done: None,
 ) -> TimingRecord:
     """Compares distances with a dense layer of the same size on one thread."""
-    check_count("run_distances", "batch", settings.batch)
-    check_count("run_distances", "width", settings.width)
-    return _run("run_distances", settings, _distance_plans(settings), 1, on_run)
+    return _run(settings, _distance_plans(settings), 1, on_run)
 
 
 def _run(
-    subject: str, settings: TimingSettings, plans: Iterator[_Plan], total: int, on_run: OnRun
+    settings: TimingSettings, plans: Iterator[_Plan], total: int, on_run: OnRun
 ) -> TimingRecord:
-    check_choice(subject, "clock", settings.clock, tuple(CLOCKS))
+    check_choice(type(settings).__name__, "clock", settings.clock, tuple(CLOCKS))
     start, machine = time.perf_counter(), describe_machine()
     comparisons: list[Comparison] = []
     limits = {
@@ -183,9 +175,7 @@ def _run(
                 on_run=before,
             )
             entries = tuple(
-                TimingEntry(timing)
-                if timing.failure is not None
-                else TimingEntry(timing, *plan.errors(timing.name))
+                TimingEntry(timing, *(() if timing.failure else plan.errors(timing.name)))
                 for timing in timings
             )
             comparisons.append(Comparison(plan.kind, plan.sizes, plan.baseline, entries))
@@ -198,30 +188,19 @@ def _run(
     )
 
 
-def _trained(
-    title: str,
-    kind: str,
-    sizes: Mapping[str, float],
-    baseline: str,
-    models: Sequence[TrainedModel],
-) -> _Plan:
+def _trained(models: Sequence[TrainedModel], **about: Any) -> _Plan:
     errors = {model.function.name: model.errors for model in models}
     functions = [model.function for model in models]
-    return _Plan(title, kind, sizes, baseline, functions, lambda name: errors[name]())
+    return _Plan(functions=functions, errors=lambda name: errors[name](), **about)
 
 
 def _conv_plans(settings: ConvSettings) -> Iterator[_Plan]:
     for inside, out, side in settings.shapes:
-        layers = conv_layers_in_training(
-            (inside, out),
-            side,
-            settings.batch,
-            kernel_size=settings.kernel_size,
-            peers=settings.peers,
-            seed=settings.seed,
-        )
+        given = {name: getattr(settings, name) for name in ("kernel_size", "peers", "seed")}
+        layers = conv_layers_in_training((inside, out), side, settings.batch, **given)
         sizes = {"in": inside, "out": out, "side": side, "batch": settings.batch}
-        yield _trained(f"{inside} x {side} x {side}", "conv", sizes, PLAIN_CONV, layers)
+        title = f"{inside} x {side} x {side}"
+        yield _trained(layers, title=title, kind="conv", sizes=sizes, baseline=PLAIN_CONV)
 
 
 def _distance_plans(settings: DistanceSettings) -> Iterator[_Plan]:
@@ -239,7 +218,7 @@ def _layer_plans(settings: LayerSettings) -> Iterator[_Plan]:
         networks = networks_in_training(width, rate, data, peers=settings.peers)
         sizes = {"width": width, "batch": batch, "rate": rate}
         title = ", ".join(f"{name} {size:g}" for name, size in sizes.items())
-        yield _trained(title, "networks", sizes, PLAIN, networks)
+        yield _trained(networks, title=title, kind="networks", sizes=sizes, baseline=PLAIN)
     size = settings.activation_size
     functions = timed_activations(size, size, peers=settings.peers, seed=settings.seed)
     # A run takes a millisecond, so more of them cost little.
@@ -249,10 +228,7 @@ def _layer_plans(settings: LayerSettings) -> Iterator[_Plan]:
     size, iterations = settings.bjorck_size, settings.bjorck_iterations
     functions = timed_bjorck(size, iterations, seed=settings.seed)
     # Ten runs as in the paper, fewer where one takes ten seconds.
-    limits = {
-        "rounds": 10,
-        "min_rounds": min(settings.min_rounds, 2),
-        "budget": 2 * settings.budget,
-    }
+    limits = {"rounds": 10, "min_rounds": min(settings.min_rounds, 2)}
+    limits["budget"] = 2 * settings.budget
     baseline = full_name(iterations[0])
     yield _Plan("Björck", "bjorck", {"size": size}, baseline, functions, limits=limits)

@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 from torch.optim import Adam
 
+from taut.nn import Scale
 from taut.transport import Sampler, dual_value
 
 UNCONSTRAINED_CRITICS = ("WGAN-GP", "WGAN-LP", "spectral norm")
@@ -58,10 +59,13 @@ def fit_unconstrained_critic(
     Returns:
         The critic in evaluation mode, and the number of steps.
     """
+    norm = spectral_norm if kind == "spectral norm" else nn.Identity()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
-        net = _network(kind, dim, width)
-    critic = _Scaled(net, length)
+        sizes = ((dim, width), (width, width), (width, 1))
+        first, second, last = (norm(nn.Linear(*size)) for size in sizes)
+    net = (first, nn.ReLU(), second, nn.ReLU(), last)
+    critic = nn.Sequential(Scale(1 / length), *net, Scale(length))
     optimizer = Adam(critic.parameters(), lr=lr)
     start, steps = clock(), 0
     critic.train()
@@ -76,30 +80,6 @@ def fit_unconstrained_critic(
         optimizer.step()
         steps += 1
     return critic.eval(), steps
-
-
-def _network(kind: str, dim: int, width: int) -> nn.Sequential:
-    layers: list[nn.Module] = [
-        nn.Linear(dim, width),
-        nn.ReLU(),
-        nn.Linear(width, width),
-        nn.ReLU(),
-        nn.Linear(width, 1),
-    ]
-    if kind == "spectral norm":
-        layers = [
-            spectral_norm(layer) if isinstance(layer, nn.Linear) else layer for layer in layers
-        ]
-    return nn.Sequential(*layers)
-
-
-class _Scaled(nn.Module):
-    def __init__(self, net: nn.Module, length: float) -> None:
-        super().__init__()
-        self.net, self.length = net, length
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.length * self.net(x / self.length)
 
 
 def _excess(critic: nn.Module, x: Tensor, y: Tensor, kind: str, generator: Generator) -> Tensor:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from taut.errors import check_choice, check_count, check_positive
+from taut.errors import check_choice, check_positive
 from taut_lab.benchmarks.cone_and_coverage_jobs import cone_jobs, coverage_jobs
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticRecords, CriticResult, Stopwatch
 from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs, grid_jobs
@@ -19,11 +19,8 @@ PARTS = ("table1", "funnels", "grid", "coverage", "real")
 _QUICK: dict[str, dict[str, Any]] = {
     "table1": {"results": ((4, 3),), "recipe": Recipe(8, 5, 8), "num_fresh": 200},
     "funnels": {
-        "num_pairs": 100,
-        "num_fresh": 200,
-        "batch_size": 16,
-        "width": 16,
-        "cone_steps": 8,
+        **{"num_pairs": 100, "num_fresh": 200},
+        **{"batch_size": 16, "width": 16, "cone_steps": 8},
     },
     "grid": {"rows": 60, "num_pairs": 100, "num_steps": 4},
     "coverage": {"count": 2, "num_steps": 4},
@@ -33,41 +30,28 @@ _QUICK: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class WassersteinSettings:
-    """Settings of the benchmark.
+    """Settings of the benchmark."""
 
-    Attributes:
-        parts: some of `PARTS`, in the order in which they are computed.
-        dims: dimensions of the funnel problems, in the parts "funnels" and "grid".
-        counts: numbers of funnels.
-        peers: whether to include critics without a proven constant.
-        budget_seconds: CPU time for training each critic of the funnel problems.
-        seed: random seed.
-        data_dir: folder of MNIST and the wine-quality tables.
-        quick: whether to use tiny sizes, for tests.
-    """
-
-    parts: tuple[str, ...] = PARTS
-    dims: tuple[int, ...] = DIMS
-    counts: tuple[int, ...] = COUNTS
-    peers: bool = True
-    budget_seconds: float = 12.0
-    seed: int = 0
-    data_dir: Path | None = None
-    quick: bool = False
+    parts: tuple[str, ...] = PARTS  # some of `PARTS`, in the order in which they are computed
+    dims: tuple[int, ...] = (
+        DIMS  # dimensions of the funnel problems, in the parts "funnels" and "grid"
+    )
+    counts: tuple[int, ...] = COUNTS  # numbers of funnels
+    peers: bool = True  # whether to include critics without a proven constant
+    budget_seconds: float = 12.0  # CPU time for training each critic of the funnel problems
+    seed: int = 0  # random seed
+    data_dir: Path | None = None  # folder of MNIST and the wine-quality tables
+    quick: bool = False  # whether to use tiny sizes, for tests
 
     def of_results(self) -> dict[str, Any]:
         """The settings that change results, rather than select them."""
-        names = ("budget_seconds", "seed", "quick")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("budget_seconds", "seed", "quick")}
 
 
 def wasserstein_jobs(settings: WassersteinSettings) -> list[BenchmarkJob]:
     """The jobs, in the order in which they are run."""
     for part in settings.parts:
         check_choice("WassersteinSettings", "parts", part, PARTS)
-    for name in ("dims", "counts"):
-        for value in getattr(settings, name):
-            check_count("WassersteinSettings", name, value)
     check_positive("WassersteinSettings", "budget_seconds", settings.budget_seconds)
     makers: dict[str, Callable[..., Iterator[BenchmarkJob]]] = {
         "table1": cone_jobs,
@@ -82,9 +66,11 @@ def wasserstein_jobs(settings: WassersteinSettings) -> list[BenchmarkJob]:
         "coverage": coverage_jobs,
         "real": partial(real_jobs, data_dir=settings.data_dir),
     }
-    sizes = _QUICK if settings.quick else {}
-    parts = settings.parts
-    return [job for p in parts for job in makers[p](seed=settings.seed, **sizes.get(p, {}))]
+    return [
+        job
+        for part in settings.parts
+        for job in makers[part](seed=settings.seed, **(_QUICK[part] if settings.quick else {}))
+    ]
 
 
 def run_wasserstein(
@@ -94,21 +80,17 @@ def run_wasserstein(
     before: Callable[[str, float, float], None] = lambda name, done, left: None,
     after: Callable[[str, CriticResult], None] = lambda name, result: None,
 ) -> CriticRecords:
-    """Computes every result that the file does not contain, on one thread.
+    """Computes every result that the file does not contain, on one thread; gives all of them.
 
     Args:
         settings: settings of the benchmark.
         path: JSON file, written after every result; None keeps the results in memory.
-        before: called before each job with its name, the fraction done, and an estimate of the
-            seconds left.
+        before: called before each job with its name, the fraction done, and the seconds left.
         after: called after each job with its name and result.
-
-    Returns:
-        The records, including those that the file contained.
     """
     records = CriticRecords(path, settings.of_results())
     jobs = wasserstein_jobs(settings)
-    left = [job for job in jobs if job.name not in records]
+    left = [job for job in jobs if job.name not in records.results]
     total = sum(job.seconds for job in jobs) or 1.0
     ahead, behind = sum(job.seconds for job in left), 0.0
     watch = Stopwatch()

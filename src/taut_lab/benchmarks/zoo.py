@@ -4,9 +4,9 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,10 @@ from taut.data import LabelledSet
 from taut.errors import ArgumentError, NoRuleError
 from taut.losses import OffsetCrossEntropy
 from taut.training import Examples
-from taut_lab.benchmarks.timing_records import BENCHMARKED
+from taut_lab.benchmarks.timing_records import BenchmarkRecord, check_kind
 from taut_lab.benchmarks.zoo_layers import plain_network, zoo_blocks, zoo_network
 from taut_lab.framework.datasets import load_dataset
-from taut_lab.framework.provenance import describe_machine, describe_versions
-from taut_lab.framework.records import current_date, read_record_file, to_json, write_record_file
+from taut_lab.framework.records import to_json
 
 # Radius in L2 by dataset, as the literature reports it.
 RADII = {"cifar10-25k": 36 / 255, "cifar10": 36 / 255, "mnist": 1.58}
@@ -29,27 +28,16 @@ _KIND = "taut bench zoo"
 
 @dataclass(frozen=True)
 class ZooSettings:
-    """What all layers of a zoo share.
+    """What all layers of a zoo share."""
 
-    Attributes:
-        data: `"cifar10-25k"` (20,000 training and 5,000 test images), `"cifar10"` or `"mnist"`.
-        minutes: CPU time of training, in minutes.
-        trial_share: CPU time of each trial of a learning rate, as a share of `minutes`.
-        rates: learning rates of Adam to choose from.
-        batch: batch size.
-        channels: channels of the first half of the network.
-        depth: blocks in each half.
-        seed: random seed.
-    """
-
-    data: str = "cifar10-25k"
-    minutes: float = 15.0
-    trial_share: float = 0.08
-    rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
-    batch: int = 128
-    channels: int = 16
-    depth: int = 3
-    seed: int = 0
+    data: str = "cifar10-25k"  # one of `RADII`
+    minutes: float = 15.0  # CPU time of training, in minutes
+    trial_share: float = 0.08  # CPU time of each trial of a learning rate, as a share of `minutes`
+    rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # learning rates of Adam to choose from
+    batch: int = 128  # batch size
+    channels: int = 16  # channels of the first half of the network
+    depth: int = 3  # blocks in each half
+    seed: int = 0  # random seed
 
     @property
     def radius(self) -> float:
@@ -64,72 +52,36 @@ class ZooSettings:
 
 
 @dataclass(frozen=True)
-class ZooRecord:
-    """One layer of the zoo.
+class ZooRecord(BenchmarkRecord):
+    """One layer of the zoo."""
 
-    Attributes:
-        layer: name of the layer.
-        settings: fields of `ZooSettings`.
-        certified: certified test accuracy at the radius; None without a proven constant.
-        clean: test accuracy.
-        lipschitz: proven constant of the network in L2; None if taut has no rule for it.
-        rate: learning rate that the trials chose.
-        trials: validation loss of each rate.
-        steps: number of training steps.
-        fit_cpu: CPU time of training in seconds, without trials.
-        epochs: passes over the training images.
-        parameters: number of trained numbers.
-        memory: bytes of parameters, gradients, optimiser state and of what one step keeps for its
-            backward pass.
-        training_loss: mean loss of the last hundred steps.
-        cpu: CPU time in all, with trials and certificates.
-        wall: wall-clock time in all.
-    """
-
-    layer: str
-    settings: Mapping[str, Any]
-    clean: float
-    certified: float | None
-    lipschitz: float | None
-    rate: float
-    trials: Mapping[str, float]
-    steps: int
-    fit_cpu: float
-    epochs: float
-    parameters: int
-    memory: int
-    training_loss: float
-    cpu: float
-    wall: float
-    date: str = field(default_factory=current_date)
-    versions: Mapping[str, str | None] = field(
-        default_factory=lambda: describe_versions(*BENCHMARKED)
-    )
-    machine: Mapping[str, Any] = field(default_factory=describe_machine)
+    layer: str  # name of the layer
+    settings: Mapping[str, Any]  # fields of `ZooSettings`
+    clean: float  # test accuracy
+    certified: float | None  # certified test accuracy at the radius; None without a proven constant
+    lipschitz: float | None  # proven constant of the network in L2; None if taut has no rule for it
+    rate: float  # learning rate that the trials chose
+    trials: Mapping[str, float]  # validation loss of each rate
+    steps: int  # number of training steps
+    fit_cpu: float  # CPU time of training in seconds, without trials
+    epochs: float  # passes over the training images
+    parameters: int  # number of trained numbers
+    memory: int  # bytes of parameters, gradients, optimiser state and one backward pass
+    training_loss: float  # mean loss of the last hundred steps
+    cpu: float  # CPU time in all, with trials and certificates
+    wall: float  # wall-clock time in all
+    kind: str = _KIND
 
     @property
     def step_cpu(self) -> float:
         """Mean CPU time of a step in seconds."""
         return self.fit_cpu / self.steps
 
-    def write(self, path: Path) -> None:
-        """Writes the record as JSON."""
-        write_record_file(path, {"kind": _KIND, **to_json(asdict(self))})
-
     @classmethod
-    def read(cls, path: Path) -> "ZooRecord":
-        """Reads a file that `write` has written.
-
-        Raises:
-            DamagedFileError: it is not one.
-        """
-
-        def parse(fields: Mapping[str, Any]) -> "ZooRecord":
-            if fields["kind"] != _KIND:
-                raise ValueError(f"its kind is {fields['kind']!r}, not {_KIND!r}")
-            return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
-
-        return read_record_file(path, parse)
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        check_kind(plain, _KIND)
+        return super().from_json(plain)
 
 
 def read_zoo(folder: Path) -> list[ZooRecord]:
@@ -152,18 +104,12 @@ def run_zoo(
 
     Args:
         settings: what all layers share.
-        folder: one JSON file for each layer, written when the layer is finished.
+        folder: one JSON file for each layer, written when the layer is finished; all are returned.
         data_dir: folder of the dataset; None for the variable `TAUT_DATA`.
         layers: names, or parts of names, of the layers to run; by default all.
         peers: whether to include other libraries, if they are installed.
         on_layer: called before a layer is trained.
         on_record: called after it.
-
-    Returns:
-        All records of the folder.
-
-    Raises:
-        ArgumentError: the folder holds a record with other settings, or no layer has such a name.
     """
     wanted = tuple(layers)
     blocks = {
@@ -190,17 +136,13 @@ def run_zoo(
             )
     data = load_dataset(settings.data, data_dir)
     for name, block in blocks.items():
-        path = folder / f"{_file_name(name)}.json"
+        path = folder / (re.sub(r"\W+", "-", name).strip("-").lower() + ".json")
         if not path.exists():
             on_layer(name)
             record = _run_layer(name, block, settings, data.train, data.test)
             record.write(path)
             on_record(record)
     return read_zoo(folder)
-
-
-def _file_name(layer: str) -> str:
-    return re.sub(r"\W+", "-", layer).strip("-").lower()
 
 
 def _run_layer(
@@ -215,10 +157,8 @@ def _run_layer(
 
     def new() -> nn.Sequential:
         torch.manual_seed(settings.seed)
-        image = (colours, height, width)
-        classes = len(train.classes)
         size = {"channels": settings.channels, "depth": settings.depth}
-        return zoo_network(block, image, classes, **size)
+        return zoo_network(block, (colours, height, width), len(train.classes), **size)
 
     with torch.random.fork_rng(devices=[]):
         fit, held_out = (_examples(part) for part in train.split(0.1, settings.seed))
@@ -258,11 +198,7 @@ def _examples(rows: LabelledSet) -> Examples:
 def _fit(
     network: nn.Module, examples: Examples, settings: ZooSettings, rate: float, seconds: float
 ) -> tuple[int, float, float]:
-    """Adam until the CPU time is over, at a rate that falls as a cosine of the time used.
-
-    Returns:
-        Number of steps, CPU time, mean loss of the last hundred steps.
-    """
+    """Adam until the CPU time is over: number of steps, CPU time, mean loss of the last hundred."""
     generator = torch.Generator().manual_seed(settings.seed)
     optimiser = torch.optim.Adam(network.parameters(), lr=rate)
     losses: list[float] = []

@@ -38,16 +38,13 @@ def zoo_blocks(peers: bool = True) -> dict[str, Block]:
     Convolutions have 3 x 3 kernels and circular padding, with which orthogonality is possible, and
     `taut.nn.MaxMin` behind them; residual blocks have their ReLU inside, and the padding of their
     library.
-
-    Args:
-        peers: whether to include other libraries, if they are installed.
     """
     blocks: dict[str, Block] = {
-        UNCONSTRAINED: partial(_with_activation, nn.Conv2d, MaxMin),
-        "taut OrthonormalConv2d": partial(_with_activation, OrthonormalConv2d, MaxMin),
-        "taut SpectralConv2d": partial(_with_activation, SpectralConv2d, MaxMin),
-        "taut AOLConv2d": partial(_with_activation, AOLConv2d, MaxMin),
-        "taut separable_conv2d": partial(_with_activation, separable_conv2d, MaxMin),
+        UNCONSTRAINED: partial(_with_max_min, nn.Conv2d),
+        "taut OrthonormalConv2d": partial(_with_max_min, OrthonormalConv2d),
+        "taut SpectralConv2d": partial(_with_max_min, SpectralConv2d),
+        "taut AOLConv2d": partial(_with_max_min, AOLConv2d),
+        "taut separable_conv2d": partial(_with_max_min, separable_conv2d),
         "taut SLLResidual2d": SLLResidual2d,
         "taut shift_rotate (LipNeXt)": shift_rotate,
     }
@@ -56,7 +53,7 @@ def zoo_blocks(peers: bool = True) -> dict[str, Block]:
     for peer, module, name in (*CONVOLUTIONS, _PEER_RESIDUAL, _PEER_EXPONENTIAL):
         if (layer := getattr(import_peer(module), name, None)) is None:
             continue
-        block = partial(_with_activation, layer, MaxMin)
+        block = partial(_with_max_min, layer)
         if name == _PEER_EXPONENTIAL[-1]:
             block = partial(block, padding=3)
         elif name == _PEER_RESIDUAL[-1]:
@@ -65,13 +62,10 @@ def zoo_blocks(peers: bool = True) -> dict[str, Block]:
     return blocks
 
 
-def _with_activation(
-    layer: Callable[..., nn.Module],
-    activation: Callable[..., nn.Module],
-    channels: int,
-    **changes: object,
-) -> nn.Module:
-    return nn.Sequential(layer(channels, channels, **{**_CIRCLE, **changes}), activation(dim=1))
+def _with_max_min(
+    layer: Callable[..., nn.Module], channels: int, **changes: object
+) -> nn.Sequential:
+    return nn.Sequential(layer(channels, channels, **{**_CIRCLE, **changes}), MaxMin(dim=1))
 
 
 def zoo_network(
@@ -83,12 +77,7 @@ def zoo_network(
     blocks follow; again 2 x 2 pixels become channels, which gives four times as many, and `depth`
     blocks follow; `taut.nn.OrthonormalLinear` on all of that gives the logits.
 
-    Args:
-        block: one of `zoo_blocks`.
-        image: channels, height and width, the sizes divisible by 4.
-        classes: number of logits.
-        channels: channels of the first half, at least four times those of the image.
-        depth: number of blocks in each half.
+    The sizes of the image are divisible by 4, and `channels` at least four times its own.
     """
     colours, height, width = image
     missing = channels - 4 * colours

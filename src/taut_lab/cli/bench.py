@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.parameters import COUNT, EXISTING_FILE, FILE, FOLDER, POSITIVE, Whole, seed_option
+from taut.cli.parameters import (
+    COUNT,
+    EXISTING_FILE,
+    FILE,
+    FOLDER,
+    POSITIVE,
+    Whole,
+    option_group,
+    seed_option,
+)
 
 if TYPE_CHECKING:
     from taut_lab.benchmarks.critic_records import CriticResult
 
-Command = Callable[..., Any]
-
-
-def _shared(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """One decorator for options that several benchmarks share, in this order."""
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+# Called with a text and the fraction done.
+OnRun = Callable[[str, float], None]
 
 
 def _several(name: str, to: str, default: tuple[int, ...], help: str, least: int = 1) -> Any:
@@ -42,7 +41,7 @@ def _batch_size(default: int) -> Any:
     return click.option("--batch-size", "batch", type=COUNT, default=default, help="Batch size.")
 
 
-_output = _shared(
+_output = option_group(
     seed_option,
     click.option("--out", type=FILE, help="JSON file for the results."),
     click.option(
@@ -52,7 +51,7 @@ _output = _shared(
     ),
     click.option("--quick", is_flag=True, hidden=True, help="Use tiny sizes, for tests."),
 )
-_timing = _shared(
+_timing = option_group(
     click.option(
         "--rounds",
         type=COUNT,
@@ -199,7 +198,7 @@ def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> 
     chosen = DriftSettings(**settings)
     if quick:
         chosen = replace(chosen, pairs=2, rows=30, dim=2, large_rows=60)
-    _run(out, show, DriftRecord.read, lambda bar: run_drift(chosen, bar.report), print_drift_record)
+    _run(out, show, DriftRecord.read, lambda on_run: run_drift(chosen, on_run), print_drift_record)
 
 
 @bench.command()
@@ -252,17 +251,18 @@ def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
       taut bench wasserstein --part funnels --dim 16 --num-funnels 64 --no-peers
       taut bench wasserstein --show record.json
     """
+    from taut.cli.output import say
     from taut_lab.benchmarks.critic_records import CriticRecords
     from taut_lab.benchmarks.wasserstein import PARTS, WassersteinSettings, run_wasserstein
-    from taut_lab.cli.bench_tables import BenchmarkBar, print_critic_records
+    from taut_lab.cli.bench_tables import print_critic_records
     from taut_lab.report.run_details import duration
 
-    def run(bar: BenchmarkBar) -> CriticRecords:
+    def run(on_run: OnRun) -> CriticRecords:
         def before(name: str, done: float, left: float) -> None:
-            bar.report(f"{name}; {duration(left)} left", done)
+            on_run(f"{name}; {duration(left)} left", done)
 
         def after(name: str, result: "CriticResult") -> None:
-            bar.console.print(_line(name, result), soft_wrap=True, highlight=False)
+            say(_line(name, result))
 
         settings["parts"] = settings["parts"] or PARTS
         return run_wasserstein(WassersteinSettings(**settings), out, before=before, after=after)
@@ -343,12 +343,11 @@ def zoo(
       taut bench zoo --show benchmarks/zoo --figure zoo.svg
     """
     import torch
-    from rich.console import Console
 
+    from taut.cli.output import say
     from taut_lab.benchmarks.zoo import ZooSettings, read_zoo, run_zoo
     from taut_lab.cli.zoo_output import draw_zoo, print_zoo, summary
 
-    console = Console()
     if show is not None:
         records = read_zoo(show)
     else:
@@ -359,13 +358,13 @@ def zoo(
             data_dir=data_dir,
             layers=layers,
             peers=peers,
-            on_layer=lambda name: console.print(f"Training {name} ...", highlight=False),
-            on_record=lambda record: console.print(summary(record), highlight=False),
+            on_layer=lambda name: say(f"Training {name} ..."),
+            on_record=lambda record: say(summary(record)),
         )
-    print_zoo(console, records)
+    print_zoo(records)
     if figure is not None:
         figure.write_bytes(draw_zoo(records).render(figure.suffix.removeprefix(".") or "svg"))
-        console.print(f"Figure: {figure}", soft_wrap=True)
+        say(f"Figure: {figure}")
 
 
 def _line(name: str, result: "CriticResult") -> str:
@@ -382,34 +381,28 @@ def _time(run: Callable[..., Any], out: Path | None, show: Path | None) -> None:
     from taut_lab.benchmarks import TimingRecord
     from taut_lab.cli.bench_tables import print_timing_record
 
-    _run(
-        out,
-        show,
-        TimingRecord.read,
-        lambda bar: run(lambda kind, name, done: bar.report(f"{kind}: {name}", done)),
-        print_timing_record,
-    )
+    def measure(on_run: OnRun) -> TimingRecord:
+        return run(lambda kind, name, done: on_run(f"{kind}: {name}", done))
+
+    _run(out, show, TimingRecord.read, measure, print_timing_record)
 
 
 def _run(
     out: Path | None,
     show: Path | None,
     read: Callable[[Path], Any],
-    run: Callable[[Any], Any],
-    present: Callable[[Any, Any], None],
+    run: Callable[[OnRun], Any],
+    present: Callable[[Any], None],
 ) -> None:
     """Reads the record `show`, or measures one below a progress bar and writes it; prints its tables."""
-    from rich.console import Console
+    from taut.cli.output import progress, say
 
-    from taut_lab.cli.bench_tables import BenchmarkBar
-
-    console = Console()
     if show is not None:
-        return present(console, read(show))
-    with BenchmarkBar(console) as bar:
-        record = run(bar)
+        return present(read(show))
+    with progress() as bar:
+        record = run(lambda text, done: bar("percent done", round(100 * done), 100, text))
     if out is not None:
         record.write(out)
-    present(console, record)
+    present(record)
     if out is not None:
-        console.print(f"Record: {out}", soft_wrap=True)
+        say(f"Record: {out}")

@@ -1,12 +1,11 @@
-"""Progress bar and tables of the benchmarks."""
+"""Tables of the benchmarks."""
 
 from collections.abc import Iterator, Sequence
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.console import RenderableType
+from rich.text import Text
 
+from taut.cli.output import print_table, say
 from taut_lab.benchmarks import Comparison, TimingEntry, TimingRecord
 from taut_lab.benchmarks.critic_records import CriticRecords, CriticResult
 from taut_lab.benchmarks.drift_detectors import DriftRecord
@@ -14,8 +13,9 @@ from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, produc
 from taut_lab.experiments.prob_dim import PAPER_VALUES
 from taut_lab.framework.timing import Timing
 
-# Title, table and remark below it.
-Section = tuple[str, Table, str]
+Row = Sequence[RenderableType]
+# Title, header, rows and remark below them.
+Section = tuple[str, Sequence[str], Sequence[Row], str]
 
 _TITLES = {
     "dense": "Dense layers, small steps: width {width}, batch {batch}",
@@ -27,29 +27,10 @@ _TITLES = {
 }
 
 
-class BenchmarkBar(Progress):
-    """A progress bar with the percentage, the elapsed time and a description."""
-
-    def __init__(self, console: Console) -> None:
-        columns = (
-            BarColumn(20),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-        )
-        super().__init__(*columns, console=console, transient=True)
-        self._bar = self.add_task("starting", total=1.0)
-
-    def report(self, text: str, done: float) -> None:
-        """Shows what runs, and the fraction done."""
-        self.update(self._bar, completed=done, description=text)
-
-
-def print_drift_record(console: Console, record: DriftRecord) -> None:
+def print_drift_record(record: DriftRecord) -> None:
     """Prints a table of detectors."""
     settings, pairs = record.settings, record.settings.pairs
-    _say(
-        console,
+    say(
         f"False alarms and shifts found, of {pairs} pairs each: {settings.rows} + {settings.rows} rows, "
         f"{settings.dim} columns; shift {settings.shift:g} of one "
         f"column. Time and memory of a large pair: {settings.large_rows} + {settings.large_rows} rows. "
@@ -58,47 +39,43 @@ def print_drift_record(console: Console, record: DriftRecord) -> None:
         "level 0.05; by default it tells of drift where half of them are found. ADWIN: each column, delta "
         "0.05 / columns.",
     )
-    table = result_table(["detector", "false", "found", "none", "shift", "s", "large", "s", "MB"])
-    table.columns[0].max_width = 18  # so that the numbers fit beside it
+    rows = []
     for one in record.results:
         cells = [str(one.false_alarms), str(one.found)]
         cells += [_number(answer, 3) for answer in one.answers]
         cells += [f"{one.seconds:.3f}", _number(one.large_answer, 3), f"{one.large_seconds:.2f}"]
-        table.add_row(one.name, *cells, f"{one.large_megabytes:.0f}")
-    console.print(table)
+        rows.append([one.name, *cells, f"{one.large_megabytes:.0f}"])
+    print_rows(["detector", "false", "found", "none", "shift", "s", "large", "s", "MB"], rows)
 
 
-def print_timing_record(console: Console, record: TimingRecord) -> None:
+def print_timing_record(record: TimingRecord) -> None:
     """Prints the provenance of a record, and a table for each comparison."""
     machine = record.machine
     versions = [f"{name} {version}" for name, version in record.versions.items() if version]
-    _say(console, ", ".join(versions))
-    _say(
-        console,
+    say(", ".join(versions))
+    say(
         f"{machine['processor']}, {machine['cores']} cores, one thread used; {record.date}; "
         f"{record.settings['clock']} time; took {record.seconds:.0f} s",
     )
     for line in record.missing:
-        _say(console, line, "yellow")
-    _say(
-        console,
+        say(line, "yellow")
+    say(
         "x plain: ratio of medians. spread: interquartile range over the median. "
         "error: max |σ-1| of the weight after the last step. excess: max σ-1 (above 0: not "
         "1-Lipschitz).",
     )
     for comparison in record.comparisons:
         bjorck = comparison.kind == "bjorck"
-        _print(console, _bjorck_table(comparison) if bjorck else _comparison_table(comparison))
+        _print(*(_bjorck_table(comparison) if bjorck else _comparison_table(comparison)))
         for entry in comparison.entries:
             if entry.timing.failure is not None:
-                _say(console, f"{entry.timing.name}: {entry.timing.failure}", "yellow")
+                say(f"{entry.timing.name}: {entry.timing.failure}", "yellow")
 
 
-def print_critic_records(console: Console, records: CriticRecords) -> None:
+def print_critic_records(records: CriticRecords) -> None:
     """Prints the tables of every part that has results."""
     header = records.header
-    _say(
-        console,
+    say(
         f"{header['machine']['processor']}, one thread; torch {header['versions']['torch']}; "
         f"started {header['date']}; settings {header['settings']}",
     )
@@ -112,53 +89,46 @@ def print_critic_records(console: Console, records: CriticRecords) -> None:
     for part, make in makers.items():
         results = [result for result in records.results.values() if result.part == part]
         for section in make(results) if results else ():
-            _print(console, section)
+            _print(*section)
 
 
-def _say(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False, style=style)
-
-
-def _print(console: Console, section: Section) -> None:
-    title, table, remark = section
-    console.print()
-    _say(console, title, "bold")
-    console.print(table)
+def _print(title: str, header: Sequence[str], rows: Sequence[Row], remark: str) -> None:
+    say(f"\n{title}", "bold")
+    print_rows(header, rows)
     if remark:
-        _say(console, remark, "italic")
+        say(remark, "italic")
 
 
-def result_table(columns: Sequence[str]) -> Table:
-    """An empty table in the style of the benchmarks: names on the left, numbers on the right."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, name in enumerate(columns):
-        table.add_column(name, justify="right" if i else "left", no_wrap=True)
-    return table
+def print_rows(header: Sequence[str], rows: Sequence[Row]) -> None:
+    """Prints a table in which names may wrap, and numbers may not."""
+    print_table(header, rows, whole=range(1, len(header)))
 
 
 def _comparison_table(comparison: Comparison) -> Section:
     with_errors = comparison.kind not in ("activations", "distances")
-    errors = ("error", "excess") if with_errors else ()
-    table = result_table(["", "x plain", "ms", "spread", *errors])
+    header = ["", "x plain", "ms", "spread", *(("error", "excess") if with_errors else ())]
     others = [
         e for e in comparison.entries if e.timing.name != comparison.baseline and e.timing.median
     ]
     fastest = min(others, key=lambda e: e.timing.median or 0.0, default=None)
     measured = [e for e in others if e.error is not None]
     most_accurate = min(measured, key=lambda e: e.error or 0.0, default=None)
+    rows = []
     for entry in comparison.entries:
         cells = _timing_cells(comparison, entry, entry is fastest)
         if with_errors and entry.timing.failure is None:
             cells += _error_cells(entry, entry is most_accurate)
         elif with_errors and len(cells) > 2:
             cells += ["failed"]
-        table.add_row(*cells)
+        rows.append(cells)
     runs = [entry.timing.rounds for entry in comparison.entries]
     remark = f"medians of {max(runs)} runs, {min(runs)} of the slowest"
-    return _TITLES[comparison.kind].format(**comparison.sizes), table, remark
+    return _TITLES[comparison.kind].format(**comparison.sizes), header, rows, remark
 
 
-def _timing_cells(comparison: Comparison, entry: TimingEntry, fastest: bool) -> list[str]:
+def _timing_cells(
+    comparison: Comparison, entry: TimingEntry, fastest: bool
+) -> list[RenderableType]:
     timing = entry.timing
     if timing.median is None or timing.lower_quartile is None or timing.upper_quartile is None:
         return [timing.name, "failed"]
@@ -171,7 +141,7 @@ def _timing_cells(comparison: Comparison, entry: TimingEntry, fastest: bool) -> 
     ]
 
 
-def _error_cells(entry: TimingEntry, most_accurate: bool) -> list[str]:
+def _error_cells(entry: TimingEntry, most_accurate: bool) -> list[RenderableType]:
     return [
         _bold("not finite" if entry.error is None else f"{entry.error:.1e}", most_accurate),
         "not finite" if entry.excess is None else f"{entry.excess:+.1e}",
@@ -182,28 +152,29 @@ def _milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.2f}" if seconds < 0.1 else f"{1e3 * seconds:.0f}"
 
 
-def _bold(text: str, best: bool) -> str:
-    return f"[bold]{text}[/bold]" if best else text
+def _bold(text: str, best: bool) -> Text:
+    return Text(text, "bold" if best else "")
 
 
 def _bjorck_table(comparison: Comparison) -> Section:
     timings = {entry.timing.name: entry.timing for entry in comparison.entries}
     ours = ("steps", "full", "products", "speed-up", "runs")
-    table = result_table([*ours, "paper: full", "products", "speed-up"])
-    for k, (paper_full, paper_products) in PAPER_SECONDS.items():
-        if full_name(k) in timings:
-            table.add_row(
-                str(k),
-                *_bjorck_cells(timings[full_name(k)], timings[product_name(k)]),
-                f"{1e3 * paper_full:.1f}",
-                f"{1e3 * paper_products:.1f}",
-                f"{paper_full / paper_products:.2f}x",
-            )
-    size = comparison.sizes["size"]
-    return f"Björck, {size} x {size}, one vector: mean milliseconds", table, ""
+    rows = [
+        [
+            str(k),
+            *_bjorck_cells(timings[full_name(k)], timings[product_name(k)]),
+            f"{1e3 * full:.1f}",
+            f"{1e3 * products:.1f}",
+            f"{full / products:.2f}x",
+        ]
+        for k, (full, products) in PAPER_SECONDS.items()
+        if full_name(k) in timings
+    ]
+    title = "Björck, {size} x {size}, one vector: mean milliseconds".format(**comparison.sizes)
+    return title, [*ours, "paper: full", "products", "speed-up"], rows, ""
 
 
-def _bjorck_cells(full: Timing, products: Timing) -> list[str]:
+def _bjorck_cells(full: Timing, products: Timing) -> list[RenderableType]:
     if not full.mean or not products.mean:
         return ["-", "-", "-", "-"]
     better = full.mean < products.mean
@@ -218,19 +189,20 @@ def _bjorck_cells(full: Timing, products: Timing) -> list[str]:
 def _paper_table(results: Sequence[CriticResult]) -> Iterator[Section]:
     """The paper's layout: rows are activations, columns dimension and depth."""
     places = list(dict.fromkeys((c.sizes["dim"], c.sizes["depth"]) for c in results))
-    table = result_table(["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"])
+    rows = []
     for critic in dict.fromkeys(c.critic for c in results):
         own = {(c.sizes["dim"], c.sizes["depth"]): c for c in results if c.critic == critic}
         estimates = {place: c.estimate for place, c in own.items()}
         seconds = f"{sum(c.cpu for c in own.values()):.0f}"
-        table.add_row(critic, *(_number(estimates.get(p), 4) for p in places), seconds)
+        rows.append([critic, *(_number(estimates.get(p), 4) for p in places), seconds])
         bounds = {place: c.lower for place, c in own.items()}
-        table.add_row("  at least", *(_number(bounds.get(p), 4) for p in places))
+        rows.append(["  at least", *(_number(bounds.get(p), 4) for p in places)])
         paper = [PAPER_VALUES.get(p, {}).get(critic) for p in places]
         if any(value is not None for value in paper):
-            table.add_row("  paper", *(_number(value, 2) for value in paper))
+            rows.append(["  paper", *(_number(value, 2) for value in paper)])
     remark = "Lower bounds at confidence 95 % each; CPU seconds including evaluation."
-    yield "Cone of distance 1, by dimension/layers", table, remark
+    header = ["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"]
+    yield "Cone of distance 1, by dimension/layers", header, rows, remark
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -242,11 +214,10 @@ def _funnels_tables(results: Sequence[CriticResult]) -> Iterator[Section]:
     counts = sorted({c.sizes["funnels"] for c in results})
     for critic in dict.fromkeys(c.critic for c in results):
         own = {(c.sizes["dim"], c.sizes["funnels"]): c for c in results if c.critic == critic}
-        table = result_table(["dimension", *(f"{count} funnels" for count in counts)])
-        for dim in dims:
-            table.add_row(str(dim), *(_percent(own.get((dim, count))) for count in counts))
+        rows = [[str(d), *(_percent(own.get((d, count))) for count in counts)] for d in dims]
         title = f"Funnels, {critic}: relative error in percent"
-        yield title, table, _sum_up(list(own.values()))
+        header = ["dimension", *(f"{count} funnels" for count in counts)]
+        yield title, header, rows, _sum_up(list(own.values()))
 
 
 def _percent(result: CriticResult | None) -> str:
@@ -267,45 +238,45 @@ def _sum_up(results: Sequence[CriticResult]) -> str:
 
 
 def _coverage_table(results: Sequence[CriticResult]) -> Iterator[Section]:
-    table = result_table(["", "problems", "lower holds", "upper holds", "seconds"])
     groups = {
         "distance zero": [c for c in results if c.truth == 0],
         "distance above zero": [c for c in results if c.truth > 0],
         "all": results,
     }
-    for name, group in groups.items():
-        if group:
-            table.add_row(
-                name,
-                str(len(group)),
-                f"{sum(bool(c.lower_holds) for c in group) / len(group):.1%}",
-                f"{sum(bool(c.upper_holds) for c in group) / len(group):.1%}",
-                f"{sum(c.cpu for c in group):.0f}",
-            )
+    rows = [
+        [
+            name,
+            str(len(group)),
+            f"{sum(bool(c.lower_holds) for c in group) / len(group):.1%}",
+            f"{sum(bool(c.upper_holds) for c in group) / len(group):.1%}",
+            f"{sum(c.cpu for c in group):.0f}",
+        ]
+        for name, group in groups.items()
+        if group
+    ]
     remark = f"Confidence level of each bound: {results[0].confidence or 0:.1%}."
-    yield "Coverage of the bounds", table, remark
+    header = ["", "problems", "lower holds", "upper holds", "seconds"]
+    yield "Coverage of the bounds", header, rows, remark
 
 
 def _real_table(results: Sequence[CriticResult]) -> Iterator[Section]:
     critics = list(dict.fromkeys(c.critic for c in results))
     names = (critic.removeprefix("taut, ") for critic in critics)
-    table = result_table(["", "points", "exact", "gap", *names])
+    rows = []
     for problem in dict.fromkeys(c.problem for c in results):
         own = {c.critic: c for c in results if c.problem == problem}
         first = next(iter(own.values()))
         gaps = [
             c.upper - c.lower for c in own.values() if c.upper is not None and c.lower is not None
         ]
-        table.add_row(
-            problem,
-            f"{first.sizes['n']}+{first.sizes['m']}",
-            f"{first.truth:.4f}",
-            f"{min(gaps) / first.truth:.0e}" if gaps else "",
-            *(_percent(own.get(critic)) for critic in critics),
-        )
+        gap = f"{min(gaps) / first.truth:.0e}" if gaps else ""
+        points = f"{first.sizes['n']}+{first.sizes['m']}"
+        errors = (_percent(own.get(critic)) for critic in critics)
+        rows.append([problem, points, f"{first.truth:.4f}", gap, *errors])
     held = [c.lower_holds is not False and c.upper_holds is not False for c in results]
     remark = (
         "Gap: width of the proven interval over the distance; then errors in percent. "
         f"{sum(held)} of {len(held)} bounds hold; {sum(c.cpu for c in results):.0f} seconds."
     )
-    yield "Real data: two finite sets against POT's exact distance", table, remark
+    title = "Real data: two finite sets against POT's exact distance"
+    yield title, ["", "points", "exact", "gap", *names], rows, remark

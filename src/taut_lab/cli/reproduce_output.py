@@ -5,14 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from taut.cli.output import print_table, progress
 from taut.cli.output import say as say_aloud
-from taut_lab.framework.experiment import Cell, Experiment
-from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework import Cell, Experiment, ResultTable, TableEntry
 from taut_lab.framework.records import Record, Records, to_json
 from taut_lab.framework.sweep import SweepProgress, SweepResult
 from taut_lab.report.collection import ExperimentReport
@@ -29,36 +26,25 @@ Say = Callable[[str], None]
 def sweep_progress(quiet: bool) -> Iterator[tuple[OnProgress, Say]]:
     """A progress bar on standard error; without a terminal, one line for each cell."""
     console = Console(stderr=True, quiet=quiet, markup=False, highlight=False)
-    columns = (
-        TextColumn("cells"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[status]}"),
-        TimeElapsedColumn(),
-    )
 
     def say(sentence: str) -> None:
         console.print(sentence, soft_wrap=True)
 
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("", total=None, status="")
+    with progress(quiet or not console.is_terminal) as bar:
 
         def on_progress(now: SweepProgress) -> None:
             left = "" if now.seconds_left is None else f"{duration(now.seconds_left)} left"
             failed = f"{now.failed} failed" if now.failed else ""
             status = ", ".join(filter(None, (failed, left)))
-            bars.update(bar, total=now.total, completed=now.done + now.failed, status=status)
+            ended = now.done + now.failed
+            position = f"{ended}/{now.total}"
+            bar("cells", ended, now.total, f"{position}  {status}")
             if isinstance(now.last, Cell):
-                say(f"{_position(now)} {_name(now.last)}: failed")
+                say(f"{position} {_name(now.last)}: failed")
             elif isinstance(now.last, Record) and not console.is_terminal:
-                took = duration(now.last.wall)
-                say(f"{_position(now)} {_name(now.last.cell)}: {took}; {status}")
+                say(f"{position} {_name(now.last.cell)}: {duration(now.last.wall)}; {status}")
 
         yield on_progress, say
-
-
-def _position(now: SweepProgress) -> str:
-    return f"{now.done + now.failed}/{now.total}"
 
 
 def _name(cell: Cell) -> str:
@@ -67,19 +53,15 @@ def _name(cell: Cell) -> str:
 
 def list_row(one: ExperimentReport) -> dict[str, Any]:
     """An experiment of the list, for JSON."""
-    about = one.experiment
+    about, judged = one.experiment, one.verdict
     return {
         "name": about.name,
         "label": about.label,
         "title": about.title,
-        "verdict": None if one.verdict is None else one.verdict.word,
+        "verdict": judged and judged.word,
         "preset": one.preset,
         "presets": {
-            preset: {
-                "cells": cells,
-                "finished": done,
-                "datasets": about.datasets(preset),
-            }
+            preset: {"cells": cells, "finished": done, "datasets": about.datasets(preset)}
             for preset, (done, cells) in one.counts.items()
         },
     }
@@ -87,17 +69,18 @@ def list_row(one: ExperimentReport) -> dict[str, Any]:
 
 def print_list(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """The experiments with their verdicts and finished cells; a wide terminal also gets their titles."""
-    console = Console(markup=False, highlight=False)
-    titled = console.width >= _WIDE
-    table = _table(
-        "name", "in the paper", *(["title"] if titled else []), "verdict", "finished cells"
-    )
-    for row in rows:
-        title = [row["title"]] if titled else []
+    columns = {"name": "name", "label": "in the paper", "title": "title", "verdict": "verdict"}
+    if Console().width < _WIDE:
+        del columns["title"]
+
+    def finished(row: Mapping[str, Any]) -> str:
         shown = row["presets"].get(row["preset"])
-        done = f"{shown['finished']}/{shown['cells']} {row['preset']}" if shown else ""
-        table.add_row(row["name"], row["label"], *title, row["verdict"] or "", done)
-    console.print(table)
+        return f"{shown['finished']}/{shown['cells']} {row['preset']}" if shown else ""
+
+    cells = [[*(row[name] or "" for name in columns), finished(row)] for row in rows]
+    last = len(columns)
+    # A name that is wrapped cannot be copied.
+    print_table([*columns.values(), "finished cells"], cells, range(last + 1), (0, last))
     say_aloud(
         f"Finished cells of all cells of a preset, in {folder}. Details: taut reproduce show NAME"
     )
@@ -140,13 +123,11 @@ def summarize(
 
 def print_summary(summary: Mapping[str, Any]) -> None:
     """Prints the result of a sweep."""
-    table = _table("name")
-    for column in ("cells", "finished", "found", "failed", "time"):
-        table.add_column(column, justify="right")
+    rows = []
     for row in summary["experiments"]:
         counts = (row["cells"], row["finished"], row["finished_before"], len(row["failed"]))
-        table.add_row(row["name"], *map(str, counts), duration(row["wall_seconds"]))
-    Console(markup=False, highlight=False).print(table)
+        rows.append([row["name"], *map(str, counts), duration(row["wall_seconds"])])
+    print_table(["name", "cells", "finished", "found", "failed", "time"], rows, whole=(0,))
     for row in summary["experiments"]:
         for failed in row["failed"]:
             say_aloud(f"{row['name']}: {failed['error']} See {failed['file']}.", style="red")
@@ -179,17 +160,14 @@ def print_presentation(one: ExperimentReport) -> None:
 
 
 def _print_result(result: ResultTable) -> None:
-    table = _table("")
-    for column in result.columns:
-        table.add_column(column, justify="right", overflow="fold")
-    for name, entries in result.rows.items():
-        table.add_row(name, *(entry_text(entry, result) for entry in entries))
-    papers = any(e.paper is not None for entries in result.rows.values() for e in entries)
     say_aloud(f"\n{result.title}", style="bold")
-    Console(markup=False, highlight=False).print(table)
-    if note := " ".join(
-        filter(None, ("Values of the paper in brackets." if papers else "", result.note))
-    ):
+    rows = [
+        [name, *(entry_text(entry, result) for entry in entries)]
+        for name, entries in result.rows.items()
+    ]
+    print_table(["", *result.columns], rows)
+    papers = any(e.paper is not None for entries in result.rows.values() for e in entries)
+    if note := f"{'Values of the paper in brackets. ' * papers}{result.note}".strip():
         say_aloud(note, style="dim")
     say_aloud("")
 
@@ -210,6 +188,7 @@ def entry_text(entry: TableEntry, table: ResultTable) -> str:
 
 def presentation_json(one: ExperimentReport) -> dict[str, Any]:
     """The verdict and the tables of an experiment, for JSON."""
+    numbers = ("values", "mean", "spread", "paper", "difference")
     tables = [
         {
             "title": table.title,
@@ -218,16 +197,7 @@ def presentation_json(one: ExperimentReport) -> dict[str, Any]:
             "better": table.better,
             "note": table.note,
             "rows": {
-                name: [
-                    {
-                        "values": list(entry.values),
-                        "mean": entry.mean,
-                        "spread": entry.spread,
-                        "paper": entry.paper,
-                        "difference": entry.difference,
-                    }
-                    for entry in entries
-                ]
+                name: [{each: getattr(entry, each) for each in numbers} for entry in entries]
                 for name, entries in table.rows.items()
             },
         }
@@ -247,11 +217,3 @@ def presentation_json(one: ExperimentReport) -> dict[str, Any]:
         "tables": to_json(tables, "tables"),
         "paragraphs": list(one.presentation.paragraphs),
     }
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        # A name that is wrapped cannot be copied.
-        table.add_column(column, overflow="fold", no_wrap=column in ("name", "finished cells"))
-    return table

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from taut.cli.output import say
 from taut.plotting import COLOURS, Figure
 from taut_lab.benchmarks.zoo import ZooRecord
-from taut_lab.cli.bench_tables import result_table
+from taut_lab.cli.bench_tables import print_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,21 +35,11 @@ def summary(record: ZooRecord) -> str:
     )
 
 
-def print_zoo(console: Console, records: Sequence[ZooRecord]) -> None:
+def print_zoo(records: Sequence[ZooRecord]) -> None:
     """Prints the table of the records, and how they were made."""
-    if not records:
-        console.print("No records.")
-        return
-    table = result_table(COLUMNS)
-    # On a narrow terminal names are folded and numbers kept.
-    names, *numbers = table.columns
-    names.no_wrap, names.overflow = False, "fold"
-    for column in numbers:
-        column.no_wrap, column.min_width = True, max(map(len, column.header.split()))  # type: ignore
-    for record in records:
-        table.add_row(*cells(record))
-    console.print(table)
-    console.print(budget(records), soft_wrap=True, highlight=False, style="italic")
+    if records:
+        print_rows(COLUMNS, list(map(cells, records)))
+    say(budget(records) if records else "No records.", "italic")
 
 
 def cells(record: ZooRecord) -> tuple[str, ...]:

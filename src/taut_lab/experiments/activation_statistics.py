@@ -9,10 +9,8 @@ from torch import Tensor, nn
 
 from taut.plotting import COLOURS, Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result, ResultTable
 from taut_lab.framework.result_tables import numbers_of, select, tabulate
-from taut_lab.framework.verdict import Part
 
 _FREE = "free"
 _THRESHOLDS = [round(0.02 * step, 2) for step in range(51)]

@@ -19,10 +19,8 @@ from taut_lab.experiments.robustness_figures import (
     proof_table,
     proven_figure,
 )
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of
-from taut_lab.framework.verdict import Part
 
 _CONSTANT = 1000.0
 # Keys of the records, and names of the attacks.
@@ -79,7 +77,7 @@ def _configs(preset: str) -> Iterable[Config]:
         size |= {"hidden": [512] * 3, "batch_size": 256}
         radii = [0.05, 0.1, 0.15, 0.2, 0.3]
         force = {"attacked": 500, "attack_steps": 100, "restarts": 1, "radii": radii}
-        steps = 7
+        steps = 3
     else:
         size |= {"hidden": [1024] * 3, "epochs": 200}
         radii = [round(0.05 * step, 2) for step in range(1, 9)]
@@ -89,8 +87,7 @@ def _configs(preset: str) -> Iterable[Config]:
         for row in rows:
             training = {**_training(row, rates), **size}
             if preset == "cpu":
-                # Margins take long to learn, and a step on PGD examples costs as much as eight others.
-                training["epochs"] = 6 if row.startswith(("Standard", "PGD")) else 20
+                training["epochs"] = 20
             if preset == "cpu" and row in _OUR_ROWS:
                 training |= _FOUR_MINUTES[row.partition(" ")[0]]
             if "adversarial_radius" in training:

@@ -7,10 +7,8 @@ from typing import Any
 from taut.plotting import COLOURS, Figure
 from taut.transport import cone
 from taut_lab.experiments.critic_training import at_point, run_critic
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result, ResultTable
 from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
-from taut_lab.framework.verdict import Part
 
 # The paper's tuned learning rates for Adam.
 _RATES = {"bjorck": 0.01, "spectral": 0.0033}

@@ -9,10 +9,17 @@ from torch import Generator, Tensor
 
 from taut.linalg import bjorck
 from taut.plotting import COLOURS, Figure
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
+from taut_lab.framework import (
+    Config,
+    Experiment,
+    Outcome,
+    Part,
+    Presentation,
+    Result,
+    ResultTable,
+    TableEntry,
+)
 from taut_lab.framework.result_tables import numbers_of, select, values_of
-from taut_lab.framework.verdict import Part
 
 PARSEVAL = 0.0003
 _LINES = (("largest", "vermilion"), ("smallest", "blue"))

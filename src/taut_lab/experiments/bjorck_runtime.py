@@ -8,11 +8,18 @@ import torch
 
 from taut.linalg import apply_bjorck, bjorck, bound_by_scaling
 from taut.plotting import COLOURS, Figure
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
+from taut_lab.framework import (
+    Config,
+    Experiment,
+    Outcome,
+    Part,
+    Presentation,
+    Result,
+    ResultTable,
+    TableEntry,
+)
 from taut_lab.framework.result_tables import numbers_of
 from taut_lab.framework.timing import TimedFunction, time_in_turn
-from taut_lab.framework.verdict import Part
 
 # Iterations -> seconds for the full form and for products with one vector, as published for a
 # matrix of 1000 by 1000 and the mean of 10 runs (Anil, Lucas and Grosse, 2019, appendix).
@@ -27,14 +34,8 @@ PAPER_SECONDS: dict[int, tuple[float, float]] = {
 PAPER_RATIOS: dict[int, float] = {1: 99.98, 2: 78.59, 3: 53.56, 5: 7.77, 10: 0.07}
 
 
-def full_name(num_steps: int) -> str:
-    """Name of the function that forms the matrix."""
-    return f"full, {num_steps}"
-
-
-def product_name(num_steps: int) -> str:
-    """Name of the function that multiplies one vector."""
-    return f"products, {num_steps}"
+# Names of the functions that form the matrix, and that multiply one vector, by number of iterations.
+full_name, product_name = "full, {}".format, "products, {}".format
 
 
 def timed_bjorck(
@@ -72,13 +73,8 @@ def _run(config: Config) -> Outcome:
         for k in iterations
         if k <= 5
     ]
-    timings = time_in_turn(
-        functions,
-        rounds=config["rounds"],
-        min_rounds=config["least_rounds"],
-        warmup=1,
-        budget=10.0,
-    )
+    rounds, least = config["rounds"], config["least_rounds"]
+    timings = time_in_turn(functions, rounds=rounds, min_rounds=least, warmup=1, budget=10.0)
     medians = {timing.name: timing.median for timing in timings}
     numbers = {"largest_gap": max(gap.abs().max().item() for gap in gaps)}
     for k in iterations:

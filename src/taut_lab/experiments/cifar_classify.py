@@ -7,11 +7,9 @@ import numpy as np
 
 from taut.data import LabelledData, LabelledSet
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.result_tables import numbers_of, tabulate
-from taut_lab.framework.verdict import Part
 
 _SYNTHETIC = "stripes"
 _ACTIVATIONS = {"ReLU": "relu", "MaxMin": "maxmin"}
@@ -55,12 +53,8 @@ def _configs(preset: str) -> Iterable[Config]:
         for method, settings in _METHODS.items():
             for activation in ("maxmin",) if preset == "smoke" else _ACTIVATIONS.values():
                 training = {**fixed, **pace, **_SIZES[preset], **settings}
-                yield {
-                    "method": method,
-                    "activation": activation,
-                    "training": training,
-                    "seed": seed,
-                }
+                cell = {"method": method, "activation": activation, "training": training}
+                yield {**cell, "seed": seed}
 
 
 def _run(config: Config) -> Outcome:

@@ -20,6 +20,8 @@ from taut.plotting import COLOURS
 from taut.transport import Problem, Sampler, bound_difference, bound_mean, fit_critic
 from taut_lab.framework.experiment import Config
 
+_CONFIDENCE = 0.95
+
 
 @dataclass(frozen=True)
 class CriticEvaluation:
@@ -31,14 +33,9 @@ class CriticEvaluation:
 
 
 def evaluate_critic(
-    critic: nn.Module,
-    sample: Sampler,
-    *,
-    generator: Generator,
-    num_fresh: int,
-    confidence: float = 0.95,
+    critic: nn.Module, sample: Sampler, *, generator: Generator, num_fresh: int
 ) -> CriticEvaluation:
-    r"""The dual value on fresh samples, and the lower bound of $W_1$ they prove.
+    r"""The dual value on fresh samples, and the lower bound of $W_1$ they prove with confidence 95 %.
 
     A copy in float64 is evaluated and audited, so that rounding does not matter. Values are
     clamped to the range of the critic on a separate sample: clamping is 1-Lipschitz, and the bound
@@ -50,7 +47,6 @@ def evaluate_critic(
             then exact.
         generator: random generator.
         num_fresh: number of samples of each side.
-        confidence: confidence level of the lower bound.
 
     Example:
         >>> from taut.nn import ConeCritic
@@ -77,12 +73,12 @@ def evaluate_critic(
     if high > low:
         x, y = x.clamp(low, high), y.clamp(low, high)
         if len(y) == 1:
-            bound = bound_mean(x, low, high, confidence, generator=generator)
+            bound = bound_mean(x, low, high, _CONFIDENCE, generator=generator)
             difference = math.nextafter(bound.value - y.item(), -math.inf)
         else:
-            difference = bound_difference(x, y, low, high, confidence, generator=generator).value
+            difference = bound_difference(x, y, low, high, _CONFIDENCE, generator=generator).value
         lower = max(0.0, difference / constant * (1 - 1e-12))
-    return CriticEvaluation(estimate, lower, confidence)
+    return CriticEvaluation(estimate, lower, _CONFIDENCE)
 
 
 @torch.no_grad()
@@ -112,27 +108,20 @@ _OPTIMIZERS = {"adam": torch.optim.Adam, "aggmo": AggMo}
 
 @dataclass(frozen=True, eq=False)
 class CriticRun:
-    """A trained critic, with what is needed to evaluate it.
+    """A trained critic, with what is needed to evaluate it."""
 
-    Attributes:
-        net: the critic.
-        history: dual value of the batch of each step.
-        sample: sampler of both distributions.
-        generator: random generator, in its state after training.
-    """
-
-    net: nn.Module
-    history: tuple[float, ...]
-    sample: Sampler
-    generator: Generator
+    net: nn.Module  # the critic
+    history: tuple[float, ...]  # dual value of the batch of each step
+    sample: Sampler  # sampler of both distributions
+    generator: Generator  # random generator, in its state after training
 
     def evaluate(self, num_fresh: int) -> CriticEvaluation:
         """Its value on fresh samples of each side, and the lower bound they prove."""
         return evaluate_critic(self.net, self.sample, generator=self.generator, num_fresh=num_fresh)
 
-    def curve(self, num_points: int = 40) -> list[dict[str, float]]:
-        """The dual value during training: means over intervals of equal length."""
-        length = max(1, len(self.history) // num_points)
+    def curve(self) -> list[dict[str, float]]:
+        """The dual value during training: means over about 40 intervals of equal length."""
+        length = max(1, len(self.history) // 40)
         ends = range(length, len(self.history) + 1, length)
         return [
             {"step": end, "objective": round(sum(self.history[end - length : end]) / length, 5)}
@@ -218,10 +207,13 @@ def run_critic(dim: int, sample: Sampler, config: Config) -> CriticRun:
     check_choice("run_critic", "device", wanted, ("cpu", "auto"))
     device = "cuda" if wanted == "auto" and torch.cuda.is_available() else "cpu"
     generator = Generator(device).manual_seed(config["seed"])
+    constraint: Any = config.get("constraint", "orthonormal")
+    if constraint == "bjorck" and "bjorck_steps" in config:
+        constraint = partial(OrthonormalLinear, method="bjorck", num_steps=config["bjorck_steps"])
     # Layers draw their initial weights from the global generator, which is restored.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config["seed"])
-        net = mlp([dim, *config["hidden"], 1], config["activation"], _constraint(config))
+        net = mlp([dim, *config["hidden"], 1], config["activation"], constraint)
     net.to(device)
     optimizer, on_step = _optimizer(net, config)
     fit = fit_critic(
@@ -236,13 +228,6 @@ def run_critic(dim: int, sample: Sampler, config: Config) -> CriticRun:
         on_step=on_step,
     )
     return CriticRun(net, fit.history, sample, generator)
-
-
-def _constraint(config: Config) -> Any:
-    name = config.get("constraint", "orthonormal")
-    if name == "bjorck" and "bjorck_steps" in config:
-        return partial(OrthonormalLinear, method="bjorck", num_steps=config["bjorck_steps"])
-    return name
 
 
 def _optimizer(net: nn.Module, config: Config) -> tuple[Any, Any]:

@@ -11,11 +11,9 @@ from torch import Generator
 from taut.plotting import Figure
 from taut.training.gan import GanConfig, draw_grid
 from taut_lab.experiments.generator_distance import evaluate_generator, train_once
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
-from taut_lab.framework.verdict import Part
 
 # (critic, activation) -> name.
 KINDS = {

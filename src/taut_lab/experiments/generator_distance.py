@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -23,11 +24,9 @@ from taut_lab.experiments.critic_training import (
     CriticRun,
     run_critic,
 )
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART, load_dataset
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
 from taut_lab.framework.result_tables import numbers_of, tabulate, values_of
-from taut_lab.framework.verdict import Part
 
 # (constraint, activation) -> the published values, by data set (Anil, Lucas and Grosse 2019,
 # table 2). Their generators differ from ours: only the order of the rows can be compared.
@@ -49,18 +48,11 @@ _LAYERS = {"spectral": "spectral", "orthonormal": "orthonormal", "bjorck": "orth
 
 @dataclass(frozen=True)
 class GeneratorDistance:
-    """Evaluations of a critic between a generator and its data.
+    """Evaluations of a critic between a generator and its data."""
 
-    Attributes:
-        training: evaluation on the training images, uniformly weighted: the paper's number, with a
-            lower bound of that distance.
-        held_out: evaluation on held-out images, for the distance to the data distribution.
-        run: the critic and its training.
-    """
-
-    training: CriticEvaluation
-    held_out: CriticEvaluation
-    run: CriticRun
+    training: CriticEvaluation  # on the training images, uniformly weighted: the paper's number
+    held_out: CriticEvaluation  # on held-out images, for the distance to the data distribution
+    run: CriticRun  # the critic and its training
 
 
 def estimate_generator_distance(
@@ -82,7 +74,7 @@ def estimate_generator_distance(
         generator: frozen generator of images in [-1, 1].
         images: `(n, *shape)`, in [-1, 1]: training images of the critic.
         held_out: `(m, *shape)`, independent images of the same distribution.
-        critic: configuration of `taut_lab.experiments.critic_training.run_critic`.
+        critic: configuration, see `run_critic`.
         num_fresh: samples of each side for an evaluation; fewer if fewer images are held out.
 
     Example:
@@ -95,14 +87,13 @@ def estimate_generator_distance(
         True
     """
     if images.shape[1:] != generator.shape or held_out.shape[1:] != generator.shape:
+        shape = ", ".join(map(str, generator.shape))
         raise ArgumentError(
             subject="estimate_generator_distance",
-            rule="`images` and `held_out` must have the generator's shape (n, "
-            f"{', '.join(map(str, generator.shape))})",
+            rule=f"`images` and `held_out` must have the generator's shape (n, {shape})",
             got=f"{tuple(images.shape)} and {tuple(held_out.shape)}",
         )
-    dim = generator.shape[0] * generator.shape[1] * generator.shape[2]
-    run = run_critic(dim, _sampler(images, generator), critic)
+    run = run_critic(math.prod(generator.shape), _sampler(images, generator), critic)
     training = run.evaluate(num_fresh)
     # A fifth of the images determines the range of values, the rest the bound.
     most = len(held_out) * 4 // 5

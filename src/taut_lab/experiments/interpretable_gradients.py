@@ -9,10 +9,8 @@ from torch.nn import functional as F
 
 from taut.plotting import Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of, tabulate
-from taut_lab.framework.verdict import Part
 
 _SHOWN = (0, 1, 2, 3, 4)
 _EVALUATED = 200
@@ -98,10 +96,7 @@ def _scaled(gradients: Tensor) -> Tensor:
 
 
 def _rounded(values: Tensor) -> list[Any]:
-    def plain(held: Any) -> Any:
-        return [plain(part) for part in held] if isinstance(held, list) else round(held, 3)
-
-    return plain(values.tolist())
+    return values.double().numpy().round(3).tolist()
 
 
 def _parts(results: Sequence[Result]) -> list[Part]:

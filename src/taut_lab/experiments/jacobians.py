@@ -10,10 +10,8 @@ from taut.evaluation import evenly_spaced_rows, jacobian_singular_values
 from taut.plotting import COLOURS, Figure
 from taut.training import Prepared, TrainConfig, build_network, load_data, prepare, resolve
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
-from taut_lab.framework.verdict import Part
 
 _CONSTANT = 10.0
 _NAMES = {"relu": "ReLU", "maxmin": "GroupSort (MaxMin)"}

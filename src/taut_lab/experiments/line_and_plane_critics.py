@@ -16,10 +16,8 @@ from taut_lab.experiments.critic_training import (
     by_activation,
     run_critic,
 )
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of, select, tabulate
-from taut_lab.framework.verdict import Part
 
 _ROWS = {name: {"activation": activation} for activation, name in ACTIVATION_NAMES.items()}
 # Even counts of points avoid the kinks, which have no gradient.

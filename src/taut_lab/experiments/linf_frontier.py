@@ -14,9 +14,8 @@ from taut.evaluation import EvaluatedClassifier, evaluate_robustness, evenly_spa
 from taut.norms import LINF
 from taut.plotting import COLOURS, Figure
 from taut_lab.experiments.classifier_training import train_classifier, training_curve
+from taut_lab.framework import Config, Experiment, Outcome, Presentation, Result, ResultTable
 from taut_lab.framework.datasets import CIFAR_PART
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable
 from taut_lab.framework.result_tables import mean_of, select, tabulate, values_of
 
 _NUM_RADII, _FARTHEST = 40, 0.4

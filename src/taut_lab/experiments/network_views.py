@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from taut.audit import bound_lipschitz
 from taut.nn import MaxMin, mlp
 from taut.plotting import COLOURS, Figure
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of, select, tabulate
-from taut_lab.framework.verdict import Part
 
 # Target functions, and the widths of the paper's networks.
 TARGETS = {"abs": "|x|", "w": "the letter W"}

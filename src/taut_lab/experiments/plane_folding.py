@@ -13,10 +13,17 @@ from taut.evaluation import values_and_gradient_norms
 from taut.lattice.decomposition import as_linear
 from taut.nn import Abs
 from taut.plotting import COLOURS, Figure
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
+from taut_lab.framework import (
+    Config,
+    Experiment,
+    Outcome,
+    Part,
+    Presentation,
+    Result,
+    ResultTable,
+    TableEntry,
+)
 from taut_lab.framework.result_tables import numbers_of, select, values_of
-from taut_lab.framework.verdict import Part
 
 # The folds are exact within this distance, by which the first one shifts a coordinate.
 REACH = 4.0
@@ -62,10 +69,8 @@ def folding_network(angle: float = 0.0) -> nn.Sequential:
 
 
 def _rotation(angle: float, dtype: torch.dtype) -> Tensor:
-    radians = math.radians(angle)
-    cos, sin = math.cos(radians), math.sin(radians)
-    rows = [[cos, sin], [-sin, cos]]
-    return torch.tensor(rows, dtype=dtype)
+    cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    return torch.tensor([[cos, sin], [-sin, cos]], dtype=dtype)
 
 
 def _rigid(weight: Tensor, bias: Sequence[float]) -> nn.Linear:
@@ -78,9 +83,9 @@ def _configs(preset: str) -> Iterator[Config]:
         yield {"angle": angle, "points": points, "seed": 0}
 
 
-def _plane(count: int, dtype: torch.dtype = torch.float64) -> Tensor:
+def _plane(count: int) -> Tensor:
     """A grid, `(count, count, 2)`; for an even count it avoids the folds."""
-    line = torch.linspace(-2.25, 2.25, count, dtype=dtype)
+    line = torch.linspace(-2.25, 2.25, count, dtype=torch.float64)
     return torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1)
 
 

@@ -15,10 +15,8 @@ from taut_lab.experiments.critic_training import (
     authors_recipe,
     run_critic,
 )
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable
+from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result, ResultTable
 from taut_lab.framework.result_tables import numbers_of, tabulate
-from taut_lab.framework.verdict import Part
 
 # (dimension, layers) -> activation -> the published estimate of a distance of 1 (Anil, Lucas and
 # Grosse 2019, table 1). GroupSort is not in that table.
@@ -35,19 +33,12 @@ SHOWN = ("relu", "maxout", "maxmin", "fullsort")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the critics of this table are trained.
+    """How the critics of this table are trained."""
 
-    Attributes:
-        width: width of the hidden layers.
-        num_steps: number of Adam steps.
-        batch_size: samples per step.
-        lr: initial learning rate, which decays to zero along a half cosine.
-    """
-
-    width: int = 512
-    num_steps: int = 500
-    batch_size: int = 128
-    lr: float = 3e-3
+    width: int = 512  # width of the hidden layers
+    num_steps: int = 500  # number of Adam steps
+    batch_size: int = 128  # samples per step
+    lr: float = 3e-3  # initial learning rate, which decays to zero along a half cosine
 
 
 # In the order of the jobs. FullSort needs few samples: a sorted layer has the symmetry of the cone.

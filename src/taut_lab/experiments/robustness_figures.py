@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from taut.plotting import COLOURS, Figure
-from taut_lab.framework.experiment import Result
-from taut_lab.framework.presentation import ResultTable
+from taut_lab.framework import Result, ResultTable
 from taut_lab.framework.result_tables import tabulate
 
 _COLUMNS = {

@@ -17,9 +17,16 @@ from taut_lab.experiments.classifier_training import (
     train_classifier,
     training_curve,
 )
-from taut_lab.framework.experiment import Config, Experiment, Outcome, Result
-from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
-from taut_lab.framework.verdict import Part
+from taut_lab.framework import (
+    Config,
+    Experiment,
+    Outcome,
+    Part,
+    Presentation,
+    Result,
+    ResultTable,
+    TableEntry,
+)
 
 _ACTIVATIONS = {"ReLU": "relu", "MaxMin": "maxmin"}
 _METHODS: dict[str, dict[str, Any]] = {

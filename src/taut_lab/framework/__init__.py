@@ -1,1 +1,8 @@
 """How experiments are defined, run on workers, recorded, judged and presented."""
+
+from taut_lab.framework.experiment import PRESETS, Cell, Config, Experiment, Outcome, Result
+from taut_lab.framework.presentation import Presentation, ResultTable, TableEntry
+from taut_lab.framework.verdict import Part, Verdict
+
+__all__ = ["PRESETS", "Cell", "Config", "Experiment", "Outcome", "Part", "Presentation", "Result"]
+__all__ += ["ResultTable", "TableEntry", "Verdict"]

@@ -12,12 +12,7 @@ _SOURCE = Path(__file__).resolve().parents[2]
 
 
 def version_of(distribution: str) -> str | None:
-    """The installed version, or None.
-
-    Example:
-        >>> version_of("no-such-distribution") is None
-        True
-    """
+    """The installed version, or None."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -48,11 +43,9 @@ def describe_machine() -> dict[str, Any]:
 # Once per process: the process runs the code that it loaded, whatever the files have become.
 @cache
 def describe_code() -> dict[str, Any]:
-    """Version of taut; in a git checkout also the commit, and whether files differ from it.
+    """Version of taut; in a git checkout also the commit, and whether files differ from it ("dirty").
 
-    Returns:
-        `{"taut": version, "commit": the full hash or None, "dirty": True, False or None}`. Only
-        files of the two packages count: other changes cannot affect a number.
+    Only files of the two packages count: other changes cannot affect a number.
     """
     commit = dirty = None
     # An installed copy may be inside an unrelated repository, which does not track it.
@@ -64,17 +57,13 @@ def describe_code() -> dict[str, Any]:
 
 
 def _git(*words: str) -> str | None:
+    command = ["git", "-C", str(_SOURCE), *words]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(_SOURCE), *words],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=20,
-        )
+        return subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=20
+        ).strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
 
 
 def _processor() -> str:

@@ -25,6 +25,7 @@ __all__ = [
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _FORMAT = 1
+_PROVENANCE = ("code", "versions", "machine", "date")
 
 T = TypeVar("T")
 
@@ -148,30 +149,19 @@ class Record:
                     got=repr(value),
                     remedy="Put other data into series.",
                 )
+        cell = self.cell
         return {
-            "experiment": self.cell.experiment,
-            "version": self.cell.version,
-            "key": self.cell.key,
-            "seed": self.cell.config["seed"],
-            "config": self.cell.config,
-            "numbers": numbers,
+            **{"experiment": cell.experiment, "version": cell.version, "key": cell.key},
+            **{"seed": cell.config["seed"], "config": cell.config, "numbers": numbers},
             "curve": to_json(self.outcome.curve, "curve"),
             "series": to_json(self.outcome.series, "series"),
-            "wall_seconds": self.wall,
-            "cpu_seconds": self.cpu,
-            "code": self.code,
-            "versions": self.versions,
-            "machine": self.machine,
-            "date": self.date,
+            **{"wall_seconds": self.wall, "cpu_seconds": self.cpu},
+            **{name: getattr(self, name) for name in _PROVENANCE},
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Record":
-        """The inverse of `to_json`.
-
-        Raises:
-            KeyError, TypeError, ValueError: these are not the fields of a record.
-        """
+        """The inverse of `to_json`; for other fields a KeyError, TypeError or ValueError."""
         cell = Cell(fields["experiment"], fields["version"], fields["config"])
         if cell.key != fields["key"]:
             raise ValueError("its key does not match its configuration")
@@ -183,10 +173,7 @@ class Record:
             outcome=Outcome(dict(numbers), list(curve), dict(series)),
             wall=float(fields["wall_seconds"]),
             cpu=float(fields["cpu_seconds"]),
-            code=fields["code"],
-            versions=fields["versions"],
-            machine=fields["machine"],
-            date=fields["date"],
+            **{name: fields[name] for name in _PROVENANCE},
         )
 
 

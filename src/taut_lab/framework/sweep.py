@@ -28,36 +28,24 @@ Run = Callable[[Config], Outcome]
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """Progress of a sweep.
+    """Progress of a sweep."""
 
-    Attributes:
-        done: number of finished cells, including those found at the start.
-        failed: number of failed cells.
-        total: number of all cells.
-        seconds_left: estimate from the cells so far; None before the first.
-        last: the record of the cell that has just finished, or the cell that has just failed.
-    """
-
-    done: int
-    failed: int
-    total: int
-    seconds_left: float | None
-    last: Record | Cell | None = None
+    done: int  # number of finished cells, including those found at the start
+    failed: int  # number of failed cells
+    total: int  # number of all cells
+    seconds_left: float | None  # estimate from the cells so far; None before the first
+    last: Record | Cell | None = None  # what has just finished, or the cell that has just failed
 
 
 @dataclass
 class SweepResult:
-    """Result of a sweep.
+    """Result of a sweep."""
 
-    Attributes:
-        num_found: number of cells that were finished before.
-        completed: records of this sweep, in the order in which they were finished.
-        failed: the failed cells, each with the reason.
-    """
-
-    num_found: int = 0
-    completed: list[Record] = field(default_factory=list)
-    failed: list[tuple[Cell, str]] = field(default_factory=list)
+    num_found: int = 0  # number of cells that were finished before
+    completed: list[Record] = field(default_factory=list)  # in the order of their ends
+    failed: list[tuple[Cell, str]] = field(
+        default_factory=list
+    )  # the failed cells, each with the reason
 
 
 def compute(run: Run, cell: Cell, data_dir: str | None = None) -> Record | str:
@@ -65,11 +53,6 @@ def compute(run: Run, cell: Cell, data_dir: str | None = None) -> Record | str:
 
     It uses one thread, and one cell at a time is computed in a process. torch's generator is seeded
     with the cell's seed and restored afterwards: the configuration alone determines the numbers.
-
-    Args:
-        run: the `run` of the cell's experiment.
-        cell: the cell.
-        data_dir: folder of the datasets; None for the variable `TAUT_DATA`.
 
     Returns:
         Its record, or the traceback of the error that ended it.
@@ -119,7 +102,7 @@ def sweep(
 
     Args:
         tasks: cells with their experiments, in the order in which they are started.
-        records: records to write, and to look for finished cells.
+        records: where finished cells are looked for, and written.
         workers: workers that compute the cells.
         data_dir: folder of the datasets, on the machines of the workers.
         on_progress: called when a cell ends, and every second.

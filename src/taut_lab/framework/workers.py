@@ -22,11 +22,7 @@ _ADDRESS = re.compile(r"(\w+://)?[^/\s]+:\d+")
 
 
 class LostWorkerError(TautError, RuntimeError):
-    """A worker died while it was computing.
-
-    Attributes:
-        times: how many workers died of the same call.
-    """
+    """A worker died while it was computing; `times` says how many did of the same call."""
 
     def __init__(self, times: int = 1, **fields: Any) -> None:
         super().__init__(**fields)
@@ -64,12 +60,7 @@ class Workers(Protocol):
 
 @contextmanager
 def open_workers(jobs: int = 1, cluster: str | None = None) -> Iterator[Workers]:
-    """Workers for the duration of a `with` block.
-
-    Args:
-        jobs: number of processes of this machine.
-        cluster: address of a dask scheduler, like "tcp://host:8786", to be used instead.
-    """
+    """Processes of this machine, or the workers of the dask scheduler at `cluster`, in a `with` block."""
     workers: Workers = LocalWorkers(jobs) if cluster is None else ClusterWorkers(cluster)
     try:
         yield workers
@@ -83,9 +74,6 @@ class LocalWorkers:
     A process that dies costs only its own call, and is replaced: a loky executor ends all of its
     processes with one that dies, so each process has an executor of its own. No process outlives
     the one that started it.
-
-    Args:
-        jobs: number of processes.
     """
 
     def __init__(self, jobs: int = 1) -> None:
@@ -141,14 +129,16 @@ def _prepare(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _refusal(rule: str, got: str, remedy: str) -> ArgumentError:
+    subject, argument = "ClusterWorkers", "address"
+    return ArgumentError(subject=subject, argument=argument, rule=rule, got=got, remedy=remedy)
+
+
 class ClusterWorkers:
     """The workers of a dask cluster.
 
     The scheduler submits the call of a lost worker again, and gives up after more losses than its
     setting `distributed.scheduler.allowed-failures` (3).
-
-    Args:
-        address: address of the scheduler, like "tcp://host:8786".
     """
 
     def __init__(self, address: str) -> None:
@@ -159,24 +149,17 @@ class ClusterWorkers:
         # dask logs pages about a lost connection; here it becomes one sentence.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         if not _ADDRESS.fullmatch(address):
-            raise ArgumentError(
-                subject="ClusterWorkers",
-                argument="address",
-                rule="must be a host and a port",
-                got=repr(address),
-                remedy="Use one like tcp://host:8786, which dask scheduler prints when it starts.",
-            )
+            remedy = "Use one like tcp://host:8786, which dask scheduler prints when it starts."
+            raise _refusal("must be a host and a port", repr(address), remedy)
         try:
             self._client = distributed.Client(address, timeout=_TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise ArgumentError(
-                subject="ClusterWorkers",
-                argument="address",
-                rule="must be that of a running dask scheduler",
-                got=f"{address!r} ({error})",
-                remedy=f"Start one with dask scheduler, and workers with dask worker {address} "
-                "--nthreads 1.",
-            ) from error
+            remedy = "Start one with dask scheduler, and workers with dask worker"
+            remedy, rule = (
+                f"{remedy} {address} --nthreads 1.",
+                "must be that of a running dask scheduler",
+            )
+            raise _refusal(rule, f"{address!r} ({error})", remedy) from error
         self._address = address
         self._killed: type[Exception] = KilledWorker
         self._executor = self._client.get_executor(pure=False)

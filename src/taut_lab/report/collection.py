@@ -4,33 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from taut_lab.framework.experiment import PRESETS, Experiment
-from taut_lab.framework.presentation import Presentation
+from taut_lab.framework import PRESETS, Experiment, Presentation, Verdict
 from taut_lab.framework.records import Record, Records
-from taut_lab.framework.verdict import Verdict
 
 
 @dataclass(frozen=True)
 class ExperimentReport:
-    """The records of an experiment, ready to be shown.
+    """The records of an experiment, ready to be shown."""
 
-    Attributes:
-        experiment: the experiment.
-        preset: the preset asked for, or the most complete one; None without a finished cell.
-        found: the records of that preset, in the order of its cells.
-        presentation: tables and figures of these records.
-        verdict: the verdict on the paper's claim; None without a claim of the paper.
-        counts: preset -> number of finished cells, number of all cells.
-        problems: a sentence for each damaged file and failed cell, and for unknown files.
-    """
-
-    experiment: Experiment
-    preset: str | None
-    found: Sequence[Record]
-    presentation: Presentation
-    verdict: Verdict | None
-    counts: dict[str, tuple[int, int]]
-    problems: Sequence[str]
+    experiment: Experiment  # the experiment
+    preset: (
+        str | None
+    )  # the preset asked for, or the most complete one; None without a finished cell
+    found: Sequence[Record]  # the records of that preset, in the order of its cells
+    presentation: Presentation  # tables and figures of these records
+    verdict: Verdict | None  # the verdict on the paper's claim; None without a claim of the paper
+    counts: dict[str, tuple[int, int]]  # preset -> number of finished cells, number of all cells
+    problems: Sequence[
+        str
+    ]  # a sentence for each damaged file and failed cell, and for unknown files
 
 
 def collect_report(

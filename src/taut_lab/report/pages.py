@@ -7,9 +7,8 @@ from pathlib import Path
 from taut.plotting import Figure, Picture
 from taut.report import Code, Compared, Link, Page, Section, Table
 from taut_lab.experiments import registry
-from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework import ResultTable, TableEntry, Verdict
 from taut_lab.framework.records import Records
-from taut_lab.framework.verdict import Verdict
 from taut_lab.report.collection import ExperimentReport, collect_report
 from taut_lab.report.run_details import command, duration, run_details
 from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
@@ -40,19 +39,11 @@ _NARROW = 5.0  # inches
 def write_report(records_folder: Path, out: Path) -> Path:
     """Writes a page for every experiment with records, an index, figures and tables.
 
-    Nothing is computed. The folder `out` gets `index.html`, a page for each experiment,
-    `tables.md`, `tables.tex`, and `figures` as SVG and PNG.
-
-    Args:
-        records_folder: folder of the records of `taut reproduce`. Damaged records are listed on
-            the pages and count as not finished.
-        out: folder of the report; existing files of these names are overwritten.
-
-    Returns:
-        The path of the index.
+    Nothing is computed. The folder `out` gets `index.html`, whose path is returned, a page for each
+    experiment, `tables.md`, `tables.tex`, and `figures` as SVG and PNG. Damaged records are listed on
+    the pages and count as not finished.
     """
-    out = Path(out)
-    records = Records(Path(records_folder))
+    records = Records(records_folder)
     shown = [
         collect_report(registry.find_experiment(name), records) for name in registry.EXPERIMENTS
     ]
@@ -195,17 +186,14 @@ def _compared(entry: TableEntry, table: ResultTable) -> Compared:
 def _markdown(ran: Sequence[ExperimentReport]) -> str:
     lines = ["# Experiments of the paper", ""]
     for one in ran:
-        lines += [f"## {escape_markdown(one.experiment.title)}", "", *_source(one), ""]
+        done, cells = one.counts[one.preset or "smoke"]
+        label, how = one.experiment.label, command(one.experiment, one.preset or "smoke")
+        lines += [f"## {escape_markdown(one.experiment.title)}", ""]
+        lines += [f"{escape_markdown(label)}; {done} of {cells} cells: `{how}`", ""]
         for table in one.presentation.tables:
             lines += [to_markdown(table), ""]
             lines += [escape_markdown(note), ""] if (note := table_note(table)) else []
     return "\n".join(lines)
-
-
-def _source(one: ExperimentReport) -> list[str]:
-    done, cells = one.counts[one.preset or "smoke"]
-    label = escape_markdown(one.experiment.label)
-    return [f"{label}; {done} of {cells} cells: `{command(one.experiment, one.preset or 'smoke')}`"]
 
 
 def _latex(ran: Sequence[ExperimentReport]) -> str:

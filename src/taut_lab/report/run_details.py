@@ -60,14 +60,7 @@ def settings(configs: Sequence[Config]) -> tuple[dict[str, str], dict[str, list[
 def run_details(
     experiment: Experiment, preset: str, found: Sequence[Record], counts: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Names and texts that describe the records of a preset.
-
-    Args:
-        experiment: the experiment.
-        preset: the preset.
-        found: its records; at least one.
-        counts: preset -> text with the number of finished cells.
-    """
+    """Names and texts that describe the records of a preset; `counts` has texts on all presets."""
     same, varied = settings([record.cell.config for record in found])
     seeds = sorted({record.cell.config["seed"] for record in found})
     dates = sorted(record.date[:16].replace("T", " ") for record in found)
@@ -146,5 +139,4 @@ def _load(machines: Sequence[Mapping[str, Any]]) -> str:
     if not loads:
         return ""
     low, high = min(loads), max(loads)
-    between = f"{low:g}" if low == high else f"between {low:g} and {high:g}"
-    return between
+    return f"{low:g}" if low == high else f"between {low:g} and {high:g}"

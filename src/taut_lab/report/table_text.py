@@ -4,9 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from taut_lab.framework.experiment import Experiment
-from taut_lab.framework.presentation import ResultTable, TableEntry
-from taut_lab.framework.verdict import Verdict
+from taut_lab.framework import Experiment, ResultTable, TableEntry, Verdict
 
 
 def claim_text(experiment: Experiment) -> str:
@@ -73,20 +71,8 @@ def difference_text(entry: TableEntry, table: ResultTable) -> str:
     return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {told}"
 
 
-def count_kinds(tables: Iterable[ResultTable]) -> dict[str, int]:
-    """The number of entries for each word of `compare`."""
-    words = [
-        compare(entry, table)
-        for table in tables
-        for entries in table.rows.values()
-        for entry in entries
-    ]
-    kinds = ("better", "equal", "worse", "not comparable", "higher", "lower")
-    return {kind: words.count(kind) for kind in kinds if kind in words}
-
-
 def summary(tables: Iterable[ResultTable]) -> str:
-    """The counts of `count_kinds` in a line.
+    """The number of entries for each word of `compare`.
 
     Example:
         >>> high, low = TableEntry([2.0], 1.0), TableEntry([0.0], 1.0)
@@ -96,8 +82,11 @@ def summary(tables: Iterable[ResultTable]) -> str:
         >>> summary([])
         'nothing to compare'
     """
-    counts = count_kinds(tables)
-    return ", ".join(f"{n} {kind}" for kind, n in counts.items()) or "nothing to compare"
+    rows = ((entry, table) for table in tables for row in table.rows.values() for entry in row)
+    counts = Counter(compare(*row) for row in rows)
+    kinds = ("better", "equal", "worse", "not comparable", "higher", "lower")
+    told = (f"{counts[kind]} {kind}" for kind in kinds if counts[kind])
+    return ", ".join(told) or "nothing to compare"
 
 
 def table_note(table: ResultTable, where: str = "in brackets") -> str:

@@ -9,6 +9,7 @@ import torch
 from click.testing import CliRunner
 from torch import nn
 
+from support import seeded
 from taut.cli.main import main
 from taut.errors import ArgumentError, DamagedFileError
 from taut.nn import ConeCritic, Scale
@@ -45,10 +46,6 @@ def best_cone(dim, factor=1.0):
     with torch.no_grad():
         critic.centres.zero_()
     return critic if factor == 1 else nn.Sequential(critic, Scale(factor))
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 def test_relative_errors_and_validity_of_bounds():

@@ -31,11 +31,6 @@ def call(tmp_path, monkeypatch):
     return invoke
 
 
-@pytest.fixture
-def markers(tmp_path):
-    return tmp_path / "markers"
-
-
 def test_names_without_run_compute_and_a_second_time_nothing_is_left(
     call, markers, tmp_path, monkeypatch
 ):

@@ -6,24 +6,10 @@ import threading
 import pytest
 import torch
 
-from fake_experiments import InProcessWorkers, count, drawn, experiment, run
+from fake_experiments import InProcessWorkers, count, drawn, experiment, run, tasks
 from taut_lab.framework.datasets import CIFAR_PART, missing_data
 from taut_lab.framework.records import Record, Records
 from taut_lab.framework.sweep import compute, sweep
-
-
-def tasks(made, preset="cpu"):
-    return [(made, cell) for cell in made.cells(preset)]
-
-
-@pytest.fixture
-def markers(tmp_path):
-    return tmp_path / "markers"
-
-
-@pytest.fixture
-def records(tmp_path):
-    return Records(tmp_path / "records")
 
 
 def test_finished_cells_are_not_computed_again(markers, records):

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from fake_experiments import InProcessWorkers, count, drawn, experiment
+from fake_experiments import InProcessWorkers, count, drawn, experiment, tasks
 from taut.errors import ArgumentError
-from taut_lab.framework.records import Records
 from taut_lab.framework.sweep import sweep
 from taut_lab.framework.workers import (
     ClusterWorkers,
@@ -28,25 +27,11 @@ from taut_lab.framework.workers import (
 TIMEOUT = 120.0  # seconds, for a busy machine
 
 
-def tasks(made, preset="cpu"):
-    return [(made, cell) for cell in made.cells(preset)]
-
-
 def wait_for(condition):
     end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end, "timeout"
         time.sleep(0.02)
-
-
-@pytest.fixture
-def markers(tmp_path):
-    return tmp_path / "markers"
-
-
-@pytest.fixture
-def records(tmp_path):
-    return Records(tmp_path / "records")
 
 
 @pytest.mark.slow

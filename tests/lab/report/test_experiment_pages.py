@@ -13,9 +13,8 @@ import torch
 
 from fake_experiments import register
 from recorded_experiments import FOUND, on_mnist, sample, write_records
-from taut_lab.framework.presentation import ResultTable, TableEntry
+from taut_lab.framework import Part, ResultTable, TableEntry
 from taut_lab.framework.records import Records
-from taut_lab.framework.verdict import Part
 from taut_lab.report.collection import collect_report
 from taut_lab.report.pages import write_report
 from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown

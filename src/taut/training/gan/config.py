@@ -84,12 +84,9 @@ class GanConfig(Configuration):
         check_count(_SUBJECT, "batch_size", self.batch_size, least=2)
         for name in ("width", "critic_hidden"):
             if (value := getattr(self, name)) % 2:
+                rule, remedy = "must be even, because MaxMin sorts pairs", f"Use {value + 1}."
                 raise ArgumentError(
-                    subject=_SUBJECT,
-                    argument=name,
-                    rule="must be even, because MaxMin sorts pairs",
-                    got=value,
-                    remedy=f"Use {value + 1}.",
+                    subject=_SUBJECT, argument=name, rule=rule, got=value, remedy=remedy
                 )
 
     @classmethod

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,19 +35,12 @@ _PICTURES = 64
 
 @dataclass(frozen=True)
 class GanProgress:
-    """Progress of a run, reported after each step of the critic.
+    """Progress of a run, reported after each step of the critic."""
 
-    Attributes:
-        step: number of steps done.
-        steps: total number of steps.
-        dual: dual value of the critic on the last batch.
-        row: the row of the log, where one was written after this step.
-    """
-
-    step: int
-    steps: int
-    dual: float
-    row: dict[str, Any] | None
+    step: int  # number of steps done
+    steps: int  # total number of steps
+    dual: float  # dual value of the critic on the last batch
+    row: dict[str, Any] | None  # the row of the log, where one was written after this step
 
 
 def train_gan(
@@ -96,11 +89,12 @@ def train_gan(
     requested, config = config, config.resolved()
     player = config.player(config.lr)
     folder = None if out is None else GanFolder(out)
-    lock = nullcontext() if folder is None else folder.lock()
-    with lock, Environment(player) as environment:
+    with ExitStack() as stack:
+        environment = stack.enter_context(Environment(player))
         prepared = prepare(player, load_data(player) if data is None else data)
         if folder is not None:
             require("PIL.Image", "data", "a picture of samples")
+            stack.enter_context(folder.lock())
             folder.open(requested, config, prepared.spec, prepared.fingerprint)
             folder.samples.mkdir(exist_ok=True)
             if folder.finished:
@@ -207,12 +201,9 @@ class _GanSession(Session[GanConfig]):
                     weight.clamp_(-self.config.clip, self.config.clip)
         value = dual.item()
         if not abs(value) < float("inf"):
-            raise NonFiniteError(
-                subject="train_gan",
-                rule="the critic's value must stay finite",
-                got=f"{value} in step {self.position.step + 1}",
-                remedy="Lower `critic_lr`.",
-            )
+            got = f"{value} in step {self.position.step + 1}"
+            rule, remedy = "the critic's value must stay finite", "Lower `critic_lr`."
+            raise NonFiniteError(subject="train_gan", rule=rule, got=got, remedy=remedy)
         return value
 
     def _improve_generator(self, rate: float) -> None:
@@ -272,10 +263,6 @@ def _to_unit_range(data: Prepared) -> Tensor:
     """The training images scaled from their own range to [-1, 1], as generators make them."""
     low, high = data.spec.low, data.spec.high
     if low is None or high is None or not high > low:
-        raise ArgumentError(
-            subject="train_gan",
-            rule="the data must be images with a known range of pixels",
-            got="a table",
-            remedy="Give a data set of images.",
-        )
+        rule, remedy = "the data must be images with a known range of pixels", "Give images."
+        raise ArgumentError(subject="train_gan", rule=rule, got="a table", remedy=remedy)
     return (data.train.inputs - low) * (2 / (high - low)) - 1

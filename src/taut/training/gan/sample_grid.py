@@ -27,12 +27,8 @@ def draw_grid(images: Tensor) -> np.ndarray:
     """
     n, channels, h, w = images.shape
     if channels not in (1, 3):
-        raise ArgumentError(
-            subject="draw_grid",
-            argument="images",
-            rule="must have 1 or 3 channels to be seen",
-            got=str(channels),
-        )
+        rule = "must have 1 or 3 channels to be seen"
+        raise ArgumentError(subject="draw_grid", argument="images", rule=rule, got=str(channels))
     columns = math.ceil(math.sqrt(n))
     rows = -(-n // columns)
     grid = np.zeros((rows * (h + 1) - 1, columns * (w + 1) - 1, channels), np.uint8)
@@ -44,10 +40,10 @@ def draw_grid(images: Tensor) -> np.ndarray:
     return grid[..., 0] if channels == 1 else grid
 
 
-def write_grid(path: Path, images: Tensor, zoom: int = 2) -> None:
-    """Writes `draw_grid(images)` as a PNG that is complete or not there, each pixel `zoom` wide."""
+def write_grid(path: Path, images: Tensor) -> None:
+    """Writes `draw_grid(images)` as a PNG that is complete or not there, each pixel two wide."""
     pillow = require("PIL.Image", "data", "data: a picture of samples")
-    grid = draw_grid(images).repeat(zoom, 0).repeat(zoom, 1)
+    grid = draw_grid(images).repeat(2, 0).repeat(2, 1)
     held = io.BytesIO()
     pillow.fromarray(grid).save(held, "PNG")
     write_atomically(path, held.getvalue())

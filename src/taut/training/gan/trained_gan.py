@@ -14,11 +14,7 @@ from taut.training.run_folder import RunFolder
 
 
 class GanFolder(RunFolder[GanConfig]):
-    """The files of one GAN run: `samples/step-*.png`, `critic.safetensors`, and those of any run.
-
-    Args:
-        path: the folder; it need not exist yet.
-    """
+    """The files of one GAN run: `samples/step-*.png`, `critic.safetensors`, and those of any run."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, GanConfig)
@@ -60,12 +56,10 @@ def load_gan_run(out: str | os.PathLike[str]) -> GanRun:
     try:
         generator.load_state_dict(safetensors.torch.load(folder.model_file.read_bytes()))
     except (safetensors.SafetensorError, OSError, ValueError, RuntimeError) as error:
+        rule = "must be readable and hold the generator that config.toml describes"
+        rule = f"{folder.model_file.name} {rule}"
         raise DamagedFileError(
-            subject="load_gan",
-            rule=f"{folder.model_file.name} must be readable and hold the generator that config.toml "
-            "describes",
-            got=str(error),
-            remedy="Train again.",
+            subject="load_gan", rule=rule, got=str(error), remedy="Train again."
         ) from error
     return GanRun(config, freeze(generator), tuple(folder.history()), result, folder.path)
 
