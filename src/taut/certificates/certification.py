@@ -72,7 +72,7 @@ def certify(
         arithmetic: "real", "float64" or "float32".
         batch_size: number of inputs at a time.
         method: "lipschitz" for margins divided by Lipschitz constants; "interval" for interval bound
-            propagation, L-inf only; "best" for the larger of the two radii of each input.
+            propagation, L-inf only; "best" for the larger of the two radii of each input, to within 2 %.
         input_range: smallest and largest possible value of an entry of an input. `x` must lie in it,
             and the radii then hold for the $x'$ in this range only.
         tolerance: a unit for all entries of an input or for each, 0 for those that do not change:
@@ -124,7 +124,7 @@ def certify(
     device = torch.device("cpu") if held.device.type == "mps" else held.device
     program = in_double(stored, device)
     found = audit_program(program, p)
-    execution = Execution(program, found.input.constants, dtype, _SUBJECT)
+    execution = Execution(program, p, dtype, _SUBJECT)
     run_in_float32 = float32_executor(prepared, stored) if arithmetic == "float32" else None
     certifier = _Certifier(found.output.constants)
     boxes = None if method == "lipschitz" else BoxInterpreter(program, _SUBJECT, dtype)

@@ -52,7 +52,7 @@ def certify_exclusions(
     check_arithmetic(_SUBJECT)
     program = program_in_double(model, tuple(x.shape[1:]), _SUBJECT, x.device)
     found = audit_program(program, as_norm(norm, _SUBJECT))
-    execution = Execution(program, found.input.constants, torch.float64, _SUBJECT)
+    execution = Execution(program, found.norm, torch.float64, _SUBJECT)
     pairs = PairRadii()
     # A difference above q rounds to at least q: one float further and it rounds above it.
     limit_score = math.nextafter(threshold, math.inf)

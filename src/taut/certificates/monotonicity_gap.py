@@ -11,7 +11,6 @@ from taut.certificates.rounded_tensor import up
 from taut.errors import check_nonnegative, check_positive
 from taut.linalg.rounding import check_arithmetic
 from taut.norms import LINF
-from taut.rules import Constants
 
 _SUBJECT = "bound_order_gap"
 
@@ -51,7 +50,7 @@ def bound_order_gap(
     check_arithmetic(_SUBJECT)
     dtype = dtype_of(arithmetic, _SUBJECT)
     program = program_in_double(model, tuple(centre.shape), _SUBJECT, centre.device)
-    execution = Execution(program, Constants.of_input(LINF, centre.numel()), dtype, _SUBJECT)
+    execution = Execution(program, LINF, dtype, _SUBJECT)
     run, limit = execution(centre.double()[None])
     if not radius < float(limit.amin()):
         return math.inf

@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from taut.audit import Program, RuleInterpreter, find_program, prepare
 from taut.certificates.rounded_tensor import ErrorBound, LastLayer, Rounded, added_rounding
 from taut.errors import NoRuleError
+from taut.norms import Norm
 from taut.rules import Call, Constants, Record, Value
 
 aten = torch.ops.aten
@@ -36,8 +37,8 @@ class Execution(RuleInterpreter):
     """Runs a program on batches in float64, together with a bound of every rounding error.
 
     Args:
-        program: with its stored tensors in float64.
-        reach: how far the input itself moves in each norm when it moves by 1.
+        program: for inputs of a known shape, with its stored tensors in float64.
+        norm: norm in which the input moves.
         dtype: the arithmetic of the execution under study; None for real numbers.
         subject: subject of errors.
     """
@@ -45,10 +46,11 @@ class Execution(RuleInterpreter):
     tracked = Rounded
 
     def __init__(
-        self, program: Program, reach: Constants, dtype: torch.dtype | None, subject: str
+        self, program: Program, norm: Norm, dtype: torch.dtype | None, subject: str
     ) -> None:
         super().__init__(program, subject)
-        self.reach = reach
+        assert program.input_shape is not None
+        self.reach = Constants.of_input(norm, math.prod(program.input_shape))
         self.dtype = dtype
         self.assumptions: dict[str, None] = {}
 
