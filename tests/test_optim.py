@@ -185,8 +185,8 @@ def test_sparse_gradients_are_refused() -> None:
     [
         ({"lr": 0.0}, "`lr` must be finite and positive; got lr=0.0"),
         ({"lr": float("nan")}, "`lr` must be finite and positive"),
-        ({"betas": (0.0, 1.0)}, r"must lie in \[0, 1\); got 1.0 .* never forgets"),
-        ({"betas": (-0.1,)}, r"must lie in \[0, 1\); got -0.1"),
+        ({"betas": (0.0, 1.0)}, r"must lie in \[0, 1\); got betas=1.0. .* never forgets"),
+        ({"betas": (-0.1,)}, r"must lie in \[0, 1\); got betas=-0.1"),
         ({"betas": (float("nan"),)}, r"must lie in \[0, 1\)"),
         ({"betas": ()}, "at least one damping factor"),
         ({"betas": 0.9}, r"single number 0.9. Use betas=\(0.9,\)"),

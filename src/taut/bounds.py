@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Literal
 
-from taut.errors import ArgumentError, check_choice
+from taut.errors import ArgumentError, check_choice, check_within
 from taut.norms import Norm
 
 __all__ = [
@@ -123,13 +123,7 @@ class Bound:
 
     def __post_init__(self) -> None:
         check_choice("Bound", "side", self.side, ("upper", "lower"))
-        if not 0 < self.confidence <= 1:
-            raise ArgumentError(
-                subject="Bound",
-                argument="confidence",
-                rule="must lie in (0, 1]",
-                got=f"confidence={self.confidence}",
-            )
+        check_within("Bound", "confidence", self.confidence, "(0, 1]")
         if math.isnan(self.value):
             raise ArgumentError(
                 subject="Bound",

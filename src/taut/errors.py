@@ -25,6 +25,7 @@ __all__ = [
     "check_finite",
     "check_nonnegative",
     "check_positive",
+    "check_within",
     "did_you_mean",
     "require",
 ]
@@ -178,6 +179,24 @@ def check_count(subject: str, argument: str, value: int, least: int = 1) -> None
     """Raises unless `value` is a whole number of at least `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         _refuse(subject, argument, f"must be a whole number >= {least}", value)
+
+
+def check_within(
+    subject: str, argument: str, value: float, interval: str, remedy: str = ""
+) -> None:
+    """Raises unless `value` lies in the interval, such as "[0, 1]" or "(0, 0.5]".
+
+    Example:
+        >>> check_within("HKR", "alpha", 0.0, "[0, 1]")
+        >>> check_within("HKR", "alpha", 0.0, "(0, 1]")
+        Traceback (most recent call last):
+        ...
+        taut.errors.ArgumentError: HKR: `alpha` must lie in (0, 1]; got alpha=0.0.
+    """
+    low, high = map(float, interval[1:-1].split(","))
+    ends = {low: interval[0] == "[", high: interval[-1] == "]"}
+    if not (isinstance(value, Real) and (low < value < high or ends.get(float(value)))):
+        _refuse(subject, argument, f"must lie in {interval}", value, remedy)
 
 
 def check_choice(subject: str, argument: str, value: object, choices: Sequence[str]) -> None:

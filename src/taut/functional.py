@@ -6,7 +6,7 @@ many groups. Networks are the same up to a permutation of channels, which the ne
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
 from inspect import signature
 from typing import Any, TypeVar
@@ -362,20 +362,28 @@ class _CompareSwap(torch.autograd.Function):
         return _swap(t_a, t_b, *ctx.saved_tensors)
 
 
-def _sorting_network(size: int) -> tuple[tuple[int, int], ...]:
-    """Batcher's odd-even merge sort, cut down to `size` lanes: pairs (low, high) to compare."""
-    pairs: list[tuple[int, int]] = []
+def sorting_stages(size: int) -> Iterator[list[tuple[int, int]]]:
+    """A sorting network for `size` lanes, Batcher's odd-even merges: lists of disjoint pairs (low, high).
+
+    Sorted runs of `span` lanes, side by side, are merged in steps of halving gaps.
+    """
     span = 1
     while span < size:
         gap = span
-        while gap >= 1:
-            for start in range(gap % span, size - gap, 2 * gap):
-                for lane in range(start, min(start + gap, size - gap)):
-                    if lane // (2 * span) == (lane + gap) // (2 * span):
-                        pairs.append((lane, lane + gap))
+        while gap:
+            stage = [
+                (lane, lane + gap)
+                for start in range(gap % span, size - gap, 2 * gap)
+                for lane in range(start, min(start + gap, size - gap))
+                if lane // (2 * span) == (lane + gap) // (2 * span)
+            ]
+            if stage:
+                yield stage
             gap //= 2
         span *= 2
-    return tuple(pairs)
 
 
-_NETWORKS = {size: _sorting_network(size) for size in range(2, _LARGEST_NETWORK + 1)}
+_NETWORKS = {
+    size: [pair for stage in sorting_stages(size) for pair in stage]
+    for size in range(2, _LARGEST_NETWORK + 1)
+}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from taut.errors import ArgumentError, check_nonnegative, check_positive
+from taut.errors import ArgumentError, check_nonnegative, check_positive, check_within
 
 __all__ = ["AggMo"]
 
@@ -118,13 +118,8 @@ def _check_betas(betas: Iterable[float]) -> tuple[float, ...]:
             remedy="Use (0.0, 0.9, 0.99), or (0.0,) for plain gradient descent.",
         )
     for beta in betas:
-        if not 0 <= beta < 1:
-            raise ArgumentError(
-                subject="AggMo",
-                rule="every one of `betas` must lie in [0, 1)",
-                got=f"{beta} in betas={betas}",
-                remedy="A velocity with beta >= 1 never forgets and diverges.",
-            )
+        remedy = "A velocity with beta >= 1 never forgets and diverges."
+        check_within("AggMo", "betas", beta, "[0, 1)", remedy)
     return betas
 
 

@@ -103,7 +103,7 @@ def share(batch: Tensor) -> Tensor:
             got=f"{len(batch)} rows",
             remedy="Use larger batches, or fewer processes.",
         )
-    return batch[slice(*_share_ends(len(batch)))]
+    return batch.tensor_split(world_size())[rank()]
 
 
 def share_weight(num_rows: int) -> float:
@@ -111,13 +111,8 @@ def share_weight(num_rows: int) -> float:
 
     It is 1 where shares are equal, and `len(share) * world_size() / num_rows` in general.
     """
-    start, end = _share_ends(num_rows)
-    return (end - start) * world_size() / num_rows
-
-
-def _share_ends(num_rows: int) -> tuple[int, int]:
-    size = world_size()
-    return num_rows * rank() // size, num_rows * (rank() + 1) // size
+    least, rest = divmod(num_rows, world_size())
+    return (least + (rank() < rest)) * world_size() / num_rows
 
 
 @torch.no_grad()

@@ -8,6 +8,19 @@ import taut
 from taut import nn as tnn
 
 IMAGE, VECTOR = (2, 6, 6), (9,)
+
+
+def normalised() -> nn.Sequential:
+    """As interval training makes them, with factors of either sign."""
+    norm = nn.BatchNorm1d(20)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    norm(3 * torch.randn(50, 20) + 1)
+    return nn.Sequential(
+        tnn.Clip(-0.4, 0.8), nn.Linear(9, 20, bias=False), norm, nn.ReLU(), nn.Linear(20, 5)
+    )
+
+
 FAMILIES = {
     "dense": (lambda: nn.Sequential(nn.Linear(9, 20), nn.ReLU(), nn.Linear(20, 5)), VECTOR),
     "convolution": (
@@ -16,6 +29,7 @@ FAMILIES = {
         ),
         IMAGE,
     ),
+    "normalisation": (normalised, VECTOR),
     "pooling": (
         lambda: nn.Sequential(
             nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten()

@@ -9,7 +9,7 @@ import taut
 from cases import ACTIVATIONS, DENSE
 from taut.errors import ArgumentError
 from taut.export import rewrite_relu
-from taut.rules.relu_forms import _stages
+from taut.functional import sorting_stages
 
 PIECEWISE_LINEAR = [case for case in ACTIVATIONS if case.layer is not taut.nn.PairLength]
 PERMUTING = [case for case in ACTIVATIONS if case.permutes]
@@ -57,7 +57,7 @@ def test_weights_are_zero_and_one(case):
 def test_stages_sort_by_the_zero_one_principle(size):
     """A network of comparators that sorts all sequences of zeros and ones sorts everything."""
     numbers = (np.arange(2**size)[:, None] >> np.arange(size)) & 1
-    for stage in _stages(size):
+    for stage in sorting_stages(size):
         lanes = [lane for pair in stage for lane in pair]
         assert len(set(lanes)) == len(lanes)
         for low, high in stage:

@@ -43,23 +43,6 @@ def test_functional_call_does_not_write_into_the_caller_s_tensors(kind):
     assert all(torch.equal(before[name], given[name]) for name in given)
 
 
-@pytest.mark.parametrize(
-    "constraint", ["orthonormal", "bjorck", "spectral", "parseval", "linf", "l1"]
-)
-@pytest.mark.parametrize("training", [True, False])
-def test_torch_func_jacobians_and_parameter_gradients(constraint, training):
-    net = taut.nn.mlp([4, 8, 2], constraint=constraint).train(training)
-    x = torch.randn(4)
-    jacobian = torch.func.jacrev(net)(x)
-    torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(net, x))
-    gradients = torch.func.grad(
-        lambda p: torch.func.functional_call(net, p, (x[None],)).square().sum()
-    )(dict(net.named_parameters()))
-    net(x[None]).square().sum().backward()
-    for name, parameter in net.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", [*KEPT, taut.nn.SpectralLinear])
 def test_layers_can_be_made_on_the_meta_device(kind):
     layer = kind(8, 6, device="meta").to_empty(device="cpu")

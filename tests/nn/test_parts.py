@@ -202,7 +202,7 @@ def test_a_second_order_householder_folds_twice():
 
 
 def test_residual_refusals_teach():
-    with pytest.raises(ArgumentError, match=r"`scale` must lie in \[0, 1\] for an average"):
+    with pytest.raises(ArgumentError, match=r"`scale` must lie in \[0, 1\]; got scale"):
         taut.nn.Residual(nn.Identity(), scale=2.0)
     with pytest.raises(ArgumentError, match="`learned` needs mode='average'"):
         taut.nn.Residual(nn.Identity(), mode="add", learned=True)

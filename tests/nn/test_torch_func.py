@@ -220,10 +220,7 @@ def test_a_layer_of_plain_operations_needs_no_rules():
         def constrain(self, weight):
             return weight / (weight.norm() * (1 + 1e-6)).clamp(min=1.0)
 
-        constrain_traceable = constrain
-
     layer: Any = FrobeniusLinear(4, 3, dtype=torch.float64)
-    layer.reset_parameters()
     x, weights = randn(2, 4), 3 * randn(5, 3, 4)
     for mode in (True, False):
         layer.train(mode)

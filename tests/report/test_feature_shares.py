@@ -6,7 +6,6 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from support import seeded
-from taut.errors import ArgumentError
 from taut.nn import ConeCritic, mlp
 from taut.report.feature_shares import attribute
 
@@ -86,8 +85,3 @@ def test_sides_of_different_length_and_many_rows_are_drawn_from():
     )
     assert parts.shape == (4,)
     assert parts.sum().item() == pytest.approx(total, abs=1e-9)
-
-
-def test_counts_are_checked():
-    with pytest.raises(ArgumentError, match="attribute: `num_steps` must be a whole number >= 1"):
-        attribute(cones(), draw(3, 4, 0.0, 1), draw(3, 4, 0.0, 2), num_steps=0, generator=seeded())

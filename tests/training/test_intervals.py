@@ -21,20 +21,26 @@ SMALL = {"norm": "linf", "arch": "ibp", "radius": 0.05, "threads": 1}
 
 def network(channels=(), clip=0.1) -> nn.Sequential:
     config = TrainConfig(**SMALL, channels=channels, hidden=(11, 7), clip=clip)
-    return build_network(config, (1, 8, 8), 3).double()
+    return randomised(build_network(config, (1, 8, 8), 3).double())
+
+
+def randomised(model: nn.Sequential) -> nn.Sequential:
+    """With offsets and running statistics that are not those of the start, in evaluation mode."""
+    torch.manual_seed(0)
+    for layer in model:
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            nn.init.normal_(layer.weight)
+            nn.init.normal_(layer.bias, 0, 0.1)
+            nn.init.normal_(layer.running_mean, 0, 0.01)  # type: ignore[arg-type]
+            nn.init.uniform_(layer.running_var, 1e-3, 1e-2)  # type: ignore[arg-type]
+    nn.init.normal_(model[-1].bias, 0, 0.05)  # type: ignore[arg-type]
+    return model.eval()
 
 
 @pytest.mark.parametrize("channels", [(), (4, 5)])
 def test_worst_logits_are_never_below_those_of_points_in_the_box(channels):
     generator = torch.Generator().manual_seed(0)
-    model = build_network(
-        TrainConfig(**SMALL, channels=channels, hidden=(11, 7), clip=0.1, dtype="float64"),
-        (1, 8, 8),
-        3,
-    )
-    for layer in model:
-        if isinstance(layer, nn.Linear | nn.Conv2d):
-            nn.init.normal_(layer.bias, 0, 0.1)  # type: ignore[arg-type]
+    model = network(channels)
     x = torch.rand(20, 1, 8, 8, dtype=torch.float64, generator=generator)
     labels = torch.randint(3, (20,), generator=generator)
     worst = worst_logits(model, x, labels, 0.07, 0.0, 1.0)
@@ -52,10 +58,32 @@ def test_worst_logits_are_never_below_those_of_points_in_the_box(channels):
     torch.testing.assert_close(exact, logits - logits.gather(1, labels[:, None]))
 
 
+@pytest.mark.parametrize("channels", [(), (4, 5)])
+def test_in_training_mode_boxes_are_normalised_by_the_statistics_of_their_centres(channels):
+    model, labels = network(channels), torch.arange(20) % 3
+    x = torch.rand(20, 1, 8, 8, dtype=torch.float64)
+    for layer in model:
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            layer.momentum = None  # the mean of all batches, of which there is one
+            layer.reset_running_stats()
+    found = worst_logits(model.train(), x, labels, 0.05, 0.0, 1.0)
+    for layer in model:
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            places = (
+                1
+                if isinstance(layer, nn.BatchNorm1d)
+                else (8 // 2) ** 2
+                if layer is model[2]
+                else (8 // 4) ** 2
+            )
+            assert layer.running_var is not None
+            layer.running_var *= 1 - 1 / (20 * places)  # torch keeps the unbiased one
+    torch.testing.assert_close(worst_logits(model.eval(), x, labels, 0.05, 0.0, 1.0), found)
+
+
 def test_worst_logits_agree_with_the_proof():
     """They are negative exactly where `certify`, which shares no code with them, proves the box."""
     model = network()
-    nn.init.normal_(model[-1].bias, 0, 0.05)  # type: ignore[arg-type]
     x = torch.rand(200, 1, 8, 8, dtype=torch.float64)
     prediction = model(x).argmax(1)
     worst = worst_logits(model, x, prediction, 0.03, 0.0, 1.0)

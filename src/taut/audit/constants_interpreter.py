@@ -30,7 +30,6 @@ class Audit:
     """A program with constants at every operation, from the input to the output."""
 
     norm: Norm
-    input: Value
     output: Value
     layers: tuple[LayerTrace, ...]
     program: Program
@@ -60,7 +59,7 @@ class ConstantsInterpreter(RuleInterpreter):
         output = self.run(source)
         if not isinstance(output, Value):
             raise NoRuleError(subject=self.subject, rule="the forward must return one tensor")
-        return Audit(norm, source, output, tuple(self.layers), self.program)
+        return Audit(norm, output, tuple(self.layers), self.program)
 
     def value_of(self, held: Value) -> Value:
         """Itself."""

@@ -1,6 +1,7 @@
 """The network as evaluation runs it: a copy of plain layers that hold the numbers in use."""
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -17,6 +18,7 @@ _WRAPPERS = {
 }
 
 
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """A copy of a network for evaluation, and the layers that its own stand for.
 
@@ -26,9 +28,8 @@ class Prepared:
         originals: for each replaced layer the one of the model that it stands for.
     """
 
-    def __init__(self, model: nn.Module, originals: dict[nn.Module, nn.Module]) -> None:
-        self.model = model
-        self.originals = originals
+    model: nn.Module
+    originals: dict[nn.Module, nn.Module]
 
     def kind(self, module: nn.Module) -> str:
         """The type of a layer as the user knows it."""

@@ -15,10 +15,10 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from taut import functional
+from taut.audit.container_tracing import stored_like
 from taut.audit.evaluation_copy import Prepared
-from taut.audit.graph_rewriting import Rewriter
+from taut.audit.export_conversion import Rewriter
 from taut.audit.program import Program
-from taut.audit.tracing import stored_like
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
@@ -65,7 +65,7 @@ class _Whole(nn.Module):
         return torch.ops.taut.layer(x, self.index)
 
 
-def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> Program:
+def capture(prepared: Prepared, input_shape: tuple[int, ...]) -> Program:
     """The program of a network with custom forwards, valid for every batch size.
 
     `torch.export` runs the forward once on tensors without numbers, with the size of the batch as
@@ -83,23 +83,18 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...], subject: str) -> P
             model = _with_whole_layers(prepared.model)
             program, single = (
                 Rewriter(
-                    prepared,
-                    _export(model, input_shape, batch, subject),
-                    input_shape,
-                    subject,
-                    _WHOLE,
+                    prepared, _export(model, input_shape, batch), input_shape, _WHOLE
                 ).program()
                 for batch in (None, 1)
             )
             if program.digest() != single.digest():
                 raise NoRuleError(
-                    subject=subject,
                     rule="the forward computes another function for a batch of one",
                     remedy="Make the result of a sample independent of the batch size.",
                 )
         finally:
             _WHOLE.clear()
-    _compare(prepared.model, program, subject)
+    _compare(prepared.model, program)
     return program
 
 
@@ -157,7 +152,7 @@ def _is_native(call: Any, module: nn.Module) -> bool:
     return isinstance(target, torch._ops.OpOverload) or target in _TRACED
 
 
-def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject: str) -> Any:
+def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None) -> Any:
     like = stored_like(model)
     example = torch.zeros(batch or 7, *shape, dtype=like.dtype, device=like.device)
     sizes = None if batch else ({0: torch.export.Dim("batch")},)
@@ -171,7 +166,6 @@ def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise NoRuleError(
-            subject=subject,
             rule=f"the forward of {type(model).__name__} cannot be captured on inputs of shape "
             f"{shape}: {reason.rstrip('.')}",
             remedy="A forward that branches on its input, or on the batch size, has no single graph. "
@@ -180,7 +174,6 @@ def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None, subject
     written = program.graph_signature.buffers_to_mutate
     if written:
         raise NoRuleError(
-            subject=subject,
             rule=f"the forward writes the buffer {', '.join(sorted(set(written.values())))}, so "
             "a later call may return another result",
             remedy="Change no state in evaluation mode.",
@@ -204,7 +197,7 @@ def _attributes(model: nn.Module) -> dict[str, Any]:
     return found
 
 
-def _compare(model: nn.Module, program: Program, subject: str) -> None:
+def _compare(model: nn.Module, program: Program) -> None:
     """Raises unless program and model agree on two random batches, a test beside the proof.
 
     What the forward leaves behind in attributes of the model shows, too.
@@ -221,7 +214,6 @@ def _compare(model: nn.Module, program: Program, subject: str) -> None:
                 followed = program.module(x.clone())
             except RuntimeError as error:
                 raise NoRuleError(
-                    subject=subject,
                     rule="the captured operations cannot be run on their own: "
                     f"{str(error).rstrip('.')}",
                     remedy="Use one dtype throughout the forward.",
@@ -231,14 +223,12 @@ def _compare(model: nn.Module, program: Program, subject: str) -> None:
             scale = real.abs().amax().clamp_min(torch.finfo(real.dtype).tiny) if real.numel() else 1
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
                 raise NoRuleError(
-                    subject=subject,
                     rule="the captured operations give another result than the forward: the model has "
                     "hidden state, or draws random numbers",
                 )
     changed = {name for name, held in _attributes(model).items() if held != before.get(name)}
     if changed:
         raise NoRuleError(
-            subject=subject,
             rule=f"the forward writes the attribute {', '.join(sorted(changed))}, so a later "
             "call may return another result",
             remedy="Change no state in the forward.",

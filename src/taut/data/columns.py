@@ -73,12 +73,8 @@ def select_positions(
 ) -> list[int]:
     """The positions of the selected columns among `dim`, in the order of the selection.
 
-    Args:
-        subject: subject of an error.
-        names: `dim` names, or none where the columns have no names.
-        dim: number of columns.
-        columns: names or positions; `None` selects all.
-        argument: name of the argument in an error.
+    `names` are `dim` names, or none where the columns have none; `argument` is what an error calls
+    the selection, of which `None` selects all.
 
     Example:
         >>> select_positions("data", ("a", "b", "c"), 3, ["c", 0])

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import as_cells, check_finite, check_rows, stack_numbers, to_floats
+from taut.data.column_values import (
+    as_column_values,
+    check_finite,
+    check_rows,
+    stack_numbers,
+    to_floats,
+)
 from taut.data.columns import check_names, list_some
 from taut.data.frames import FrameSource, is_frame
 from taut.data.table import Table, TableStream
@@ -44,8 +50,8 @@ def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
     if values.ndim == 0:
         raise DataError(subject=name, rule="a sample must have rows", got=f"one number, {values!s}")
     if 0 in values.shape[1:]:
-        rule = "a sample must have columns"
-        raise DataError(subject=name, rule=rule, got=f"shape {values.shape}")
+        got = f"shape {values.shape}"
+        raise DataError(subject=name, rule="a sample must have columns", got=got)
     shape = values.shape[1:] if values.ndim > 2 else None
     values = values.reshape(len(values), math.prod(values.shape[1:]))
     check_names(name, columns)
@@ -109,17 +115,12 @@ def _from_items(
     first, named = converted[0][0], columns or converted[0][1]
     for at, (part, names) in enumerate(converted):
         if part.ndim != first.ndim or part.shape[part.ndim > 1 :] != first.shape[first.ndim > 1 :]:
-            raise DataError(
-                subject=name,
-                rule=f"items must fit together; item 0 has shape {first.shape}, item {at} has "
-                f"shape {part.shape}",
-            )
+            rule = "items must fit together; item 0 has shape {}, item {} has shape {}"
+            raise DataError(subject=name, rule=rule.format(first.shape, at, part.shape))
         if not columns and names != named:
-            raise DataError(
-                subject=name,
-                rule=f"every batch must have the same columns; batch 0 has {list_some(named)}, "
-                f"batch {at} has {list_some(names)}",
-            )
+            rule = "every batch must have the same columns; batch 0 has {}, batch {} has {}"
+            told = rule.format(list_some(named), at, list_some(names))
+            raise DataError(subject=name, rule=told)
     parts = [part for part, _ in converted]
     return (np.concatenate(parts) if first.ndim > 1 else np.stack(parts)), named
 
@@ -149,14 +150,10 @@ def _from_rows(rows: list[Any], name: str) -> np.ndarray:
         lengths = [len(row) if isinstance(row, Sized) else 1 for row in rows]
         odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
         if odd is None:
-            raise DataError(
-                subject=name, rule="rows must be lists of numbers", got=str(error)
-            ) from error
-        raise DataError(
-            subject=name,
-            rule=f"every row must have as many cells as the first, {lengths[0]}; row {odd} "
-            f"(counted from 0) has {lengths[odd]}",
-        ) from error
+            rule = "rows must be lists of numbers"
+            raise DataError(subject=name, rule=rule, got=str(error)) from error
+        rule = f"every row must have as many cells as the first, {lengths[0]}; row {odd}"
+        raise DataError(subject=name, rule=f"{rule} (counted from 0) has {lengths[odd]}") from error
     return _from_cells(cells, name)
 
 
@@ -165,5 +162,5 @@ def _from_cells(cells: np.ndarray, name: str, columns: tuple[str, ...] = ()) -> 
         return to_floats(name, cells)
     rows = np.atleast_1d(cells)
     rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
-    found = [as_cells(rows[:, i]) for i in range(rows.shape[1])]
+    found = [as_column_values(rows[:, i]) for i in range(rows.shape[1])]
     return stack_numbers(name, found, columns).reshape(cells.shape)

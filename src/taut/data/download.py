@@ -34,9 +34,13 @@ class _MirrorError(Exception):
 def fetch(
     known: OfficialSet, folder: Path, *, on_progress: Progress | None = None, timeout: float = 30.0
 ) -> list[Path]:
-    """Downloads all files of an official set into a folder; existing ones are only verified.
+    """Downloads all files of an official set into a folder, each as `fetch_file` does.
 
-    See `fetch_file`.
+    Args:
+        known: the set.
+        folder: target folder; created if it does not exist.
+        on_progress: called with the name of a file, the bytes received and its size.
+        timeout: seconds without a byte after which a mirror is abandoned.
     """
     return [
         fetch_file(file, known.mirrors, folder, on_progress=on_progress, timeout=timeout)
@@ -52,18 +56,11 @@ def fetch_file(
     on_progress: Progress | None = None,
     timeout: float = 30.0,
 ) -> Path:
-    """Downloads one file and verifies its checksum.
+    """Downloads one file and verifies its checksum; one that exists is only verified.
 
     The download is written to `NAME.part` and renamed once its SHA-256 is right. An interrupted
     download is resumed, now or by a later call, from whichever mirror answers. Processes that fetch
     the same file at once wait for the first.
-
-    Args:
-        file: name, size and checksum.
-        mirrors: URLs that end in `/`, tried in turn.
-        folder: target folder; created if it does not exist.
-        on_progress: called with the name, the bytes received and the size.
-        timeout: seconds without a byte after which a mirror is abandoned.
 
     Raises:
         FetchError: no mirror gave the file; says what each said.

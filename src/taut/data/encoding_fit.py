@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import LARGEST_WHOLE, check_rows, is_missing
+from taut.data.column_values import LARGEST_WHOLE, check_rows, is_missing
 from taut.data.columns import check_names, list_some, select_positions
 from taut.data.encoding import ColumnEncoding, Encoding, name_category
 from taut.data.source_base import ColumnSource
-from taut.data.text_forms import DATE_FORMS, FORMS, NUMBER_FORMS, read_form
+from taut.data.text_formats import FORMATS, parse_column
 from taut.errors import ArgumentError, DataError, check_positive
 
 _SUBJECT = "fit_encoding"
@@ -67,18 +67,13 @@ def fit_encoding(
     given = encode or {}
     for i, key in zip(positions("encode", given), given, strict=True):
         requests[i] = given[key]
-    profiles = [
-        _Profile(names[i] if names else f"column {i}", i, bool(names), requests.get(i, ""))
-        for i in range(width)
-    ]
-    for profile in profiles:
-        if profile.position not in wanted:
-            profile.reason = "not selected"
-        elif profile.position in dropped:
-            profile.reason = "dropped"
-        elif not profile.name:
-            profile.name = f"column {profile.position}"
-            profile.reason = "it has no name, as an index saved by mistake"
+    profiles = []
+    for i in range(width):
+        reason = "not selected" if i not in wanted else "dropped" if i in dropped else ""
+        name = names[i] if names else f"column {i}"
+        if not name and not reason:
+            name, reason = f"column {i}", "it has no name, as an index saved by mistake"
+        profiles.append(_Profile(name, i, bool(names), requests.get(i, ""), reason))
     for source in sources:
         for profile in profiles:
             profile.declare(source)
@@ -104,7 +99,7 @@ def _read_table(source: ColumnSource, profiles: "list[_Profile]") -> None:
     start = 0
     for profile in profiles:
         profile.open(source)
-    for block in source.select(chosen).cells(_BATCH_ROWS):
+    for block in source.select(chosen).column_batches(_BATCH_ROWS):
         for profile, cells in zip(profiles, block, strict=True):
             profile.add(cells, start)
         start += len(block[0])
@@ -113,41 +108,25 @@ def _read_table(source: ColumnSource, profiles: "list[_Profile]") -> None:
 
 @dataclass
 class _Profile:
-    """What the cells of one column have in common, over all tables.
-
-    Attributes:
-        name: name of the column.
-        position: its position in the first table.
-        named: whether tables are matched by names.
-        request: the encoding that the caller asks for; empty to find one.
-        reason: why the column is left out.
-        rows: number of cells.
-        missing: number of missing cells.
-        kinds: what typed cells hold; "text" for text, which tells by its forms.
-        forms: forms in which all text can be read, the likeliest first.
-        categories: distinct values; None for too many.
-        order: order of the categories, by the type of the column.
-        declared: whether the type of the column in one of the tables says that it holds categories.
-        identifies: whether it holds whole numbers too large to be measurements.
-        texts: for each table, how many cells of text are numbers, and how many are not.
-        odd: the first cell of text that is not a number, and where it is.
-    """
+    """What the cells of one column have in common, over all tables."""
 
     name: str
-    position: int
-    named: bool
-    request: str
-    reason: str = ""
+    position: int  # in the first table
+    named: bool  # whether tables are matched by names
+    request: str  # encoding that the caller asks for; empty to find one
+    reason: str = ""  # why the column is left out
     rows: int = 0
     missing: int = 0
-    kinds: set[str] = field(default_factory=set)
-    forms: list[str] = field(default_factory=lambda: list(FORMS))
-    categories: set[str] | None = field(default_factory=set)
-    order: tuple[str, ...] = ()
-    declared: bool = False
-    identifies: bool = False
+    kinds: set[str] = field(default_factory=set)  # what typed cells hold; "text" tells by its forms
+    # Forms in which all text can be read, the likeliest first.
+    forms: list[str] = field(default_factory=lambda: list(FORMATS))
+    categories: set[str] | None = field(default_factory=set)  # distinct values; None for too many
+    order: tuple[str, ...] = ()  # of the categories, by the type of the column
+    declared: bool = False  # whether a table's type says that the column holds categories
+    identifies: bool = False  # whether it holds whole numbers too large to be measurements
+    # For each table, how many cells of text are numbers, and how many are not.
     texts: list[list[int]] = field(default_factory=list)
-    odd: str = ""
+    odd: str = ""  # the first cell of text that is not a number, and where it is
 
     def declare(self, source: ColumnSource) -> None:
         """What the type of the column says about categories, before any table is read."""
@@ -201,17 +180,16 @@ class _Profile:
         if not texts:
             return
         self.kinds.add("text")
-        numbers = read_form("number", texts) if "number" in self.forms else None
-        self.forms = [form for form in self.forms if read_form(form, texts) is not None]
+        numbers = parse_column("number", texts) if "number" in self.forms else None
+        self.forms = [form for form in self.forms if parse_column(form, texts) is not None]
         if numbers is not None:
             infinite = np.zeros(len(cells), bool)
             infinite[rows] = np.isinf(numbers)
             self._refuse_infinite(infinite, start)
             large = (texts[i].lstrip("+-") for i in np.flatnonzero(abs(numbers) >= LARGEST_WHOLE))
             self.identifies |= any(t.isdecimal() and int(t) > LARGEST_WHOLE for t in large)
-        are_numbers = [
-            numbers is not None or read_form("number", [text]) is not None for text in texts
-        ]
+        plain = numbers is not None
+        are_numbers = [plain or parse_column("number", [text]) is not None for text in texts]
         self.texts[-1][0] += sum(are_numbers)
         self.texts[-1][1] += len(texts) - sum(are_numbers)
         if not self.odd and not all(are_numbers):
@@ -268,15 +246,13 @@ class _Profile:
         if self.identifies:
             return "left out", "an identifier, whole numbers beyond 2**53"
         form = self.forms[0] if self.forms else ""
-        text = {_kind_of(form) if form else "text"} if "text" in self.kinds else set()
+        text = {FORMATS[form][0] if form else "text"} if "text" in self.kinds else set()
         kinds = self.kinds - {"text"} | text
         if len(kinds) == 1 and kinds != {"text"}:
             return min(kinds), form or "number"
         if kinds <= {"text", "category"} and few:
             return "category", ""
-        mostly = any(
-            numbers >= _MOSTLY * max(1, numbers + others) for numbers, others in self.texts
-        )
+        mostly = any(some >= _MOSTLY * max(1, some + others) for some, others in self.texts)
         if mostly or len(kinds) > 1:
             what = "numbers" if mostly else " and ".join(sorted(kinds))
             raise DataError(
@@ -296,7 +272,7 @@ class _Profile:
                 got = f"more in column {self.name!r}"
                 raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
             return kind, ""
-        forms = [form for form in self.forms if _kind_of(form) == kind]
+        forms = [form for form in self.forms if FORMATS[form][0] == kind]
         if "text" in self.kinds and not forms:
             rule = f"column {self.name!r} must hold a {kind} in every cell"
             raise DataError(subject=self.source.subject, rule=rule, got=self.odd or "other text")
@@ -317,16 +293,10 @@ class _Profile:
         return order
 
     def _distance(self, text: str) -> float:
-        try:
-            distance = float(text)
-        except ValueError:
-            distance = -1.0
+        numbers = parse_column("number", [text])
+        distance = -1.0 if numbers is None else float(numbers[0])
         check_positive(_SUBJECT, f"encode of {self.name!r}", distance)
         return distance
-
-
-def _kind_of(form: str) -> str:
-    return "number" if form in NUMBER_FORMS else "date" if form in DATE_FORMS else "time"
 
 
 def _by_size(name: str) -> tuple[float, str]:

@@ -1,6 +1,5 @@
 """Which reader reads a path: by its ending, checked against its first bytes."""
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from taut.data.numpy_files import NPY, open_npy, open_npz
 from taut.data.parquet_files import ParquetSource
 from taut.data.source_base import Source, open_bytes, refuse_damage
 from taut.data.text_tables import TextSource
-from taut.errors import ArgumentError, DamagedFileError, DataError
+from taut.errors import ArgumentError, DamagedFileError, DataError, did_you_mean
 
 PathLike = str | os.PathLike[str]
 
@@ -95,44 +94,39 @@ def detect_format(path: Path) -> str:
     if path.is_dir():
         return "folder"
     _check_exists(path)
+    subject, ending = f"data: {path.name}", path.suffix.lower()
     said = found = None
-    if path.suffix.lower() == ".zip":
+    if ending == ".zip":
         return "text"
-    if path.suffix.lower() not in _REMEDIES:  # some of these are zip archives, as .npz is
+    if ending not in _REMEDIES:  # some of these are zip archives, as .npz is
         said, found = _format_by_name(path), _format_by_content(path)
     if said and found and said != found:
-        raise DamagedFileError(
-            subject=f"data: {path.name}",
-            rule=f"the ending must fit the content; the name says {said}, the first bytes say "
-            f"{found}",
-            remedy="Rename it.",
-        )
+        rule = "the ending must fit the content; the name says {}, the first bytes say {}"
+        raise DamagedFileError(subject=subject, rule=rule.format(said, found), remedy="Rename it.")
     if kind := said or found:
         return kind
     raise DataError(
-        subject=f"data: {path.name}",
+        subject=subject,
         rule="the format must be .csv, .tsv, .zip of one of these, .parquet, .npy, .npz, idx (as "
         "MNIST, also .gz) or a folder of images",
-        got=path.suffix.lower() or "no ending",
-        remedy=_REMEDIES.get(path.suffix.lower(), "Save it as one of these."),
+        got=ending or "no ending",
+        remedy=_REMEDIES.get(ending, "Save it as one of these."),
     )
 
 
 def _check_exists(path: Path) -> None:
     if not path.is_file():
-        nearby = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
-        close = difflib.get_close_matches(path.name, nearby, n=1)
+        nearby = [repr(item.name) for item in path.parent.iterdir()] if path.parent.is_dir() else []
         raise ArgumentError(
             subject="data",
             argument="path",
             rule="must be an existing file or folder",
             got=repr(str(path)),
-            remedy=f"Did you mean {close[0]!r}?" if close else "",
+            remedy=did_you_mean(repr(path.name), nearby),
         )
     if not path.stat().st_size:
-        raise DataError(
-            subject=f"data: {path.name}", rule="a table must have rows; the file is empty"
-        )
+        rule = "a table must have rows; the file is empty"
+        raise DataError(subject=f"data: {path.name}", rule=rule)
 
 
 def _format_by_name(path: Path) -> str | None:

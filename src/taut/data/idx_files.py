@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from taut.data.cells import to_floats
+from taut.data.column_values import to_floats
 from taut.data.columns import list_some
 from taut.data.source_base import Source, open_bytes, read_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
@@ -19,22 +19,12 @@ _STEP = 2**22
 
 
 def looks_like_idx(head: bytes) -> bool:
-    """Whether these first bytes, after decompression, open an idx file.
-
-    Example:
-        >>> looks_like_idx(bytes([0, 0, 8, 3])), looks_like_idx(b"PAR1")
-        (True, False)
-    """
+    """Whether these first bytes, after decompression, open an idx file."""
     return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _TYPES and 1 <= head[3] <= 8
 
 
 def parse_idx(subject: str, content: bytes) -> np.ndarray:
-    """The array in the bytes of an idx file, of any rank.
-
-    Example:
-        >>> parse_idx("data", bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))
-        array([7, 9], dtype=uint8)
-    """
+    """The array in the bytes of an idx file, of any rank."""
     dtype, shape = _read_header(subject, io.BytesIO(content))
     blocks = list(_read_blocks(subject, io.BytesIO(content), max(1, shape[0])))
     return blocks[0] if blocks else np.empty(shape, dtype)
@@ -67,11 +57,9 @@ def labels_beside(path: Path) -> Path:
     for found in (path.with_name(f"{name}.gz"), path.with_name(name)):
         if fits and found.is_file():
             return found
-    reason = (
-        f"there is no {name}.gz in {path.parent.resolve()}"
-        if fits
-        else "its name has neither images nor idx3"
-    )
+    reason = "its name has neither images nor idx3"
+    if fits:
+        reason = f"there is no {name}.gz in {path.parent.resolve()}"
     raise ArgumentError(
         subject=f"data: {path.name}",
         rule="the file of labels must be beside the images, as train-labels-idx1-ubyte.gz "
@@ -82,9 +70,7 @@ def labels_beside(path: Path) -> Path:
 class IdxSource(Source):
     """The rows of an idx file; unsigned bytes are grey levels and scaled to [0, 1].
 
-    Args:
-        path: the file.
-        label: only the images with this label in the file of labels beside it, a whole number.
+    With `label` only the images that have it in the file of labels beside them.
     """
 
     selectable = False
@@ -97,15 +83,13 @@ class IdxSource(Source):
             _, shape = _read_header(self.subject, file)
         count, *sizes = shape
         if not sizes:
-            raise DataError(
-                subject=self.subject,
-                rule="a sample must have rows of several numbers; this file has one number for "
+            raise self.refuse(
+                "a sample must have rows of several numbers; this file has one number for "
                 f"each of {count} rows, as files of labels do",
                 remedy="Give the file of images, whose name has idx3.",
             )
         if 0 in shape:
-            rule = "a sample must have rows"
-            raise DataError(subject=self.subject, rule=rule, got=f"shape {shape}")
+            raise self.refuse("a sample must have rows", f"shape {shape}")
         self._set_columns((), math.prod(sizes))
         self.image_shape = tuple(sizes) if len(sizes) > 1 else None
         self._wanted = None if label is None else self._find(label, count)
@@ -115,16 +99,14 @@ class IdxSource(Source):
         """Whether each of the images has the label."""
         if not label.strip().isdecimal():
             rule = "what follows the colon must be a label, a whole number"
-            raise ArgumentError(subject=self.subject, rule=rule, got=repr(label))
+            raise self.refuse(rule, repr(label), error=ArgumentError)
         beside = labels_beside(self._path)
         labels = parse_labels(f"data: {beside.name}", read_bytes(beside), count)
         wanted = labels == int(label)
         if not wanted.any():
-            raise ArgumentError(
-                subject=self.subject,
-                rule=f"the label must be among {list_some(np.unique(labels).tolist(), 12)}; no "
-                f"row has {int(label)}",
-            )
+            known = list_some(np.unique(labels).tolist(), 12)
+            rule = f"the label must be among {known}; no row has {int(label)}"
+            raise self.refuse(rule, error=ArgumentError)
         return wanted
 
     def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
@@ -160,6 +142,11 @@ def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...
 
 def _read_blocks(subject: str, file: BinaryIO, batch_rows: int) -> Iterator[np.ndarray]:
     """The array of a file, `batch_rows` rows at a time; raises unless it is as long as promised."""
+
+    def refuse(end: str) -> DamagedFileError:
+        rule = f"the header promises {count} rows; the file {end}"
+        return DamagedFileError(subject=subject, rule=rule, remedy="Fetch it again.")
+
     dtype, (count, *shape) = _read_header(subject, file)
     size = math.prod(shape) * dtype.itemsize
     for start in range(0, count, batch_rows):
@@ -169,16 +156,7 @@ def _read_blocks(subject: str, file: BinaryIO, batch_rows: int) -> Iterator[np.n
         while piece := file.read(min(_STEP, rows * size - len(data))):
             data += piece
         if len(data) < rows * size:
-            raise DamagedFileError(
-                subject=subject,
-                rule=f"the header promises {count} rows; the file ends after "
-                f"{start + len(data) // size}",
-                remedy="Fetch it again.",
-            )
+            raise refuse(f"ends after {start + len(data) // size}")
         yield np.frombuffer(data, dtype).reshape(rows, *shape)
     if file.read(1):
-        raise DamagedFileError(
-            subject=subject,
-            rule=f"the header promises {count} rows; the file has more",
-            remedy="Fetch it again.",
-        )
+        raise refuse("has more")

@@ -7,16 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from taut.data.source_base import Source
-from taut.errors import DamagedFileError, DataError, require
+from taut.errors import DamagedFileError, require
 
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp")
 
 
 class FolderSource(Source):
-    """The images of a folder, in the order of their names, scaled to [0, 1].
+    """The images of a folder in the order of their names, `(height, width)` or `(3, height, width)`.
 
-    Grey images have the shape `(height, width)`, coloured ones `(3, height, width)`, as torch's
-    convolutions take them. All must have one shape. Files with other endings are ignored.
+    They are scaled to [0, 1], and all must have one shape. Files with other endings are ignored.
     """
 
     selectable = False
@@ -26,17 +25,13 @@ class FolderSource(Source):
     def __init__(self, path: Path):
         super().__init__(path.name)
         items = sorted(path.iterdir())
-        self._files = [
-            item
-            for item in items
-            if item.suffix.lower() in IMAGE_ENDINGS and item.name[0] != "." and item.is_file()
-        ]
+        images = (item for item in items if item.suffix.lower() in IMAGE_ENDINGS)
+        self._files = [item for item in images if item.name[0] != "." and item.is_file()]
         if not self._files:
             inner = any(item.is_dir() for item in items)
-            raise DataError(
-                subject=self.subject,
-                rule=f"a folder must hold images ({', '.join(IMAGE_ENDINGS)}); this one holds "
-                f"none{', only folders: give one of them' if inner else ''}",
+            raise self.refuse(
+                f"a folder must hold images ({', '.join(IMAGE_ENDINGS)}); this one holds "
+                f"none{', only folders: give one of them' if inner else ''}"
             )
         self._pillow = require("PIL.Image", "data", "data: a folder of images")
         self.rows = len(self._files)
@@ -51,9 +46,8 @@ class FolderSource(Source):
             for row, file in zip(values, files, strict=True):
                 image = self._read(file)
                 if image.shape != self.image_shape:
-                    raise DataError(
-                        subject=self.subject,
-                        rule=f"images must have one shape; {self._files[0].name} is "
+                    raise self.refuse(
+                        f"images must have one shape; {self._files[0].name} is "
                         f"{_describe(self.image_shape)}, {file.name} is {_describe(image.shape)}",
                         remedy="Resize or convert them first.",
                     )
@@ -70,20 +64,14 @@ class FolderSource(Source):
                     image = image.convert("L")
                 mode, array = image.mode, np.asarray(image, np.float32)
         except errors as error:
-            raise DamagedFileError(
-                subject=self.subject,
-                rule=f"{file.name} must be an image that can be read",
-                got=str(error),
-            ) from error
+            rule = f"{file.name} must be an image that can be read"
+            raise self.refuse(rule, str(error), error=DamagedFileError) from error
         if mode == "RGB":
             return array.transpose(2, 0, 1) / np.float32(255)
         if mode == "L" or mode.startswith("I;16"):
             return array / np.float32(255 if mode == "L" else 65535)
-        raise DataError(
-            subject=self.subject,
-            rule=f"images must be grey or RGB; {file.name} is {mode}",
-            remedy='Convert it first: image.convert("RGB").',
-        )
+        remedy = 'Convert it first: image.convert("RGB").'
+        raise self.refuse(f"images must be grey or RGB; {file.name} is {mode}", remedy=remedy)
 
 
 def _describe(shape: tuple[int, ...]) -> str:

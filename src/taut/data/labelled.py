@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -53,20 +54,17 @@ class LabelledSet:
             raise DataError(subject=subject, rule="a labelled set must have rows", got="none")
         wrong = (self.labels < 0) | (self.labels >= len(self.classes))
         if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(
-                subject=subject,
-                rule=f"labels must be from 0 to {len(self.classes) - 1}, one for each class; row "
-                f"{row} (counted from 0) has {self.labels[row]}",
+            row, last = int(np.argmax(wrong)), len(self.classes) - 1
+            rule = (
+                f"labels must be from 0 to {last}, one for each class; row {row} (counted from 0)"
             )
+            raise DataError(subject=subject, rule=f"{rule} has {self.labels[row]}")
 
     @property
     def image_shape(self) -> tuple[int, int, int] | None:
         """`(channels, height, width)` where the inputs are images."""
-        if self.inputs.ndim != 4:
-            return None
-        channels, height, width = self.inputs.shape[1:]
-        return channels, height, width
+        shape: Any = self.inputs.shape[1:]
+        return shape if len(shape) == 3 else None
 
     @property
     def dim(self) -> int:

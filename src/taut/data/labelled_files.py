@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from taut.data.cells import to_floats
+from taut.data.column_values import to_floats
 from taut.data.columns import list_some
 from taut.data.idx_files import labels_beside, parse_idx, parse_labels
 from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
@@ -68,11 +68,9 @@ def _pair_arrays(
             remedy="For one-hot rows use .argmax(1).",
         )
     if len(x) != len(y):
-        raise DataError(
-            subject=subject,
-            rule=f"there must be a label for every input; {inputs[0]} has {len(x)} rows, "
-            f"{labels[0]} has {len(y)}",
-        )
+        rule = "there must be a label for every input"
+        told = f"{rule}; {inputs[0]} has {len(x)} rows, {labels[0]} has {len(y)}"
+        raise DataError(subject=subject, rule=told)
     values = _as_images(subject, x)
     unit = values.ndim == 4 and 0 <= values.min() and values.max() <= 1
     low, high = (0.0, 1.0) if unit else (None, None)
@@ -120,23 +118,18 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _read_classes(path: Path, title: str, source: str, classes: Classes) -> LabelledSet:
-    folders = _folders(path)
+    folders, subject = _folders(path), f"data: {title}"
     if not folders:
-        raise DataError(
-            subject=f"data: {title}",
-            rule="a labelled folder must hold a folder of images for each class; it holds no "
-            "folders",
-        )
+        rule = "a labelled folder must hold a folder of images for each class; it holds no folders"
+        raise DataError(subject=subject, rule=rule)
     if stray := [item.name for item in path.iterdir() if item.suffix.lower() in IMAGE_ENDINGS]:
-        raise DataError(
-            subject=f"data: {title}",
-            rule=f"every image must be in the folder of its class; {stray[0]} is beside them",
-        )
+        rule = f"every image must be in the folder of its class; {stray[0]} is beside them"
+        raise DataError(subject=subject, rule=rule)
     opened = [FolderSource(folder) for folder in folders]
     shape = opened[0].image_shape
     if other := next((each for each in opened if each.image_shape != shape), None):
         raise DataError(
-            subject=f"data: {title}",
+            subject=subject,
             rule=f"images must have one shape; those of {opened[0].name} have {shape}, those of "
             f"{other.name} {other.image_shape}",
             remedy="Resize or convert them first.",
@@ -191,8 +184,7 @@ def pair_idx(
 def parse_cifar(subject: str, archive: bytes) -> tuple[LabelledSet, LabelledSet]:
     """Training and test part of a tar file in the format of `cifar-10-binary.tar.gz`.
 
-    It may be compressed or not, and hold fewer training batches. One that is cut short or holds
-    something else raises `DamagedFileError`.
+    It may be compressed or not, and hold fewer training batches.
     """
     members = _read_members(subject, archive)
     batches = {name: _parse_batch(f"{subject}: {name}", data) for name, data in members.items()}
@@ -230,12 +222,9 @@ def _read_members(subject: str, archive: bytes) -> dict[str, bytes]:
     ):
         for member in tar:
             name = PurePosixPath(member.name).name
+            known = name in (*_CIFAR_TRAIN, _CIFAR_TEST)
             # Links are never followed, and a header that lies about its size costs no memory.
-            if (
-                member.isreg()
-                and name in (*_CIFAR_TRAIN, _CIFAR_TEST)
-                and member.size <= _CIFAR_LARGEST
-            ):
+            if known and member.isreg() and member.size <= _CIFAR_LARGEST:
                 file = tar.extractfile(member)
                 found[name] = file.read() if file else b""
                 if len(found[name]) != member.size:
@@ -244,12 +233,7 @@ def _read_members(subject: str, archive: bytes) -> dict[str, bytes]:
 
 
 def read_digits() -> LabelledSet:
-    """All 1797 digits, scaled from 0 ... 16 to [0, 1].
-
-    Example:
-        >>> read_digits()
-        LabelledSet(1797 x 1 x 8 x 8, 10 classes, from digits)
-    """
+    """All 1797 digits, scaled from 0 ... 16 to [0, 1]."""
     with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as arrays:
         images, labels = arrays["images"][:, None], arrays["labels"]
     return label_images(images, labels, tuple("0123456789"), "digits", largest=16)

@@ -1,6 +1,5 @@
 """`load_labelled` and `read_labelled`: a data set by its name or its path."""
 
-import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from taut.data.labelled_files import (
 from taut.data.labelled_tables import TableOptions, read_labelled_table
 from taut.data.labels import NoLabelError
 from taut.data.official_sets import OFFICIAL_SETS, OfficialSet, data_folder
-from taut.errors import ArgumentError, DataError
+from taut.errors import ArgumentError, DataError, did_you_mean
 
 
 def load_labelled(
@@ -86,11 +85,8 @@ def load_labelled(
     options = TableOptions(label, columns, drop, categorical, names)
     if known or name.lower() == "digits":
         if options.given or test is not None:
-            raise ArgumentError(
-                subject="load_labelled",
-                rule=f"`label`, `columns` and `test` must be left out for {name}, a named data "
-                "set; they are for files",
-            )
+            rule = f"`label`, `columns` and `test` must be left out for {name}, a named data set"
+            raise ArgumentError(subject="load_labelled", rule=f"{rule}; they are for files")
         if known:
             return _load_official(known, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
@@ -199,13 +195,12 @@ def _find_path(subject: str, name: str) -> Path:
             rule=f"must be a whole file or folder; {path.name!r} names a part of one, which has "
             "no labels",
         )
-    near = difflib.get_close_matches(name.lower(), ["digits", *OFFICIAL_SETS], n=1)
     raise ArgumentError(
         subject=subject,
         argument="name_or_path",
         rule=f"must be digits, {', '.join(OFFICIAL_SETS)}, or a file or folder that exists",
         got=repr(name),
-        remedy=f"Did you mean {near[0]!r}?" if near else "",
+        remedy=did_you_mean(repr(name.lower()), map(repr, ("digits", *OFFICIAL_SETS))),
     )
 
 
@@ -246,12 +241,8 @@ def _read_path(
     if kind in ("text", "parquet"):
         return read_labelled_table(path, options, classes), None
     if given := options.given:
-        raise ArgumentError(
-            subject="load_labelled",
-            argument=given[0],
-            rule="must be left out unless the file is a table",
-            got=path.name,
-        )
+        rule, got = "must be left out unless the file is a table", path.name
+        raise ArgumentError(subject="load_labelled", argument=given[0], rule=rule, got=got)
     match kind:
         case "npz":
             return read_labelled_npz(path, classes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import check_finite
+from taut.data.column_values import check_finite
 from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
@@ -16,20 +16,14 @@ from taut.data.labelled import LabelledSet
 from taut.data.labels import find_label, name_classes, number_classes
 from taut.data.source_base import ColumnSource
 from taut.data.table import read_source
-from taut.errors import ArgumentError, DataError
+from taut.errors import ArgumentError
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How the columns of a labelled table are used.
+    """How the columns of a labelled table are used; see `load_labelled`.
 
-    Attributes:
-        label: label column, by name or position; see `find_label`.
-        columns: columns of the inputs; None for all but the label.
-        drop: columns to leave out.
-        categorical: columns that hold categories, whatever they look like.
-        names: names of all columns, for a table without a header.
-        encoding: encoding of the columns, instead of the four above.
+    `encoding` takes the place of `columns`, `drop` and `categorical`.
     """
 
     label: str | int | None = None
@@ -48,11 +42,7 @@ class TableOptions:
 def read_labelled_table(
     path: Path, options: TableOptions, classes: Sequence[str] | None
 ) -> LabelledSet:
-    """The rows of a text or parquet file.
-
-    A table of numbers is kept as it is. Categories, dates, times and missing values are encoded as
-    `fit_encoding` finds them, or by the encoding that is given.
-    """
+    """The rows of a text or parquet file, encoded where it holds more than numbers."""
     subject = f"data: {path.name}"
     source = open_source(path, options.names, options.label)
     assert isinstance(source, ColumnSource)
@@ -64,7 +54,8 @@ def read_labelled_table(
         inputs: Any = encoding.select(source.names, subject)
     else:
         inputs = _select_inputs(source, at, options)
-        encoding = _find_encoding(source, inputs, options)
+        found = fit_encoding(source, columns=inputs, categorical=options.categorical)
+        encoding = found if found.mixed or len(found.used) < len(inputs) else None
     table = read_source(source.select(inputs), encoding=encoding)
     check_range(subject, table.values, table.columns, missing=encoding is not None)
     return LabelledSet(table.values, labels, known, table.columns, None, None, path.name, encoding)
@@ -74,30 +65,19 @@ def _select_inputs(source: ColumnSource, label: int, options: TableOptions) -> l
     subject, names, width = source.subject, source.names, source.width
     chosen = select_positions(subject, names, width, options.columns)
     if label in chosen and options.columns is not None:
-        raise ArgumentError(
-            subject=subject, argument="columns", rule="must leave out the label; it is among them"
-        )
+        rule = "must leave out the label; it is among them"
+        raise ArgumentError(subject=subject, argument="columns", rule=rule)
     drop = list(options.drop)
     dropped = select_positions(subject, names, width, drop, "drop") if drop else []
     inputs = [i for i in chosen if i != label and i not in dropped]
     if not inputs:
-        raise DataError(
-            subject=subject, rule="there must be a column beside the label; there is none"
-        )
+        raise source.refuse("there must be a column beside the label; there is none")
     return inputs
-
-
-def _find_encoding(
-    source: ColumnSource, inputs: list[int], options: TableOptions
-) -> Encoding | None:
-    """The encoding of a table that holds more than numbers; None for one that does not."""
-    found = fit_encoding(source, columns=inputs, categorical=options.categorical)
-    return found if found.mixed or len(found.used) < len(inputs) else None
 
 
 def _cells(source: ColumnSource, column: int) -> list[Any]:
     """The values of one column in every row."""
-    blocks = source.select([column]).cells(2**16)
+    blocks = source.select([column]).column_batches(2**16)
     return [c.strip() if isinstance(c, str) else c for (cells,) in blocks for c in cells.tolist()]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import parse_number
+from taut.data.column_values import parse_number
 from taut.data.columns import list_some, select_positions
 from taut.errors import ArgumentError, DataError
 
@@ -24,10 +24,6 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
 
     `label` is a name or a position, from the end if negative; text may be either. By default it is
     the one column called label, target, class or y.
-
-    Example:
-        >>> find_label("data", ["a", "b", "Class"], 3, None), find_label("data", [], 3, "-2")
-        (2, 1)
     """
     if label is None:
         usual = [i for i, name in enumerate(names) if name.lower() in _USUAL]
@@ -70,10 +66,6 @@ def name_classes(subject: str, labels: Sequence[Any]) -> list[str]:
 
     If all labels are numbers they must be whole, and NA, ? and similar cells are missing; otherwise
     labels are words.
-
-    Example:
-        >>> name_classes("data", [" 3", "8.0", 5.0]), name_classes("data", ["cat", "none"])
-        (['3', '8', '5'], ['cat', 'none'])
     """
     texts = ["" if label is None else str(label).strip() for label in labels]
     numbers = [number for text in texts if (number := parse_number(text)) is not None]
@@ -102,10 +94,6 @@ def number_classes(
 
     The classes are those known already, as to a network, or else all that occur: numbers by size,
     words by the alphabet.
-
-    Example:
-        >>> number_classes("data", ["10", "9", "10"])
-        (array([1, 0, 1]), ('9', '10'))
     """
     there = set(names)
     if classes is None:

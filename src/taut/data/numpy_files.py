@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.data.cells import to_floats
+from taut.data.column_values import to_floats
 from taut.data.columns import list_some
 from taut.data.source_base import Source, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
@@ -29,8 +29,7 @@ class ArraySource(Source):
     def __init__(self, name: str, array: np.ndarray):
         super().__init__(name)
         if array.ndim == 0 or 0 in array.shape:
-            rule = "an array must have rows and columns"
-            raise DataError(subject=self.subject, rule=rule, got=f"shape {array.shape}")
+            raise self.refuse("an array must have rows and columns", f"shape {array.shape}")
         to_floats(self.subject, array[:0])
         self._array = array
         self._set_columns((), math.prod(array.shape[1:]))
@@ -85,9 +84,8 @@ def read_npz(
         names = archive.namelist()
         keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
         if not keys:
-            raise DataError(
-                subject=subject, rule="a .npz file must hold an array; this one holds none"
-            )
+            rule = "a .npz file must hold an array; this one holds none"
+            raise DataError(subject=subject, rule=rule)
         return {key: _parse(subject, archive.read(f"{key}.npy")) for key in choose(keys)}
 
 

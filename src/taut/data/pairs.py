@@ -45,28 +45,23 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
     """
     notes: list[str] = []
     if first.encoding != second.encoding:
-        raise DataError(
-            subject="check_pair", rule="both samples must have one encoding; they have two"
-        )
-
-    def refuse(rule: str, got: str) -> DataError:
-        rule = f"{first.source} and {second.source} must {rule}"
-        return DataError(subject="check_pair", rule=rule, got=got)
-
+        rule = "both samples must have one encoding; they have two"
+        raise DataError(subject="check_pair", rule=rule)
     if first.columns and second.columns:
         _check_same(first.columns, second.columns, first.source, second.source)
         if first.columns != second.columns:
             second = second.select(first.columns)
             notes.append(_note_order(first.source, second.source))
     if first.dim != second.dim:
-        raise refuse("have equally many columns", f"{first.dim} and {second.dim}")
+        raise _refuse_width(first.source, second.source, first.dim, second.dim)
     if bool(first.columns) != bool(second.columns):
         notes.append(_note_positions((second if first.columns else first).source))
     if first.image_shape and second.image_shape:
         shapes = [tuple(n for n in s.image_shape or () if n != 1) for s in (first, second)]
         if shapes[0] != shapes[1]:
+            rule = f"{first.source} and {second.source} must hold images of one shape"
             got = f"{first.image_shape} and {second.image_shape}"
-            raise refuse("hold images of one shape", got)
+            raise DataError(subject="check_pair", rule=rule, got=got)
     return Pair(first, second, tuple(notes))
 
 
@@ -87,14 +82,10 @@ def fit_pair(
             ours, theirs = ([n for n in s.names if n not in dropped] for s in (first, second))
             _check_same(ours, theirs, first.name, second.name)
         elif first.width != second.width and not (first.names and second.names):
-            rule = f"{first.name} and {second.name} must have equally many columns"
-            raise DataError(
-                subject="check_pair", rule=rule, got=f"{first.width} and {second.width}"
-            )
+            raise _refuse_width(first.name, second.name, first.width, second.width)
         # A dropped column may be in the second table alone.
-        given["drop"] = [
-            c for c in given.get("drop", ()) if c not in second.names or c in first.names
-        ]
+        alone = set(second.names) - set(first.names)
+        given["drop"] = [c for c in given.get("drop", ()) if c not in alone]
         encoding = fit_encoding(first, second, **given)
     if first.names and second.names and first.names != second.names:
         order = [name for name in second.names if name in first.names]
@@ -103,6 +94,11 @@ def fit_pair(
     if bool(first.names) != bool(second.names):
         notes.append(_note_positions((second if first.names else first).name))
     return encoding, tuple(notes)
+
+
+def _refuse_width(one: str, other: str, first: int, second: int) -> DataError:
+    rule = f"{one} and {other} must have equally many columns"
+    return DataError(subject="check_pair", rule=rule, got=f"{first} and {second}")
 
 
 def _note_order(first: str, second: str) -> str:

@@ -1,4 +1,4 @@
-"""Parquet files, some rows at a time."""
+"""Reads Parquet files in batches of rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from taut.data.cells import as_cells
+from taut.data.column_values import as_column_values
 from taut.data.columns import Columns, check_names
 from taut.data.source_base import ColumnSource, refuse_damage
-from taut.errors import DataError, require
+from taut.errors import require
 
 
 class ParquetSource(ColumnSource):
@@ -26,25 +26,19 @@ class ParquetSource(ColumnSource):
         with self._open() as file:
             self.rows = int(file.metadata.num_rows)
             schema = file.schema_arrow
-            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            stored = schema.pandas_metadata or {}
+            index = stored.get("index_columns", [])
             self._names = [name for name in schema.names if name not in index]
             self.orders = self._find_orders(file, schema)
-            stored = (schema.pandas_metadata or {}).get("columns", [])
-            # Types do not tell of categories that are numbers, but pandas does.
-            unordered = [
-                column["name"]
-                for column in stored
-                if column["pandas_type"] == "categorical" and not column["metadata"]["ordered"]
+            # The Arrow type does not mark numeric categories; the pandas metadata does.
+            categorical = [
+                c for c in stored.get("columns", []) if c["pandas_type"] == "categorical"
             ]
-            self.categorical = frozenset(
-                i for i, name in enumerate(self._names) if name in unordered
-            )
+            unordered = [c["name"] for c in categorical if not c["metadata"]["ordered"]]
+            self.categorical = frozenset(i for i, n in enumerate(self._names) if n in unordered)
         if not self._names or not self.rows:
-            raise DataError(
-                subject=self.subject,
-                rule="a table must have rows and columns",
-                got=f"{self.rows} rows, {len(self._names)} columns",
-            )
+            got = f"{self.rows} rows, {len(self._names)} columns"
+            raise self.refuse("a table must have rows and columns", got)
         self._set_columns(self._names, len(self._names))
 
     def select(self, columns: Columns) -> Self:
@@ -54,7 +48,7 @@ class ParquetSource(ColumnSource):
         check_names(self.subject, [name for name in self._names if name in names])
         return selected
 
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+    def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
         """See `ColumnSource`."""
         names = list(self.pick(self._names))
         with self._open() as file:
@@ -92,7 +86,7 @@ class ParquetSource(ColumnSource):
             column = column.cast(arrow.float64())
         if types.is_integer(column.type) and column.null_count:
             try:
-                column = column.cast(arrow.float64())  # raises where digits would be lost
+                column = column.cast(arrow.float64())  # raises if precision would be lost
             except arrow.ArrowInvalid:
-                return as_cells(np.array([*column.to_pylist(), None], object)[:-1])
-        return as_cells(column.to_numpy(zero_copy_only=False))
+                return as_column_values(np.array([*column.to_pylist(), None], object)[:-1])
+        return as_column_values(column.to_numpy(zero_copy_only=False))

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self, TypeVar, cast
 
 import numpy as np
 
-from taut.data.cells import stack_numbers
+from taut.data.column_values import stack_numbers
 from taut.data.columns import Columns, check_names, list_some, select_positions
 from taut.errors import ArgumentError, DamagedFileError, DataError, TautError
 
@@ -21,36 +21,32 @@ _GZIP = b"\x1f\x8b"
 
 
 class Source(ABC):
-    """A table in a file or folder, which can be read again and again, some rows at a time.
-
-    Attributes:
-        name: name of the file, for errors and captions.
-        subject: subject of errors about the file.
-        names: names of all columns, or none.
-        width: number of all columns.
-        chosen: positions of the chosen columns, in the order of the choice; None for all.
-        rows: number of rows, or None where only reading the file tells.
-        image_shape: shape of a row that is a whole image, before it was flattened.
-    """
+    """A table in a file or folder, which can be read again and again, some rows at a time."""
 
     selectable = True  # whether columns can be chosen
-    chosen: list[int] | None = None
-    rows: int | None = None
-    image_shape: tuple[int, ...] | None = None
+    chosen: list[int] | None = None  # positions of the chosen columns, in their order; None for all
+    rows: int | None = None  # None where only reading the file tells
+    image_shape: tuple[int, ...] | None = None  # of a row that is a whole image, before flattening
+    names: tuple[str, ...]  # of all columns, or none
+    width: int  # number of all columns
 
     def __init__(self, name: str):
-        self.name = name
+        self.name = name  # for errors and captions
         self.subject = f"data: {name}"
 
     def _set_columns(self, names: Sequence[str], width: int) -> None:
-        self.names = tuple(names)
-        self.width = width
+        self.names, self.width = tuple(names), width
+
+    def refuse(
+        self, rule: str, got: str = "", remedy: str = "", error: type[TautError] = DataError
+    ) -> TautError:
+        """The error that this file breaks a rule."""
+        return error(subject=self.subject, rule=rule, got=got, remedy=remedy)
 
     def rename(self, names: Sequence[str]) -> None:
         """Gives the columns names, in place of those of the file if it has some."""
         if len(names) != self.width:
-            rule = f"must name all {self.width} columns"
-            got = f"{len(names)} names"
+            rule, got = f"must name all {self.width} columns", f"{len(names)} names"
             raise ArgumentError(subject=self.subject, argument="names", rule=rule, got=got)
         self._set_columns(names, self.width)
 
@@ -95,29 +91,23 @@ class Source(ABC):
 
 
 class ColumnSource(Source):
-    """A table whose columns may hold text, dates or missing values besides numbers.
+    """A table whose columns may hold text, dates or missing values besides numbers."""
 
-    Attributes:
-        decimal_comma: whether a comma in a number separates its decimals, not its thousands.
-        orders: for columns of ordered categories, by position: the categories in their order.
-        categorical: positions of the columns that hold categories by their type.
-    """
-
-    decimal_comma = False
+    decimal_comma = False  # whether a comma in a number separates its decimals, not its thousands
     parse = False  # whether numbers are read in cells of text
     has_columns_argument = True  # whether the caller can choose columns by `columns=`
-    orders: dict[int, tuple[str, ...]]
-    categorical: frozenset[int] = frozenset()
+    orders: dict[int, tuple[str, ...]]  # of columns of ordered categories, by position
+    categorical: frozenset[int] = frozenset()  # positions of columns of categories, by their type
 
     @abstractmethod
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
-        """The chosen columns of all rows, each as `as_cells` gives it, `batch_rows` at a time."""
+    def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+        """The chosen columns of all rows, each as `as_column_values` gives it, `batch_rows` at a time."""
 
     def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`; raises for a column that holds something other than numbers."""
         check_names(self.subject, self.columns)
         start = 0
-        for columns in self.cells(batch_rows):
+        for columns in self.column_batches(batch_rows):
             yield stack_numbers(
                 self.subject,
                 columns,
@@ -143,6 +133,7 @@ def open_bytes(path: Path, member: str | None = None) -> BinaryIO:
 
 
 def _find_member(path: Path, archive: zipfile.ZipFile, member: str | None) -> str:
+    subject = f"data: {path.name}"
     names = [
         item.filename
         for item in archive.infolist()
@@ -155,12 +146,10 @@ def _find_member(path: Path, archive: zipfile.ZipFile, member: str | None) -> st
         rule = "must say which file of the archive is meant" if tables else "must hold a table"
         remedy = f"Use {path.name}:{tables[0]} for the first." if tables else ""
         got = list_some(names) or "an empty archive"
-        raise ArgumentError(
-            subject=f"data: {path.name}", argument="path", rule=rule, got=got, remedy=remedy
-        )
+        raise ArgumentError(subject=subject, argument="path", rule=rule, got=got, remedy=remedy)
     if member not in names:
         rule = f"the file must be among {list_some(names)}"
-        raise ArgumentError(subject=f"data: {path.name}", rule=rule, got=repr(member))
+        raise ArgumentError(subject=subject, rule=rule, got=repr(member))
     return member
 
 

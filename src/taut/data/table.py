@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import check_finite, check_rows
+from taut.data.column_values import check_finite, check_rows
 from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.formats import PathLike, open_source
@@ -109,16 +109,13 @@ def _open(
     path: PathLike, columns: Columns, names: Sequence[str], encoding: Encoding | None
 ) -> Source:
     source = open_source(path, names)
-    return source.select(
-        columns if encoding is None else encoding.select(source.names, source.subject)
-    )
+    if encoding is not None:
+        columns = encoding.select(source.names, source.subject)
+    return source.select(columns)
 
 
 def read_source(
-    source: Source,
-    limit: int | None = None,
-    encoding: Encoding | None = None,
-    min_rows: int = 2,
+    source: Source, limit: int | None = None, encoding: Encoding | None = None, min_rows: int = 2
 ) -> Table:
     """What `read_table` returns, of an open source with its columns chosen."""
     step = max(1, _CELLS_AT_ONCE // source.dim)
@@ -148,7 +145,7 @@ def _read_blocks(
         # All columns are numbers: arrays and images have no other.
         yield from (encoding.encode(list(block.T)) for block in source.blocks(batch_rows))
         return
-    for cells in source.cells(batch_rows):
+    for cells in source.column_batches(batch_rows):
         try:
             yield encoding.encode(cells)
         except DataError as error:
@@ -196,11 +193,7 @@ class TableStream:
     ):
         check_count("TableStream", "batch_rows", batch_rows)
         self.path, self.choice, self.encoding = path, columns, encoding
-        self._options: dict[str, Any] = {
-            "batch_rows": batch_rows,
-            "names": tuple(names),
-            "min_rows": min_rows,
-        }
+        self._options: Any = dict(batch_rows=batch_rows, names=tuple(names), min_rows=min_rows)
         self._opened = _open(path, columns, names, encoding)
         self.columns = self._opened.columns if encoding is None else encoding.features
         self.dim = self._opened.dim if encoding is None else len(encoding.features)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.data.cells import is_missing, parse_number
+from taut.data.column_values import is_missing, parse_number
 from taut.data.columns import list_some
 from taut.data.labels import as_position
 from taut.data.source_base import ColumnSource, open_bytes, refuse_damage
@@ -21,17 +21,13 @@ _SEVERAL = re.compile(r"[-+.\d]\S*(\s+[-+.\d]\S*)+\s*")
 
 
 class TextSource(ColumnSource):
-    """A table in a text file.
+    """A table in a text file, which may be compressed or `member` of a zip archive.
 
     The delimiter is the first of tab, semicolon, comma and bar that the first two lines hold equally
     often, or else white space. The first row is a header if it has a word above a column of numbers,
-    or nothing but words that do not occur below it; with `label`, also if it counts the columns or
-    alone has that name. Numbers may be quoted; empty lines are skipped.
-
-    Args:
-        path: the file, which may be compressed.
-        member: name of the file inside a zip archive of several.
-        label: name or position of the column of labels, where the table is to have one.
+    or nothing but words that do not occur below it; with `label`, the name or position of the column
+    of labels, also if it counts the columns or alone has that name. Numbers may be quoted; empty
+    lines are skipped.
     """
 
     parse = True
@@ -42,7 +38,7 @@ class TextSource(ColumnSource):
         with refuse_damage(self.subject), self._open() as file:
             opening = [line for line in islice(file, _SAMPLE) if line.strip()][:2]
         if not opening:
-            raise DataError(subject=self.subject, rule="a table must have rows; the file is empty")
+            raise self.refuse("a table must have rows; the file is empty")
         self._delimiter = _detect_delimiter(opening)
         self.decimal_comma = self._delimiter != ","
         sample = [row for _, row in islice(self._records(), 2)]
@@ -53,10 +49,7 @@ class TextSource(ColumnSource):
         header = _has_header(rows) or self._has_label(first, rows[1:], label)
         self._start = int(header)
         if header and len(sample) < 2:
-            raise DataError(
-                subject=self.subject,
-                rule="a table must have rows; the file has a header and nothing else",
-            )
+            raise self.refuse("a table must have rows; the file has a header and nothing else")
         self._set_columns(first if header else (), len(first))
 
     def _has_label(
@@ -88,7 +81,7 @@ class TextSource(ColumnSource):
             "columns by words.",
         )
 
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+    def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
         """See `ColumnSource`."""
         records = (self.pick(row) for _, row in islice(self._records(), self._start, None))
         while batch := list(islice(records, batch_rows)):
@@ -129,20 +122,16 @@ class TextSource(ColumnSource):
                         if len(row) <= 1 and not "".join(row).strip():
                             continue
                         if width is not None:
-                            raise DataError(
-                                subject=self.subject,
-                                rule=f"every row must have as many cells as the first, {width}",
-                                got=f"{len(row)} on line {reader.line_num}",
-                                remedy="Fix it; if it is the last, the file may be cut short.",
+                            raise self.refuse(
+                                f"every row must have as many cells as the first, {width}",
+                                f"{len(row)} on line {reader.line_num}",
+                                "Fix it; if it is the last, the file may be cut short.",
                             )
                         width = len(row)
                     yield reader.line_num, row
             except csv.Error as error:
-                raise DamagedFileError(
-                    subject=self.subject,
-                    rule=f"line {reader.line_num} must be delimited text",
-                    got=str(error),
-                ) from error
+                rule = f"line {reader.line_num} must be delimited text"
+                raise self.refuse(rule, str(error), error=DamagedFileError) from error
 
 
 def _detect_delimiter(opening: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from taut.errors import ArgumentError, NoRuleError
 from taut.export.fold import fold
 from taut.nn import Scale
 from taut.norms import L1, L2, LINF, NormLike, as_norm
+from taut.rules import Constants
 
 _OUTPUTS = {L1: 1.0, L2: math.sqrt(2), LINF: 2.0}
 
@@ -82,9 +83,7 @@ def lead_rates(model: nn.Module, norm: NormLike, input_shape: Sequence[int]) -> 
 
 def _constant(model: nn.Module, p: Any, shape: Sequence[int], q: Any) -> float:
     if not len(list(model.children())):
-        # The input itself, from norm p to norm q.
-        count = math.prod(shape)
-        return max(1.0, count ** max(0.0, 1 / q.p - 1 / p.p)) * (1 + 1e-12)
+        return Constants.of_input(p, math.prod(shape))[q]
     try:
         return bound_lipschitz(model, p, tuple(shape), q).value
     except NoRuleError:

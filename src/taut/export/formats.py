@@ -9,7 +9,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.audit import find_input_shape
-from taut.errors import ArgumentError, MissingExtraError, NotConvergedError
+from taut.errors import ArgumentError, NotConvergedError, require
 from taut.export.container import write_atomically
 from taut.export.fold import fold
 from taut.export.relu import rewrite_relu
@@ -90,8 +89,9 @@ def export_onnx(
         NotConvergedError: onnxruntime does not compute what the network computes.
         MissingExtraError: onnx, onnxscript or onnxruntime are not installed.
     """
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        _require(package)
+    onnx, _, runtime = (
+        require(package, "onnx", "export_onnx") for package in ("onnx", "onnxscript", "onnxruntime")
+    )
     folded, example = _prepare("export_onnx", model, input_shape)
     exported = rewrite_relu(folded) if relu else _with_tensor_factors(folded)
     with tempfile.TemporaryDirectory() as folder, _quiet():
@@ -109,11 +109,10 @@ def export_onnx(
         )
         data = file.read_bytes()
     if metadata:
-        onnx = _require("onnx")
         held = onnx.load_model_from_string(data)
         onnx.helper.set_model_props(held, _as_texts(metadata))
         data = held.SerializeToString()
-    _compare("export_onnx", folded, _onnx_function(data), example, 10.0 if relu else 1.0)
+    _compare("export_onnx", folded, _onnx_function(runtime, data), example, 10.0 if relu else 1.0)
     write_atomically(Path(path), data)
 
 
@@ -121,8 +120,7 @@ def _as_texts(metadata: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: json.dumps(value, ensure_ascii=False) for name, value in (metadata or {}).items()}
 
 
-def _onnx_function(data: bytes) -> Callable[[Tensor], Tensor]:
-    runtime = _require("onnxruntime")
+def _onnx_function(runtime: Any, data: bytes) -> Callable[[Tensor], Tensor]:
     session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
     return lambda x: torch.from_numpy(session.run(["output"], {"input": x.numpy()})[0])
 
@@ -222,16 +220,6 @@ def _with_tensor_factors(folded: nn.Module) -> nn.Module:
             if isinstance(child, Scale):
                 parent._modules[name] = _Factor(child.factor, dtype)
     return _Factor(twin.factor, dtype) if isinstance(twin, Scale) else twin
-
-
-def _require(name: str):
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(
-            rule="export_onnx needs onnx, onnxscript and onnxruntime",
-            remedy="Install them with pip install 'taut[onnx]'.",
-        ) from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, TautError
-from taut.nn import ConstrainedConv, ConstrainedLinear
+from taut.nn import ConstrainedConv, ConstrainedLayer
 
 _ENTRIES, _ENTRIES_PER_BYTE = 2**21, 256
 _MOST_TAPS = 1024  # proofs look at all pairs of taps
@@ -156,13 +156,8 @@ def _without_storage(model: nn.Module, held: dict[int, Tensor]) -> nn.Module:
     twin = nn.Sequential(copy.deepcopy(model, memo)).eval()
     for parent in list(twin.modules()):
         for name, layer in parent._modules.items():
-            if isinstance(layer, ConstrainedConv):
-                kernel = torch.empty(layer.kernel_shape, device="meta", dtype=layer.weight.dtype)
-                parent._modules[name] = layer.as_plain(kernel)
-            elif isinstance(layer, ConstrainedLinear):
-                sizes = layer.in_features, layer.out_features
-                plain = nn.Linear(*sizes, bias=False, device="meta", dtype=layer.weight.dtype)
-                parent._modules[name] = plain
-            elif layer is not None and (as_plain := getattr(layer, "as_plain", None)):
-                parent._modules[name] = as_plain(layer.weight)
+            if isinstance(layer, ConstrainedLayer):
+                conv = isinstance(layer, ConstrainedConv)
+                shape = layer.kernel_shape if conv else layer.weight.shape
+                parent._modules[name] = layer.as_plain(layer.weight.new_empty(shape))
     return twin.eval()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError, check_choice, check_count, check_positive
+from taut.errors import ArgumentError, check_choice, check_count, check_positive, check_within
 from taut.lattice.decomposition import as_linear, beside_zeros
 from taut.nn import Abs, FullSort, GroupSort, MaxMin
 
@@ -42,14 +42,8 @@ def leaky_relu_from_max_min(
         [-2.0, 2.0]
     """
     check_count("leaky_relu_from_max_min", "num_channels", num_channels)
-    if not -1 <= negative_slope <= 1:
-        raise ArgumentError(
-            subject="leaky_relu_from_max_min",
-            argument="negative_slope",
-            rule="must lie in [-1, 1], for the layer to be 1-Lipschitz",
-            got=f"negative_slope={negative_slope}",
-            remedy="Use 0.01, as torch does.",
-        )
+    remedy = "Use 0.01, as torch does; the layer would not be 1-Lipschitz."
+    check_within("leaky_relu_from_max_min", "negative_slope", negative_slope, "[-1, 1]", remedy)
     eye = torch.eye(num_channels, dtype=dtype)
     return _max_min_between(torch.cat([eye, negative_slope * eye]), beside_zeros(eye))
 

@@ -26,7 +26,7 @@ from taut.linalg.rounding import (
     unit_roundoff,
 )
 from taut.linalg.spectral import largest_square_up
-from taut.linalg.symbol import complete_squares, grid_angles
+from taut.linalg.symbol import ROOT2, complete_squares, grid_angles
 from taut.linalg.symmetric import even_vector
 
 # The largest matrices for which single precision proves enough, and the numbers that are held at once.
@@ -34,8 +34,8 @@ _SMALL, _BATCH = 256, 2**22
 # Power iterations for all frequencies, and how many of them are looked at closely: what is a little above
 # the largest eigenvalue of these is nearly always above all.
 _STEPS, _LEADERS, _ABOVE = 3, 6, 5e-3
-# Above the root of 2; and more than what underflow adds to numbers near 1, in either precision.
-_ROOT2, _UNDERFLOW = Fraction(99, 70), Fraction(1, 2**100)
+# More than what underflow adds to numbers near 1, in either precision.
+_UNDERFLOW = Fraction(1, 2**100)
 
 
 def bound_kernel_norm(
@@ -81,7 +81,7 @@ def bound_kernel_norm(
     unit, terms = Fraction(unit_roundoff(taps.dtype)), angles.shape[1]
     error = 16 * unit + 2 * Fraction(gamma(terms, taps.dtype))
     reach = taps.double().abs().flatten(4).sum(-1)
-    error *= _ROOT2 * Fraction(sqrt_up(largest_square_up(reach))) * (1 + Fraction(1, 2**20))
+    error *= ROOT2 * Fraction(sqrt_up(largest_square_up(reach))) * (1 + Fraction(1, 2**20))
     bound = (Fraction(sqrt_up(squared)) + error + _UNDERFLOW) * grid.factor
     frequency, block = divmod(leader.place, groups)
     # Of u* T v, the real part of the coefficient of each tap.
@@ -147,7 +147,7 @@ def _prove(real: Tensor, imaginary: Tensor) -> _Proof:
         * Fraction(
             sqrt_up(sum((largest_square_up(part.double()) for part in residual), Fraction(0)))
         )
-        + _ROOT2 * (gammas[0] * traces[0] + gammas[1] * traces[1])
+        + ROOT2 * (gammas[0] * traces[0] + gammas[1] * traces[1])
         + _UNDERFLOW
     )
     matrix = torch.complex(real[place], imaginary[place]).to(torch.complex128)

@@ -20,7 +20,7 @@ from taut.linalg.spectral import UNDERFLOW, largest_square_up, shifted_factor
 _BATCH = 2**17
 
 # Above sqrt(2), for matrices whose real and imaginary parts are bounded one by one.
-_ROOT2 = Fraction(99, 70)
+ROOT2 = Fraction(99, 70)
 
 
 def widen_grid(degree: int, points: int) -> Fraction:
@@ -104,7 +104,7 @@ def bound_symbol(
         squared = max(squared, bound)
     reach = sum_up(flat.T.abs())
     factor_error = 16 * Fraction(unit_roundoff()) + 2 * Fraction(gamma(len(flat)))
-    error = _ROOT2 * factor_error * Fraction(sqrt_up(largest_square_up(reach[None, None])))
+    error = ROOT2 * factor_error * Fraction(sqrt_up(largest_square_up(reach[None, None])))
     value = Fraction(sqrt_up(squared)) + error + UNDERFLOW
     return float_up(value * Fraction(2) ** exponent)
 
@@ -150,8 +150,8 @@ def _bound_batch(real: Tensor, imaginary: Tensor, c: float) -> tuple[Fraction, f
     return (
         Fraction(c) * (1 + u)
         + (1 + 3 * u) * Fraction(sqrt_up(largest_square_up(residual)))
-        + _ROOT2 * Fraction(gamma(2 * n)) * largest_square_up(torch.stack([real, imaginary], 1))
-        + _ROOT2 * Fraction(gamma(2 * m)) * largest_square_up(torch.view_as_real(factor))
+        + ROOT2 * Fraction(gamma(2 * n)) * largest_square_up(torch.stack([real, imaginary], 1))
+        + ROOT2 * Fraction(gamma(2 * m)) * largest_square_up(torch.view_as_real(factor))
         + UNDERFLOW
     ), c
 

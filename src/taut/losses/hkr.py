@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from taut.errors import ArgumentError
+from taut.errors import check_within
 from taut.losses.scores import ScoreLoss, hinges, mean_of_classes, signed
 
 
@@ -76,14 +76,8 @@ class HKR(ScoreLoss):
     ) -> None:
         super().__init__(reduction, class_weight)
         self._set_positive(margin=margin)
-        if not 0 <= alpha <= 1:
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="alpha",
-                rule="must lie in [0, 1]",
-                got=f"alpha={alpha}",
-                remedy="Use taut.losses.HingeKR for a factor of the hinge.",
-            )
+        remedy = "Use taut.losses.HingeKR for a factor of the hinge."
+        check_within(type(self).__name__, "alpha", alpha, "[0, 1]", remedy)
         self.alpha = float(alpha)
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
@@ -118,8 +112,7 @@ class SoftHKR(_TemperedHKR):
     ruled by classes that nobody confuses. One output has the plain hinge.
 
     Args:
-        alpha: in [0, 1]: 0 for the distance alone, near 1 for accuracy.
-        margin: target margin of the hinge.
+        alpha, margin: those of `HKR`.
         temperature: factor $T$ of the scores; the largest other class alone for large ones.
 
     Example:
@@ -148,8 +141,7 @@ class LseHKR(_TemperedHKR):
     score, against $2 \kappa$, and half of that loss.
 
     Args:
-        alpha: in [0, 1]: 0 for the distance alone, near 1 for accuracy.
-        margin: target margin of the hinge.
+        alpha, margin: those of `HKR`.
         temperature: factor $T$ of the leads.
         class_weight: weights of the distances.
 

@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError
+from taut.errors import check_within
 
 
 @final
@@ -24,13 +24,7 @@ class QuantileLoss(nn.Module):
 
     def __init__(self, quantile: float = 0.5) -> None:
         super().__init__()
-        if not 0 < quantile < 1:
-            raise ArgumentError(
-                subject="QuantileLoss",
-                argument="quantile",
-                rule="must lie between 0 and 1",
-                got=quantile,
-            )
+        check_within("QuantileLoss", "quantile", quantile, "(0, 1)")
         self.quantile = float(quantile)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:

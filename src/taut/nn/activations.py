@@ -5,26 +5,26 @@ and must be given for all others: on images, the last dimension is the width.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from taut import functional
 from taut.errors import ArgumentError, check_count
+from taut.nn.function_layer import FunctionLayer
 from taut.rules import FileSchema, register, relu_forms
 
 
-class ChannelActivation(nn.Module):
+class ChannelActivation(FunctionLayer, arguments={"dim": int | None}):
     """An activation over the channels along `dim`."""
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
 
-    def _channels(self, x: Tensor) -> int:
-        """The dimension to act over; for `(batch, features)` it is plain which one that is."""
+    def forward(self, x: Tensor) -> Tensor:
+        """The activation of `x`, whose channels lie along `dim`, or last in `(batch, features)`."""
         if self.dim is None and x.ndim > 2:
             raise ArgumentError(
                 subject=type(self).__name__,
@@ -34,26 +34,18 @@ class ChannelActivation(nn.Module):
                 remedy="Use dim=1 for images, whose channels come second, or dim=-1 where they "
                 "come last.",
             )
-        return -1 if self.dim is None else self.dim
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return "" if self.dim is None else f"dim={self.dim}"
+        return super().forward(x)
 
 
-class _GroupActivation(ChannelActivation):
+class _GroupActivation(ChannelActivation, arguments={"group_size": int, "dim": int | None}):
     def __init__(self, group_size: int, dim: int | None = None) -> None:
         super().__init__(dim)
         check_count(type(self).__name__, "group_size", group_size)
         self.group_size = group_size
 
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return ", ".join(filter(None, [f"group_size={self.group_size}", super().extra_repr()]))
-
 
 @final
-class MaxMin(ChannelActivation):
+class MaxMin(ChannelActivation, function=functional.max_min, relu=relu_forms.max_min):
     """The larger of each pair of channels in the first half, the smaller in the second.
 
     A permutation of its input at every point: 1-Lipschitz and gradient-norm-preserving in every
@@ -67,13 +59,9 @@ class MaxMin(ChannelActivation):
         tensor([ 3., -2.,  1., -4.])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` to the same shape."""
-        return functional.max_min(x, self._channels(x))
-
 
 @final
-class GroupSort(_GroupActivation):
+class GroupSort(_GroupActivation, function=functional.group_sort, relu=relu_forms.group_sort):
     """Each group of channels in ascending order.
 
     A permutation of its input at every point: 1-Lipschitz and gradient-norm-preserving in every
@@ -88,13 +76,9 @@ class GroupSort(_GroupActivation):
         tensor([2., 1., 4., 3.])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` to the same shape."""
-        return functional.group_sort(x, self.group_size, self._channels(x))
-
 
 @final
-class FullSort(ChannelActivation):
+class FullSort(ChannelActivation, function=functional.full_sort, relu=relu_forms.group_sort):
     """All channels in ascending order: `GroupSort` with one group.
 
     Example:
@@ -102,14 +86,10 @@ class FullSort(ChannelActivation):
         tensor([1., 2., 3.])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` to the same shape."""
-        return functional.full_sort(x, self._channels(x))
-
 
 @final
-class Maxout(_GroupActivation):
-    """The largest of each group of channels; the others are lost. The arguments are `GroupSort`'s.
+class Maxout(_GroupActivation, function=functional.maxout, relu=relu_forms.maxout):
+    """The largest of each group of channels: `C / group_size` of `C`. The arguments are `GroupSort`'s.
 
     1-Lipschitz in every p-norm. A gradient keeps its norm on the way back, but units are lost.
 
@@ -118,13 +98,9 @@ class Maxout(_GroupActivation):
         tensor([ 3., -2.])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `C` channels along `dim` to `C / group_size`."""
-        return functional.maxout(x, self.group_size, self._channels(x))
-
 
 @final
-class PairLength(ChannelActivation):
+class PairLength(ChannelActivation, function=functional.pair_lengths):
     """The length of each pair of channels, the first half with the second: half as many channels.
 
     1-Lipschitz in L1 and L2; a gradient keeps its norm in L2. Behind `Residual(body, mode="concat")` it is
@@ -137,10 +113,6 @@ class PairLength(ChannelActivation):
         >>> PairLength()(torch.tensor([3.0, 0.0, -4.0, 1.0]))
         tensor([5., 1.])
     """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `C` channels along `dim` to `C / 2`."""
-        return functional.pair_lengths(x, self._channels(x))
 
 
 @final
@@ -160,7 +132,12 @@ class Abs(nn.Module):
 
 
 @final
-class Householder(ChannelActivation):
+class Householder(
+    ChannelActivation,
+    function=functional.householder,
+    arguments={"angle": Tensor, "dim": int | None},
+    relu=relu_forms.householder,
+):
     r"""A reflection of each pair of channels that lies beyond a line, the line learned or fixed.
 
     1-Lipschitz and gradient-norm-preserving in L2 for any angle; MaxMin at $\pi / 2$. See
@@ -205,48 +182,22 @@ class Householder(ChannelActivation):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `x` to the same shape."""
-        dim = self._channels(x)
-        if x.shape[dim] != self.num_channels:
+        channels = x.shape[-1 if self.dim is None else self.dim]
+        if channels != self.num_channels:
             raise ArgumentError(
                 subject="Householder",
                 argument="x",
                 rule="must have the channels it was made for",
-                got=f"{x.shape[dim]}, num_channels={self.num_channels}",
+                got=f"{channels}, num_channels={self.num_channels}",
             )
-        return functional.householder(x, self.angle, dim)
+        return super().forward(x)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
-        text = f"{self.num_channels}, learnable={isinstance(self.angle, nn.Parameter)}"
-        return ", ".join(filter(None, [text, super().extra_repr()]))
+        dim = "" if self.dim is None else f", dim={self.dim}"
+        return f"{self.num_channels}, learnable={isinstance(self.angle, nn.Parameter)}{dim}"
 
 
-def _call_of(function: Callable[..., Tensor], *names: str) -> Callable[[Any], tuple[Any, Any]]:
-    """The function of a layer with its attributes; no `dim` is the last one."""
-
-    def call(module: Any) -> tuple[Any, Any]:
-        more = {name: getattr(module, name) for name in names}
-        return function, more | {"dim": -1 if module.dim is None else module.dim}
-
-    return call
-
-
-_DIM = {"dim": int | None}
-for _layer, _function, _relu_form, _names in (
-    (MaxMin, functional.max_min, relu_forms.max_min, ()),
-    (GroupSort, functional.group_sort, relu_forms.group_sort, ("group_size",)),
-    (FullSort, functional.full_sort, relu_forms.group_sort, ()),
-    (Maxout, functional.maxout, relu_forms.maxout, ("group_size",)),
-):
-    register(
-        _layer,
-        call=_call_of(_function, *_names),
-        relu=_relu_form,
-        file=FileSchema(_layer, dict.fromkeys(_names, int) | _DIM),
-    )
-register(
-    PairLength, call=_call_of(functional.pair_lengths), file=FileSchema(PairLength, dict(_DIM))
-)
 register(
     Abs,
     call=lambda m: (torch.ops.aten.abs.default, {}),
@@ -255,11 +206,9 @@ register(
 )
 register(
     Householder,
-    call=_call_of(functional.householder, "angle"),
-    relu=relu_forms.householder,
     file=FileSchema(
         Householder,
-        {"num_channels": int, "learnable": bool, **_DIM},
+        {"num_channels": int, "learnable": bool, "dim": int | None},
         {"num_channels": 2},
         lambda a: {"angle": (a["num_channels"] // 2,)},
         {"learnable": lambda m: isinstance(m.angle, nn.Parameter)},

@@ -34,6 +34,7 @@ class _BallLinear(ConstrainedLinear):
 
     _ball: Norm
     _dim = -1
+    _shown = ("method",)
 
     def __init__(
         self,
@@ -45,11 +46,10 @@ class _BallLinear(ConstrainedLinear):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         check_choice(type(self).__name__, "method", method, ("project", "forward"))
         self.method = method
         self.projects_in_place = method == "project"
-        self.reset_parameters()
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
 
     def _draw_weight(self) -> None:
         r"""Orthonormal rows, or corners of the l1 ball spread evenly over what they read.
@@ -80,10 +80,6 @@ class _BallLinear(ConstrainedLinear):
         if self._ball == L1:
             return _project_traceable(weight, self._dim)
         return weight.clamp(-1, 1) if self._ball == LINF else project_l2_ball(weight, dim=self._dim)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"{super().extra_repr()}, method={self.method!r}"
 
 
 @final
@@ -182,14 +178,12 @@ class _LinfConv(ConstrainedConv):
 
 
 @final
-class LinfConv1d(_LinfConv):
+class LinfConv1d(_LinfConv, dims=1):
     """`LinfConv2d` in one dimension."""
-
-    _dims = 1
 
 
 @final
-class LinfConv2d(_LinfConv):
+class LinfConv2d(_LinfConv, dims=2):
     r"""A convolution with L-inf norm at most 1: every filter has l1 norm at most 1.
 
     The induced norm is the largest $\sum |K|$ of an output channel, whatever stride, dilation,
@@ -202,8 +196,6 @@ class LinfConv2d(_LinfConv):
         >>> bool((layer.effective_weight().double().abs().flatten(1).sum(1) <= 1).all())
         True
     """
-
-    _dims = 2
 
 
 register(LinfLinear, file=FileSchema.dense(LinfLinear, method=str))

@@ -4,11 +4,11 @@ import math
 from fractions import Fraction
 from typing import final
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from taut.errors import ArgumentError, check_finite
-from taut.rules import Call, Constants, FileSchema, Rounding, register
-from taut.rules.forms import call_with_attributes
+from taut.nn.function_layer import FunctionLayer
+from taut.rules import Call, Constants, Rounding, register
 
 
 def clip_range(x: Tensor, low: float, high: float) -> Tensor:
@@ -17,7 +17,7 @@ def clip_range(x: Tensor, low: float, high: float) -> Tensor:
 
 
 @final
-class Clip(nn.Module):
+class Clip(FunctionLayer, function=clip_range, arguments={"low": float, "high": float}):
     r"""$\min(\max((x - a) / (b - a), 0), 1)$, entry by entry: Lipschitz with $1 / (b - a)$ in every norm.
 
     In front of a network for nearly binary images: with $a = t$ and $b = 1 - t$, perturbations of up
@@ -46,14 +46,6 @@ class Clip(nn.Module):
             )
         self.low, self.high = float(low), float(high)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` to the same shape, with entries in [0, 1]."""
-        return clip_range(x, self.low, self.high)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"low={self.low}, high={self.high}"
-
 
 def _steepness(call: Call) -> float:
     """`1 / (high - low)`, never below the truth."""
@@ -76,9 +68,4 @@ register(
         _constants,
     ),
     image="monotone",
-)
-register(
-    Clip,
-    call=call_with_attributes(clip_range),
-    file=FileSchema(Clip, {"low": float, "high": float}),
 )

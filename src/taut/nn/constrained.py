@@ -23,7 +23,7 @@ return copies, so that writing into them cannot change a network that was proven
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +46,8 @@ class ConstrainedLayer(nn.Module, ABC):
     r"""A layer whose weight is feasible in every forward, whatever was done to it.
 
     A new kind of layer sets `input_norm` and `output_norm`, creates its parameters
-    (`_create_parameters`) and defines `constrain`, `constrain_traceable` and `_affine`. It may also
+    (`_create_parameters`, when all that `constrain` needs is set) and defines `constrain` and
+    `_affine`. It defines `constrain_traceable`, too, if `constrain` looks at values. It may also
     define `constrain_in_training`, and set `projects_in_place` if training is to keep the
     parameter itself feasible; the module `taut.nn.constrained` describes both ways of training.
 
@@ -73,22 +74,17 @@ class ConstrainedLayer(nn.Module, ABC):
         self._projected = WeightCache()
         self._evaluated = WeightCache()
         self._checked = WeightCache()
-        self._bounds = WeightCache()
+        self._derived = WeightCache()
 
     def _create_parameters(
         self,
         weight: tuple[int, ...],
-        bias: int | None,
+        bias: bool,
+        outputs: int,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
-        """Creates `weight` and `bias` of these shapes, their numbers still undefined."""
-        self.weight = nn.Parameter(torch.empty(weight, device=device, dtype=dtype))
-        self._check_dtype()
-        offset = None if bias is None else nn.Parameter(self.weight.detach().new_empty(bias))
-        self.register_parameter("bias", offset)
-
-    def _check_bias(self, bias: bool) -> None:
+        """Creates and draws a `weight` of this shape and, if wanted, a `bias` of `outputs` numbers."""
         if not isinstance(bias, bool):
             raise ArgumentError(
                 subject=type(self).__name__,
@@ -97,6 +93,11 @@ class ConstrainedLayer(nn.Module, ABC):
                 got=f"bias={bias!r}",
                 remedy="Give other arguments by name.",
             )
+        self.weight = nn.Parameter(torch.empty(weight, device=device, dtype=dtype))
+        self._check_dtype()
+        offset = nn.Parameter(self.weight.detach().new_empty(outputs)) if bias else None
+        self.register_parameter("bias", offset)
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draws a random weight that uses its slope, and a small uniform bias."""
@@ -124,9 +125,9 @@ class ConstrainedLayer(nn.Module, ABC):
         through `taut.linalg.func_transforms.call_on_numbers`.
         """
 
-    @abstractmethod
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The same map in plain tensor operations without looking at values, for `torch.export`."""
+        return self.constrain(weight)
 
     def constrain_in_training(self, weight: Tensor) -> Tensor:
         """The map of training mode: the same, unless another feasible one is cheaper or wanted."""
@@ -213,14 +214,12 @@ class ConstrainedLayer(nn.Module, ABC):
 
     def _evaluate(self, weight: Tensor) -> Tensor:
         """The weight that evaluation makes of these numbers, from the cache if it is there."""
-        value = self._evaluated.recall(weight)
-        if value is None:
+
+        def make(weight: Tensor) -> Tensor:
             self._check_weight()
-            # What is kept must serve training too, wherever it was first needed.
-            with torch.inference_mode(False), torch.no_grad():
-                value = self.constrain(weight)
-                self._evaluated.keep(weight, value)
-        return value.detach()
+            return self.constrain(weight)
+
+        return self._evaluated.recall_or_make(weight, make)
 
     def _check_weight(self) -> None:
         self._check_dtype()
@@ -267,13 +266,22 @@ class ConstrainedLayer(nn.Module, ABC):
     def _affine(self, x: Tensor) -> Tensor:
         """The output for an input in the dtype of the weight."""
 
+    def as_plain(self, weight: Tensor) -> nn.Module:
+        """The plain layer that evaluation amounts to, with the given weight, where there is one."""
+        raise NotImplementedError
+
     def _without_autocast(self) -> torch.autocast:
         kind = "cpu" if self.weight.is_meta else self.weight.device.type
         return torch.autocast(kind, enabled=False)
 
 
 class ConstrainedLinear(ConstrainedLayer):
-    """A dense `ConstrainedLayer`; a new one defines `constrain` and `constrain_traceable`."""
+    """A dense `ConstrainedLayer` with the arguments of `torch.nn.Linear`.
+
+    A new one sets its other attributes before it calls this constructor, which draws the weight.
+    """
+
+    _shown: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -285,44 +293,27 @@ class ConstrainedLinear(ConstrainedLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self._check_bias(bias)
         check_count(type(self).__name__, "in_features", in_features)
         check_count(type(self).__name__, "out_features", out_features)
         self.in_features = in_features
         self.out_features = out_features
-        self._create_parameters(
-            (out_features, in_features), out_features if bias else None, device, dtype
-        )
+        self._create_parameters((out_features, in_features), bias, out_features, device, dtype)
 
     def _affine(self, x: Tensor) -> Tensor:
         return F.linear(x, self._weight_in_use(), self.bias)
 
+    def as_plain(self, weight: Tensor) -> nn.Linear:
+        """The layer of torch with the arguments and the bias of this one and the given weight."""
+        plain = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
+        plain.weight = nn.Parameter(weight, requires_grad=False)
+        plain.register_parameter("bias", self.bias)
+        return plain
+
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
-
-
-class FreeWeightLinear(ConstrainedLinear):
-    """A dense layer with the arguments of `torch.nn.Linear`, whose weight is free and mapped."""
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def constrain_traceable(self, weight: Tensor) -> Tensor:
-        """The same map, if it looks at no values."""
-        return self.constrain(weight)
+        sizes = f"in_features={self.in_features}, out_features={self.out_features}"
+        more = "".join(f", {name}={getattr(self, name)!r}" for name in self._shown)
+        return f"{sizes}, bias={self.bias is not None}{more}"
 
 
 class _CachedWeight(torch.autograd.Function):
@@ -352,12 +343,4 @@ class _CachedWeight(torch.autograd.Function):
         raise AssertionError("a batched weight is reparametrised, never cached")
 
 
-def _plain_linear(layer: ConstrainedLinear) -> nn.Linear:
-    """The dense layer of torch that evaluation amounts to."""
-    plain = nn.Linear(layer.in_features, layer.out_features, bias=False, device="meta")
-    plain.weight = nn.Parameter(layer.evaluation_weight(), requires_grad=False)
-    plain.register_parameter("bias", layer.bias)
-    return plain
-
-
-register(ConstrainedLinear, plain=_plain_linear)
+register(ConstrainedLayer, plain=lambda layer: layer.as_plain(layer.evaluation_weight()))

@@ -24,7 +24,6 @@ from taut.linalg.padding import PADDING_MODES
 from taut.nn.constrained import ConstrainedLayer
 from taut.nn.symmetric_padding import SYMMETRIC_PADS
 from taut.norms import L2
-from taut.rules import register
 
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _PLAIN = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
@@ -33,13 +32,18 @@ _TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3
 
 
 class ConstrainedConv(ConstrainedLayer):
-    """A `ConstrainedLayer` that convolves; a new one also sets `_dims`.
+    """A `ConstrainedLayer` that convolves over `dims` dimensions, which its class statement says.
 
     The parameter is the kernel, unless `_weight_shape` says otherwise.
     """
 
     _dims: int
     transposed = False
+
+    def __init_subclass__(cls, dims: int | None = None) -> None:
+        super().__init_subclass__()
+        if dims is not None:
+            cls._dims = dims
 
     def __init__(
         self,
@@ -59,7 +63,6 @@ class ConstrainedConv(ConstrainedLayer):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        self._check_bias(bias)
         for argument, count in (("in_channels", in_channels), ("out_channels", out_channels)):
             check_count(name, argument, count)
             check_count(name, "groups", groups)
@@ -89,8 +92,7 @@ class ConstrainedConv(ConstrainedLayer):
         self.padding_mode = padding_mode
         self._check_padding()
         self._check_shape()
-        self._create_parameters(self._weight_shape(), out_channels if bias else None, device, dtype)
-        self.reset_parameters()
+        self._create_parameters(self._weight_shape(), bias, out_channels, device, dtype)
 
     @property
     def kernel_shape(self) -> tuple[int, ...]:
@@ -287,6 +289,3 @@ class TransposedConv(ConstrainedConv):
                 got=f"output_padding={self.output_padding}, stride={self.stride}",
                 remedy="torch refuses it too.",
             )
-
-
-register(ConstrainedConv, plain=lambda layer: layer.as_plain(layer.evaluation_weight()))

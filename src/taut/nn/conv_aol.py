@@ -23,10 +23,8 @@ class FreeKernelConv(ConstrainedConv):
     def _draw_weight(self) -> None:
         factors = Factors.of(self.kernel_shape, self.groups, self.stride, self.dilation)
         # No factor shrinks an orthonormal kernel, so training starts with all of the norm in use.
-        flat = self.weight.new_empty(factors.numel)
-        factors.draw(flat)
         with torch.no_grad():
-            self.weight.copy_(factors.kernel(*factors.split(flat)))
+            self.weight.copy_(factors.random_kernel(self.weight))
 
     def _rounding(self, dtype: torch.dtype) -> float:
         """How much of the norm rounding may give back when a kernel is rescaled."""
@@ -54,20 +52,14 @@ class AOLConv(FreeKernelConv):
         scaled = rescale_channels(blocks, pairs) * ((1 - margin) / self.padding_norm())
         return scaled.to(weight.dtype).view(self.kernel_shape)
 
-    def constrain_traceable(self, weight: Tensor) -> Tensor:
-        """The same map, which looks at no values."""
-        return self.constrain(weight)
-
 
 @final
-class AOLConv1d(AOLConv):
+class AOLConv1d(AOLConv, dims=1):
     """`AOLConv2d` in one dimension."""
 
-    _dims = 1
-
 
 @final
-class AOLConv2d(AOLConv):
+class AOLConv2d(AOLConv, dims=2):
     r"""A convolution of norm at most 1 in every forward, for every shape it accepts.
 
     Each channel of the free parameter is multiplied by
@@ -91,35 +83,25 @@ class AOLConv2d(AOLConv):
         True
     """
 
-    _dims = 2
-
 
 @final
-class AOLConv3d(AOLConv):
+class AOLConv3d(AOLConv, dims=3):
     """`AOLConv2d` in three dimensions."""
 
-    _dims = 3
-
 
 @final
-class AOLConvTranspose1d(TransposedConv, AOLConv):
+class AOLConvTranspose1d(TransposedConv, AOLConv, dims=1):
     """The transposed `AOLConv1d`, with torch's arguments."""
 
-    _dims = 1
-
 
 @final
-class AOLConvTranspose2d(TransposedConv, AOLConv):
+class AOLConvTranspose2d(TransposedConv, AOLConv, dims=2):
     """The transposed `AOLConv2d`, with torch's arguments."""
 
-    _dims = 2
-
 
 @final
-class AOLConvTranspose3d(TransposedConv, AOLConv):
+class AOLConvTranspose3d(TransposedConv, AOLConv, dims=3):
     """The transposed `AOLConv3d`, with torch's arguments."""
-
-    _dims = 3
 
 
 for _layer in AOLConv.__subclasses__():

@@ -20,7 +20,6 @@ from taut.errors import ArgumentError
 from taut.linalg import block_convolution, follow_tangent, retract_stack
 from taut.linalg.func_transforms import call_on_numbers, is_wrapped
 from taut.nn.conv import ConstrainedConv, TransposedConv
-from taut.nn.weight_cache import WeightCache
 from taut.norms import L2
 from taut.rules import register
 from taut.rules.convolution import convolution_schema
@@ -103,6 +102,12 @@ class Factors:
                 if matrix.numel():
                     nn.init.orthogonal_(matrix)
 
+    def random_kernel(self, like: Tensor) -> Tensor:
+        """A random orthonormal kernel, of the dtype and on the device of a tensor."""
+        flat = like.detach().new_empty(self.numel)
+        self.draw(flat)
+        return self.kernel(*self.split(flat))
+
     def retract(self, flat: Tensor) -> Tensor:
         """All of them orthonormal; the argument itself if they are."""
         matrix, planes = self.split(flat)
@@ -137,10 +142,6 @@ class _OrthonormalConv(ConstrainedConv):
 
     def _weight_shape(self) -> tuple[int, ...]:
         return (self.factors.numel,)
-
-    def _create_parameters(self, *args: Any) -> None:
-        super()._create_parameters(*args)
-        self._kernels = WeightCache()
 
     def _check_shape(self) -> None:
         _check_shape(type(self).__name__, self.factors, self.stride, self.dilation)
@@ -184,12 +185,7 @@ class _OrthonormalConv(ConstrainedConv):
         return call_on_numbers(self._kernel_at, super().evaluation_weight()).clone()
 
     def _kernel_at(self, point: Tensor) -> Tensor:
-        known = self._kernels.recall(point)
-        if known is None:
-            with torch.inference_mode(False), torch.no_grad():
-                known = self._kernel_near(point, point)
-                self._kernels.keep(point, known)
-        return known.detach()
+        return self._derived.recall_or_make(point, lambda point: self._kernel_near(point, point))
 
     def _kernel_near(self, weight: Tensor, point: Tensor) -> Tensor:
         """The kernel at `point`, with the derivatives of tangent directions for `weight`."""
@@ -208,14 +204,12 @@ class _OrthonormalConv(ConstrainedConv):
 
 
 @final
-class OrthonormalConv1d(_OrthonormalConv):
+class OrthonormalConv1d(_OrthonormalConv, dims=1):
     """`OrthonormalConv2d` in one dimension."""
-
-    _dims = 1
 
 
 @final
-class OrthonormalConv2d(_OrthonormalConv):
+class OrthonormalConv2d(_OrthonormalConv, dims=2):
     r"""A convolution with all singular values 1: 1-Lipschitz in L2, and an isometry where it can be.
 
     On a circle (`padding_mode="circular"` with `padding="same"`, or with a stride and a padding that
@@ -244,35 +238,25 @@ class OrthonormalConv2d(_OrthonormalConv):
         True
     """
 
-    _dims = 2
-
 
 @final
-class OrthonormalConv3d(_OrthonormalConv):
+class OrthonormalConv3d(_OrthonormalConv, dims=3):
     """`OrthonormalConv2d` in three dimensions."""
 
-    _dims = 3
-
 
 @final
-class OrthonormalConvTranspose1d(TransposedConv, _OrthonormalConv):
+class OrthonormalConvTranspose1d(TransposedConv, _OrthonormalConv, dims=1):
     """The adjoint of `OrthonormalConv1d`, with torch's arguments for transposed convolutions."""
 
-    _dims = 1
-
 
 @final
-class OrthonormalConvTranspose2d(TransposedConv, _OrthonormalConv):
+class OrthonormalConvTranspose2d(TransposedConv, _OrthonormalConv, dims=2):
     """The adjoint of `OrthonormalConv2d`, with torch's arguments for transposed convolutions."""
 
-    _dims = 2
-
 
 @final
-class OrthonormalConvTranspose3d(TransposedConv, _OrthonormalConv):
+class OrthonormalConvTranspose3d(TransposedConv, _OrthonormalConv, dims=3):
     """The adjoint of `OrthonormalConv3d`, with torch's arguments for transposed convolutions."""
-
-    _dims = 3
 
 
 def _check_shape(

@@ -1,5 +1,6 @@
 r"""`SpectralConv`: convolutions divided by a proven bound of their norm, close above it."""
 
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -20,17 +21,11 @@ class SpectralConv(FreeKernelConv):
         """The kernel divided by a proven bound of its norm; zeros stay."""
 
         def bound_norm(weight: Tensor) -> Tensor:
-            known = self._bounds.recall(weight)
-            if known is None:
-                # What is kept must serve training too, wherever it was first needed.
-                with torch.inference_mode(False), torch.no_grad():
-                    bound, gradient = bound_kernel_norm(weight, **self._geometry())
-                    known = torch.cat([gradient.new_tensor([bound]), gradient.flatten()])
-                    known = known.to(weight.device)
-                    self._bounds.keep(weight, known)
-            return known
+            bound, gradient = bound_kernel_norm(weight, **self._geometry())
+            return torch.cat([gradient.new_tensor([bound]), gradient.flatten()]).to(weight.device)
 
-        bound, gradient = call_on_numbers(bound_norm, weight).split([1, weight.numel()])
+        known = call_on_numbers(partial(self._derived.recall_or_make, make=bound_norm), weight)
+        bound, gradient = known.split([1, weight.numel()])
         double = weight.double()
         size = (gradient.view(weight.shape) * double).sum()
         # The value is that of the proven bound, the derivative that of the norm.
@@ -50,14 +45,12 @@ class SpectralConv(FreeKernelConv):
 
 
 @final
-class SpectralConv1d(SpectralConv):
+class SpectralConv1d(SpectralConv, dims=1):
     """`SpectralConv2d` in one dimension."""
-
-    _dims = 1
 
 
 @final
-class SpectralConv2d(SpectralConv):
+class SpectralConv2d(SpectralConv, dims=2):
     r"""A convolution divided by a proven bound of its norm: between 0.9 and 1 in every forward.
 
     The free parameter is divided by the largest norm of its transfer matrices on a grid of frequencies,
@@ -69,12 +62,7 @@ class SpectralConv2d(SpectralConv):
     `AOLConv2d` costs less, and has a norm that may be far below 1; `OrthonormalConv2d` keeps
     all singular values at 1, not only the largest.
 
-    The arguments are those of `torch.nn.Conv2d`, with these limits:
-
-    Args:
-        stride: a divisor of the input size where the padding is circular.
-        padding_mode: "zeros" or "circular"; for "reflect", "replicate" and "symmetric", which copy
-            inputs, the kernel is divided by the enlargement (`taut.linalg.bound_padding`).
+    The arguments are those of `AOLConv2d`.
 
     Example:
         >>> layer = SpectralConv2d(3, 8, 3, padding=1)
@@ -82,35 +70,25 @@ class SpectralConv2d(SpectralConv):
         True
     """
 
-    _dims = 2
-
 
 @final
-class SpectralConv3d(SpectralConv):
+class SpectralConv3d(SpectralConv, dims=3):
     """`SpectralConv2d` in three dimensions."""
 
-    _dims = 3
-
 
 @final
-class SpectralConvTranspose1d(TransposedConv, SpectralConv):
+class SpectralConvTranspose1d(TransposedConv, SpectralConv, dims=1):
     """The transposed `SpectralConv1d`, with torch's arguments."""
 
-    _dims = 1
-
 
 @final
-class SpectralConvTranspose2d(TransposedConv, SpectralConv):
+class SpectralConvTranspose2d(TransposedConv, SpectralConv, dims=2):
     """The transposed `SpectralConv2d`, with torch's arguments."""
 
-    _dims = 2
-
 
 @final
-class SpectralConvTranspose3d(TransposedConv, SpectralConv):
+class SpectralConvTranspose3d(TransposedConv, SpectralConv, dims=3):
     """The transposed `SpectralConv3d`, with torch's arguments."""
-
-    _dims = 3
 
 
 for _layer in SpectralConv.__subclasses__():

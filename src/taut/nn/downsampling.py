@@ -16,11 +16,11 @@ from taut.errors import ArgumentError, check_count
 from taut.linalg import bound_adaptive_pooling
 from taut.linalg.convolution_axis import per_dimension
 from taut.linalg.rounding import float_up
+from taut.nn.function_layer import FunctionLayer
 from taut.nn.scale import Scale
 from taut.norms import L2, Norm
 from taut.rules import Call, Constants, FileSchema, register
 from taut.rules.forms import in_each_norm, input_shape, register_linear
-from taut.rules.pooling import pooling_schema
 from taut.rules.schema import Sizes
 
 
@@ -91,10 +91,8 @@ class InvertibleDownsampling2d(_Rearrangement):
 class InvertibleUpsampling2d(_Rearrangement):
     """Turns each `factor * factor` channels into a block of pixels: undoes the downsampling.
 
-    A permutation of the entries, so an isometry in every norm.
-
-    Args:
-        factor: the side of a block.
+    A permutation of the entries, so an isometry in every norm. The argument is that of
+    `InvertibleDownsampling2d`.
 
     Example:
         >>> x = torch.randn(1, 3, 4, 6)
@@ -108,7 +106,11 @@ class InvertibleUpsampling2d(_Rearrangement):
 
 
 @final
-class L2Pool2d(nn.Module):
+class L2Pool2d(
+    FunctionLayer,
+    function=functional.l2_pool2d,
+    arguments={"kernel_size": Sizes(2), "stride": Sizes(2), "ceil_mode": bool},
+):
     r"""$y_t = \|x_{\text{window } t}\|_2$, channel by channel.
 
     1-Lipschitz in L2 for windows that do not overlap, and it keeps the length of its input if they
@@ -132,15 +134,6 @@ class L2Pool2d(nn.Module):
         steps = self.kernel_size if stride is None else stride
         self.stride = per_dimension("L2Pool2d", "stride", steps, 2)
         self.ceil_mode = bool(ceil_mode)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `(..., channels, height, width)` to as many channels and one cell a window."""
-        return functional.l2_pool2d(x, self.kernel_size, self.stride, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        text = f"kernel_size={self.kernel_size}, stride={self.stride}"
-        return f"{text}, ceil_mode=True" if self.ceil_mode else text
 
 
 @final
@@ -174,18 +167,22 @@ class ScaledAvgPool2d(nn.Module):
         return f"kernel_size={self.kernel_size}"
 
 
-class _AdaptivePool2d(nn.Module):
+def scaled_adaptive_average(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    """Adaptive average pooling divided by its L2 constant."""
+    rows, columns = output_size
+    return F.adaptive_avg_pool2d(x, (rows, columns)) * _factor((rows, columns), tuple(x.shape[-2:]))
+
+
+class _AdaptivePool2d(FunctionLayer, arguments={"output_size": Sizes(2)}):
+    """Maps `(..., channels, height, width)` to as many channels of `output_size`."""
+
     def __init__(self, output_size: int | Sequence[int]) -> None:
         super().__init__()
         self.output_size = per_dimension(type(self).__name__, "output_size", output_size, 2)
 
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"output_size={self.output_size}"
-
 
 @final
-class ScaledAdaptiveAvgPool2d(_AdaptivePool2d):
+class ScaledAdaptiveAvgPool2d(_AdaptivePool2d, function=scaled_adaptive_average):
     r"""Adaptive average pooling divided by its L2 constant, for the size of the input: 1-Lipschitz.
 
     Where the windows stand side by side, of $n$ cells each, the mean times $\sqrt n$, as in
@@ -199,35 +196,19 @@ class ScaledAdaptiveAvgPool2d(_AdaptivePool2d):
         tensor([[[[4.]]]])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `(..., channels, height, width)` to as many channels of `output_size`."""
-        return scaled_adaptive_average(x, self.output_size)
-
 
 @final
-class AdaptiveL2Pool2d(_AdaptivePool2d):
+class AdaptiveL2Pool2d(_AdaptivePool2d, function=functional.adaptive_l2_pool2d):
     r"""$y_t = \|x_{\text{window } t}\|_2$, channel by channel, for an output of a given size.
 
     1-Lipschitz in L2 and of the length of its input where `output_size` divides the size of the input;
-    windows that overlap have a larger constant, up to 2, which `taut.bound_lipschitz` proves.
-
-    Args:
-        output_size: rows and columns of the output.
+    windows that overlap have a larger constant, up to 2, which `taut.bound_lipschitz` proves. The
+    argument is that of `ScaledAdaptiveAvgPool2d`.
 
     Example:
         >>> AdaptiveL2Pool2d(1)(torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]]))
         tensor([[[[5.]]]])
     """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `(..., channels, height, width)` to as many channels of `output_size`."""
-        return functional.adaptive_l2_pool2d(x, self.output_size)
-
-
-def scaled_adaptive_average(x: Tensor, output_size: Sequence[int]) -> Tensor:
-    """Adaptive average pooling divided by its L2 constant."""
-    rows, columns = output_size
-    return F.adaptive_avg_pool2d(x, (rows, columns)) * _factor((rows, columns), tuple(x.shape[-2:]))
 
 
 def _factor(output_size: tuple[int, ...], size: tuple[int, ...]) -> float:
@@ -263,15 +244,6 @@ register_linear(
     constants=_scaled_constants,
     terms=lambda call: math.prod(call.first.shape or ()) + 4,
 )
-for _layer, _function in (
-    (ScaledAdaptiveAvgPool2d, scaled_adaptive_average),
-    (AdaptiveL2Pool2d, functional.adaptive_l2_pool2d),
-):
-    register(
-        _layer,
-        call=lambda m, function=_function: (function, {"output_size": list(m.output_size)}),
-        file=FileSchema(_layer, {"output_size": Sizes(2)}),
-    )
 register(
     InvertibleUpsampling2d,
     call=lambda m: (torch.ops.aten.pixel_shuffle.default, {"upscale_factor": m.factor}),
@@ -281,14 +253,6 @@ register(
     InvertibleDownsampling2d,
     call=lambda m: (torch.ops.aten.pixel_unshuffle.default, {"downscale_factor": m.factor}),
     file=FileSchema(InvertibleDownsampling2d, {"factor": int}),
-)
-register(
-    L2Pool2d,
-    call=lambda m: (
-        functional.l2_pool2d,
-        {"kernel_size": list(m.kernel_size), "stride": list(m.stride), "ceil_mode": m.ceil_mode},
-    ),
-    file=pooling_schema(L2Pool2d),
 )
 register(
     ScaledAvgPool2d,

@@ -29,9 +29,7 @@ def orthonormal_(tensor: Tensor, *, stride: int = 1, groups: int = 1) -> Tensor:
     if tensor.dim() == 2:
         return nn.init.orthogonal_(tensor)
     factors = Factors.of(tuple(tensor.shape), groups, (stride,) * (tensor.dim() - 2))
-    flat = tensor.new_empty(factors.numel)
-    factors.draw(flat)
-    return tensor.copy_(factors.kernel(*factors.split(flat)))
+    return tensor.copy_(factors.random_kernel(tensor))
 
 
 @torch.no_grad()

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from taut.errors import check_count
 from taut.nn.activations import ChannelActivation
 from taut.nn.conv_orthonormal import OrthonormalConv2d
-from taut.rules import Call, Constants, FileSchema, register, relu_forms
+from taut.nn.function_layer import FunctionLayer
+from taut.rules import Call, Constants, register, relu_forms
 from taut.rules.elementwise import image_of_magnitudes
 from taut.rules.forms import along_dim, batch_free_dims, register_selection
 from taut.rules.record import Bounds
@@ -33,7 +34,7 @@ def shift_channels(x: Tensor, shift: int) -> Tensor:
 
 
 @final
-class HalfAbs(ChannelActivation):
+class HalfAbs(ChannelActivation, function=half_abs, relu=relu_forms.half_absolute_value):
     """The absolute value of each entry in the first half of the channels; the others stay.
 
     1-Lipschitz and gradient-norm-preserving in every p-norm. In L2 it is `MaxMin` between two fixed
@@ -47,17 +48,13 @@ class HalfAbs(ChannelActivation):
         tensor([ 1.,  2., -3.,  4.])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` to the same shape."""
-        return half_abs(x, self._channels(x))
-
 
 @final
-class ChannelShift2d(nn.Module):
+class ChannelShift2d(FunctionLayer, function=shift_channels, arguments={"shift": int}):
     """Moves a fifth of the channels each up, down, left and right, around the borders.
 
     The last fifth stays. A permutation of the entries: an isometry in every norm. Where the channels
-    are not a multiple of five, the first parts are larger by one.
+    are not a multiple of five, the first parts are larger by one. Takes `(batch, channels, height, width)`.
 
     Args:
         shift: pixels to move by.
@@ -73,14 +70,6 @@ class ChannelShift2d(nn.Module):
         super().__init__()
         check_count("ChannelShift2d", "shift", shift)
         self.shift = int(shift)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `(batch, channels, height, width)` to the same shape."""
-        return shift_channels(x, self.shift)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"shift={self.shift}"
 
 
 def shift_rotate(channels: int, shift: int = 1) -> nn.Sequential:
@@ -120,12 +109,6 @@ def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
 
 
 register(half_abs, proof="largest slope", constants=along_dim, exact=True, image=_image)
-register(
-    HalfAbs,
-    call=lambda m: (half_abs, {"dim": -1 if m.dim is None else m.dim}),
-    relu=relu_forms.half_absolute_value,
-    file=FileSchema(HalfAbs, {"dim": int | None}),
-)
 
 
 def _permuted(call: Call) -> Constants:
@@ -134,8 +117,3 @@ def _permuted(call: Call) -> Constants:
 
 
 register_selection(shift_channels, proof="permutation", constants=_permuted)
-register(
-    ChannelShift2d,
-    call=lambda m: (shift_channels, {"shift": m.shift}),
-    file=FileSchema(ChannelShift2d, {"shift": int}),
-)

@@ -150,21 +150,22 @@ class Monotone(nn.Module):
         return self._refresh()
 
     def _shortcut(self) -> Tensor:
-        return self.slope * self.directions.to(self.slope.dtype)
+        """The weight `(outputs, features)` of the linear part, one row for each output."""
+        weight = self.slope * self.directions.to(self.slope.dtype)
+        return weight.reshape(-1, weight.shape[-1]).expand(self.outputs, -1).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(n, features)` to `(n, outputs)`."""
         if not (self.training or x.is_meta or torch.compiler.is_exporting()):
             self._constant()
-        rows = self._shortcut().reshape(-1, self.directions.shape[-1])
-        return x @ rows.to(x.dtype).mT + self.network(x)
+        return x @ self._shortcut().to(x.dtype).mT + self.network(x)
 
     def as_residual(self) -> Residual:
         """The same map as a `Residual` around the network itself, with the slope of a fresh proof."""
         self._refresh()
-        weight = self._shortcut().reshape(-1, self.directions.shape[-1])
+        weight = self._shortcut()
         shortcut = nn.Linear(weight.shape[1], self.outputs, bias=False, device="meta")
-        shortcut.weight = nn.Parameter(weight.expand(self.outputs, -1).clone(), requires_grad=False)
+        shortcut.weight = nn.Parameter(weight, requires_grad=False)
         return Residual(self.network, "add", 1.0, shortcut)
 
     def bound_increase(self) -> Bound:

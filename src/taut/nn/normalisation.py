@@ -1,18 +1,17 @@
 """What is left of batch and layer normalisation when no slope may pass 1."""
 
-import math
 from fractions import Fraction
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError, NoRuleError, check_count, check_positive
+from taut.errors import ArgumentError, check_count, check_positive, check_within
 from taut.linalg.func_transforms import in_transform
 from taut.linalg.rounding import float_up
-from taut.norms import L2, Norm
+from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, Constants, FileSchema, Rounding, register
-from taut.rules.forms import batch_free_dims
+from taut.rules.forms import batch_free_dims, length_along
 from taut.rules.normalisation import batch_norm, subtract_mean
 
 
@@ -34,14 +33,9 @@ class _BatchLayer(nn.Module):
         super().__init__()
         name = type(self).__name__
         check_count(name, "num_features", num_features)
-        if momentum is not None and not 0 < momentum <= 1:
-            raise ArgumentError(
-                subject=name,
-                argument="momentum",
-                rule="must lie in (0, 1]",
-                got=f"momentum={momentum!r}",
-                remedy="It is the weight of the newest batch; 0.1 is usual.",
-            )
+        if momentum is not None:
+            remedy = "It is the weight of the newest batch; 0.1 is usual."
+            check_within(name, "momentum", momentum, "(0, 1]", remedy)
         self.num_features = num_features
         self.momentum = None if momentum is None else float(momentum)
         zeros = torch.zeros(num_features, device=device, dtype=dtype)
@@ -87,7 +81,6 @@ def _schema(layer: type[_BatchLayer], *buffers: str, **more: Any) -> FileSchema:
         {"num_features": int, "momentum": float | None, "bias": bool, **more},
         {"num_features": 1},
         lambda a: dict.fromkeys((*buffers, *(["bias"] if a["bias"] else [])), (a["num_features"],)),
-        {"bias": lambda m: m.bias is not None},
     )
 
 
@@ -155,12 +148,8 @@ class LipschitzBatchNorm(_BatchLayer):
     not write, the running statistics stay as they are.
 
     Args:
-        num_features: channels, dimension 1 of the input.
-        momentum: the weight of a new batch in the running statistics, in (0, 1]; None for their plain
-            means over all batches so far.
+        num_features, momentum, bias, device, dtype: those of `Centering`.
         eps: what is added to the variance.
-        bias: whether to add a learned offset for each channel.
-        device, dtype: those of the tensors.
 
     Example:
         >>> layer = LipschitzBatchNorm(2, momentum=1.0, eps=1e-9, bias=False)
@@ -230,7 +219,7 @@ def subtract_own_mean(x: Tensor, dim: int) -> Tensor:
 
 
 @final
-class LayerCentering(nn.Module):
+class LayerCentering(FunctionLayer, function=subtract_own_mean, arguments={"dim": int}):
     r"""Each sample without its own mean over the channels: $x - \tfrac1n 1 1^\top x$.
 
     An orthogonal projection, so 1-Lipschitz in L2; in L1 and L-inf the constant is
@@ -248,37 +237,12 @@ class LayerCentering(nn.Module):
         super().__init__()
         self.dim = int(dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` to the same shape."""
-        return subtract_own_mean(x, self.dim)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"dim={self.dim}"
-
-
-def _size(call: Call) -> int | None:
-    (place,) = batch_free_dims(call, call["dim"])
-    return None if call.first.shape is None else call.first.shape[place]
-
 
 def _projection(call: Call) -> Constants:
-    n = _size(call)
-    wide = 2.0 if n is None else float_up(2 - Fraction(2, n))
-
-    def gain(p: Norm, q: Norm) -> float:
-        return math.inf if p != q else 1.0 if p == L2 else wide
-
-    return call.first.constants.through(gain)
-
-
-def _terms(call: Call) -> int:
-    n = _size(call)
-    if n is None:
-        raise NoRuleError(
-            rule="how many channels there are is not known", remedy="Give `input_shape`."
-        )
-    return n + 6
+    batch_free_dims(call, call["dim"])
+    known = call.first.shape is not None
+    wide = float_up(2 - Fraction(2, length_along(call))) if known else 2.0
+    return call.first.constants.in_each_norm(wide, 1.0, wide)
 
 
 register(
@@ -286,13 +250,8 @@ register(
     proof="orthogonal projection",
     constants=_projection,
     rounding=Rounding(
-        _terms,
+        lambda call: length_along(call) + 6,
         lambda call, x: x.abs() + x.abs().mean(call["dim"], keepdim=True),
         lambda call: call.first.constants.scaled(2.0),
     ),
-)
-register(
-    LayerCentering,
-    call=lambda m: (subtract_own_mean, {"dim": m.dim}),
-    file=FileSchema(LayerCentering, {"dim": int}),
 )

@@ -75,6 +75,7 @@ class OrthonormalLinear(ConstrainedLinear):
 
     input_norm = L2
     output_norm = L2
+    _shown = ("method",)
 
     def __init__(
         self,
@@ -89,7 +90,6 @@ class OrthonormalLinear(ConstrainedLinear):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         check_choice("OrthonormalLinear", "method", method, METHODS)
         check_count("OrthonormalLinear", "order", order)
         check_count("OrthonormalLinear", "num_steps", num_steps)
@@ -99,7 +99,7 @@ class OrthonormalLinear(ConstrainedLinear):
         self.num_steps = num_steps
         self.scaling = scaling
         self.projects_in_place = method == "retract"
-        self.reset_parameters()
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
 
     def constrain(self, weight: Tensor) -> Tensor:
         """An orthonormal matrix by the method, for `"retract"` the argument itself if it will do."""
@@ -152,10 +152,6 @@ class OrthonormalLinear(ConstrainedLinear):
         y = product.apply(x, self.weight, self._feasible_numbers())
         # The derivative needs y as it is; what leaves the layer may be changed in place.
         return y.clone() if self.bias is None else y + self.bias  # type: ignore[union-attr]
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"{super().extra_repr()}, method={self.method!r}"
 
 
 class _Product(torch.autograd.Function):

@@ -30,7 +30,6 @@ from taut.nn.relu_pairs import (
     ReluPair,
     register_pairs,
     rounding_of_pair,
-    with_offset,
 )
 from taut.nn.rescaled import rescale_rows
 from taut.nn.spectral import divide_by_norm, divide_by_norm_traceable
@@ -38,10 +37,25 @@ from taut.norms import L1, L2, LINF, Norm
 from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
 from taut.rules.forms import in_each_norm
+from taut.rules.schema import with_bias
 
 
 class _Potential(ReluPair):
     size_names = ("features", "hidden_features")
+
+    def __init__(
+        self,
+        features: int,
+        hidden_features: int | None = None,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        hidden = features if hidden_features is None else hidden_features
+        self._set_sizes(features=features, hidden_features=hidden)
+        self._create_parameters((hidden, features), bias, hidden, device, dtype)
 
     @staticmethod
     def lift(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -75,46 +89,9 @@ class PotentialStep(_Potential, FixedReluPair):
         True
     """
 
-    def __init__(
-        self,
-        features: int,
-        hidden_features: int,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self._set_sizes(features=features, hidden_features=hidden_features)
-        self._create_parameters((hidden_features, features), bias, device, dtype)
-
-
-class _PotentialResidual(_Potential, ConstrainedReluPair):
-    """A potential step whose weight is kept at norm 1 or less."""
-
-    input_norm = L2
-    output_norm = L2
-    plain_type = PotentialStep
-
-    def __init__(
-        self,
-        features: int,
-        hidden_features: int | None = None,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self._check_bias(bias)
-        hidden = features if hidden_features is None else hidden_features
-        self._set_sizes(features=features, hidden_features=hidden)
-        self._create_parameters((hidden, features), hidden if bias else None, device, dtype)
-        self.reset_parameters()
-
 
 @final
-class SLLResidual(_PotentialResidual):
+class SLLResidual(_Potential, ConstrainedReluPair):
     r"""$x - 2 W^\top T^{-1} \mathrm{relu}(W x + b)$ with $T_{ii} = \sum_j |WW^\top|_{ij}$.
 
     The SDP-based layer of Araujo et al. (2023), 1-Lipschitz in L2: see `taut.nn.potential` for the
@@ -135,17 +112,15 @@ class SLLResidual(_PotentialResidual):
         1.0
     """
 
+    plain_type = PotentialStep
+
     def constrain(self, weight: Tensor) -> Tensor:
         r"""$T^{-1/2} W$."""
         return rescale_rows(weight)
 
-    def constrain_traceable(self, weight: Tensor) -> Tensor:
-        """The same map, which looks at no values."""
-        return rescale_rows(weight)
-
 
 @final
-class CPLResidual(_PotentialResidual):
+class CPLResidual(_Potential, ConstrainedReluPair):
     r"""$x - (2 / \bar\sigma^2)\, W^\top \mathrm{relu}(W x + b)$ with a proven $\bar\sigma \ge \|W\|_2$.
 
     The convex potential layer of Meunier et al. (2022), 1-Lipschitz in L2: see `taut.nn.potential`
@@ -159,9 +134,11 @@ class CPLResidual(_PotentialResidual):
         1.0
     """
 
+    plain_type = PotentialStep
+
     def constrain(self, weight: Tensor) -> Tensor:
         """The weight divided by a proven bound of its norm; zeros stay."""
-        return divide_by_norm(weight, self._bounds)
+        return divide_by_norm(weight, self._derived)
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The weight divided by its norm."""
@@ -217,6 +194,5 @@ register_pairs(
     SLLResidual,
     CPLResidual,
     sizes={"features": 1, "hidden_features": 1},
-    shapes=lambda a: with_offset((a["hidden_features"], a["features"]), a),
-    read={"bias": lambda m: m.bias is not None},
+    shapes=lambda a: with_bias(a, (a["hidden_features"], a["features"]), a["hidden_features"]),
 )

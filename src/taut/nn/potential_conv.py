@@ -21,11 +21,11 @@ from taut.nn.relu_pairs import (
     FixedReluPair,
     ReluPair,
     register_pairs,
-    with_offset,
 )
 from taut.norms import Norm
 from taut.rules import Call
 from taut.rules.convolution import DIRECT
+from taut.rules.schema import with_bias
 
 
 class _Potential2d(ReluPair):
@@ -50,7 +50,7 @@ class _Potential2d(ReluPair):
                 subject=type(self).__name__,
                 argument="kernel_size",
                 rule="must be odd, so that outputs are where inputs are",
-                got=f"kernel_size={kernel_size}",
+                got=kernel_size,
                 remedy="Use 1, 3 or 5.",
             )
 
@@ -88,7 +88,7 @@ class PotentialStep2d(_Potential2d, FixedReluPair):
         self._set_sizes(channels=channels, hidden_channels=hidden_channels, kernel_size=kernel_size)
         self._check_odd(kernel_size)
         shape = (hidden_channels, channels, kernel_size, kernel_size)
-        self._create_parameters(shape, bias, device, dtype)
+        self._create_parameters(shape, bias, hidden_channels, device, dtype)
 
     def run_direct(self, x: Tensor) -> Tensor:
         """The same by matrix products over unfolded windows: no fast transform."""
@@ -100,11 +100,10 @@ class PotentialStep2d(_Potential2d, FixedReluPair):
         return x - 2 * F.fold(pulled, x.shape[-2:], k, padding=k // 2)
 
 
-class _PotentialResidual2d(_Potential2d, ConstrainedReluPair, FreeKernelConv):
+class _PotentialResidual2d(_Potential2d, ConstrainedReluPair, FreeKernelConv, dims=2):
     """A potential step whose kernel is kept at norm 1 or less."""
 
     plain_type = PotentialStep2d
-    _dims = 2
 
     def __init__(
         self,
@@ -179,8 +178,10 @@ register_pairs(
     PotentialStep2d,
     SLLResidual2d,
     CPLResidual2d,
-    shapes=lambda a: with_offset(
-        (a["hidden_channels"], a["channels"], a["kernel_size"], a["kernel_size"]), a
+    shapes=lambda a: with_bias(
+        a,
+        (a["hidden_channels"], a["channels"], a["kernel_size"], a["kernel_size"]),
+        a["hidden_channels"],
     ),
-    read={"bias": lambda m: m.bias is not None, "kernel_size": lambda m: m.weight.shape[-1]},
+    read={"kernel_size": lambda m: m.weight.shape[-1]},
 )

@@ -5,7 +5,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError, check_count, check_positive
+from taut.errors import check_count, check_positive, check_within
+from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, FileSchema, Rounding, register
 from taut.rules.elementwise import image_of_magnitudes
 from taut.rules.forms import same_constants
@@ -31,10 +32,7 @@ class LPReLU(nn.Module):
     def __init__(self, num_parameters: int = 1, init: float = -0.5) -> None:
         super().__init__()
         check_count("LPReLU", "num_parameters", num_parameters)
-        if not -1 <= init <= 1:
-            raise ArgumentError(
-                subject="LPReLU", argument="init", rule="must lie in [-1, 1]", got=f"init={init}"
-            )
+        check_within("LPReLU", "init", init, "[-1, 1]")
         self.num_parameters = num_parameters
         self.weight = nn.Parameter(torch.full((num_parameters,), float(init)))
 
@@ -74,7 +72,7 @@ def soft_huber(x: Tensor, delta: float) -> Tensor:
 
 
 @final
-class SoftHuber(nn.Module):
+class SoftHuber(FunctionLayer, function=soft_huber, arguments={"delta": float}):
     r"""$\sqrt{x^2 + \delta^2} - \delta$: the absolute value with a rounded tip, entry by entry.
 
     Smooth, and 1-Lipschitz in every norm: the slope is $x / \sqrt{x^2 + \delta^2}$. Within
@@ -93,14 +91,6 @@ class SoftHuber(nn.Module):
         check_positive("SoftHuber", "delta", delta)
         self.delta = float(delta)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` to the same shape."""
-        return soft_huber(x, self.delta)
-
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"delta={self.delta}"
-
 
 def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> Bounds:
     least, most = image_of_magnitudes(call, lower, upper)
@@ -116,9 +106,4 @@ register(
         lambda call: 12, lambda call, x: x.abs() + 2 * call["delta"], same_constants, squares=True
     ),
     image=_image,
-)
-register(
-    SoftHuber,
-    call=lambda m: (soft_huber, {"delta": m.delta}),
-    file=FileSchema(SoftHuber, {"delta": float}),
 )

@@ -1,4 +1,8 @@
-"""What layers of two linear maps with ReLU between them share: their parameters, folding and files."""
+"""What layers of two linear maps with ReLU between them share: their parameters, folding and files.
+
+Each kind has a fixed layer, whose weight is given, and constrained ones, which fold to it. Both have
+one constructor, that of the kind.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,16 +13,17 @@ from torch import Tensor, nn
 
 from taut.errors import check_count
 from taut.nn.constrained import ConstrainedLayer
+from taut.norms import L2
 from taut.rules import Call, FileSchema, Rounding, register
-from taut.rules.schema import Arguments, Shapes
 
 
 class ReluPair(nn.Module, ABC):
-    """Two linear maps with ReLU between them, both made of one weight."""
+    """Two linear maps with ReLU between them, both made of one weight, with an offset between them."""
 
     weight: nn.Parameter
     bias: nn.Parameter | None
     size_names: ClassVar[tuple[str, ...]]
+    _create_parameters: Callable[..., None]
 
     @staticmethod
     @abstractmethod
@@ -57,14 +62,10 @@ class FixedReluPair(ReluPair):
     """A pair with a weight that nothing constrains, zeros at first: what a constrained one folds to."""
 
     def _create_parameters(
-        self,
-        shape: tuple[int, ...],
-        bias: bool,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        self, shape: tuple[int, ...], bias: bool, hidden: int, device: Any, dtype: Any
     ) -> None:
         self.weight = nn.Parameter(torch.zeros(shape, device=device, dtype=dtype))
-        offset = nn.Parameter(self.weight.detach().new_zeros(shape[0])) if bias else None
+        offset = nn.Parameter(self.weight.detach().new_zeros(hidden)) if bias else None
         self.register_parameter("bias", offset)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,6 +76,8 @@ class FixedReluPair(ReluPair):
 class ConstrainedReluPair(ReluPair, ConstrainedLayer):
     """A pair whose weight is feasible in every forward."""
 
+    input_norm = L2
+    output_norm = L2
     plain_type: ClassVar[Any]
 
     def _affine(self, x: Tensor) -> Tensor:
@@ -132,13 +135,7 @@ def rounding_of_pair(
 def register_pairs(
     fixed: type[FixedReluPair], *constrained: type[ConstrainedReluPair], **options: Any
 ) -> None:
-    """Registers how pairs are folded, and how files name them; `options` are those of `FileSchema`."""
+    """Registers how files name pairs; `options` are those of `FileSchema`."""
     arguments = {**dict.fromkeys(fixed.size_names, int), "bias": bool}
     for kind in (fixed, *constrained):
         register(kind, file=FileSchema(kind, arguments, **options))
-    register(*constrained, plain=lambda layer: layer.as_plain(layer.evaluation_weight()))
-
-
-def with_offset(weight: tuple[int, ...], a: Arguments) -> Shapes:
-    """The shapes of a weight, and of an offset for each of its rows if there is one."""
-    return {"weight": weight, **({"bias": weight[:1]} if a["bias"] else {})}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from taut.linalg import gamma
-from taut.nn.constrained import FreeWeightLinear
+from taut.nn.constrained import ConstrainedLinear
 from taut.norms import L2, LINF
 from taut.rules import FileSchema, register
 
@@ -45,7 +45,7 @@ def rescale_rows(weight: Tensor) -> Tensor:
 
 
 @final
-class AOLLinear(FreeWeightLinear):
+class AOLLinear(ConstrainedLinear):
     r"""$y = x\,C(W)^\top + b$ with rows or columns, whichever are fewer, rescaled to norm at most 1.
 
     1-Lipschitz in L2 (`rescale_rows`). One matrix product and no iteration, in training as in
@@ -70,7 +70,7 @@ class AOLLinear(FreeWeightLinear):
 
 
 @final
-class UnitNormLinear(FreeWeightLinear):
+class UnitNormLinear(ConstrainedLinear):
     r"""$y = x\,C(W)^\top + b$ with every row of $W$ divided by its Euclidean length.
 
     Each output is 1-Lipschitz in L2 on its own, so the layer is 1-Lipschitz from L2 to L-inf: a last

@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Tensor, fx, nn
 
-from taut.errors import ArgumentError, check_choice, check_finite
+from taut.errors import ArgumentError, check_choice, check_finite, check_within
 from taut.rules import register
 
 _HALF = 0.7071067811865475  # just below the root of 1/2
@@ -52,14 +52,8 @@ class Residual(nn.Module):
         if scale is None:
             scale = {"average": 0.5, "add": 1.0, "concat": _HALF}[mode]
         check_finite("Residual", "scale", scale)
-        if mode == "average" and not 0 <= scale <= 1:
-            raise ArgumentError(
-                subject="Residual",
-                argument="scale",
-                rule="must lie in [0, 1] for an average",
-                got=f"scale={scale}",
-                remedy="Use mode='add' for other weights.",
-            )
+        if mode == "average":
+            check_within("Residual", "scale", scale, "[0, 1]", "Use mode='add' for other weights.")
         if learned and mode != "average":
             raise ArgumentError(
                 subject="Residual",

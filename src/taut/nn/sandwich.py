@@ -28,12 +28,12 @@ from taut.nn.relu_pairs import (
     ReluPair,
     register_pairs,
     rounding_of_pair,
-    with_offset,
 )
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
 from taut.rules.forms import in_each_norm
+from taut.rules.schema import with_bias
 
 
 def _halves(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,6 +44,20 @@ def _halves(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 class _Sandwich(ReluPair):
     size_names = ("in_features", "out_features")
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self._set_sizes(in_features=in_features, out_features=out_features)
+        shape = (out_features, out_features + in_features)
+        self._create_parameters(shape, bias, out_features, device, dtype)
 
     @staticmethod
     def lift(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -71,20 +85,6 @@ class SandwichStep(_Sandwich, FixedReluPair):
         tensor([0.9600])
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self._set_sizes(in_features=in_features, out_features=out_features)
-        shape = (out_features, out_features + in_features)
-        self._create_parameters(shape, bias, device, dtype)
-
 
 @final
 class SandwichLinear(_Sandwich, ConstrainedReluPair):
@@ -110,26 +110,8 @@ class SandwichLinear(_Sandwich, ConstrainedReluPair):
         True
     """
 
-    input_norm = L2
-    output_norm = L2
     projects_in_place = True
     plain_type = SandwichStep
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self._check_bias(bias)
-        self._set_sizes(in_features=in_features, out_features=out_features)
-        shape = (out_features, out_features + in_features)
-        self._create_parameters(shape, out_features if bias else None, device, dtype)
-        self.reset_parameters()
 
     def constrain(self, weight: Tensor) -> Tensor:
         """The nearest matrix with orthonormal rows, or one near it."""
@@ -186,6 +168,7 @@ register_pairs(
     SandwichStep,
     SandwichLinear,
     sizes={"in_features": 1, "out_features": 1},
-    shapes=lambda a: with_offset((a["out_features"], a["out_features"] + a["in_features"]), a),
-    read={"bias": lambda m: m.bias is not None},
+    shapes=lambda a: with_bias(
+        a, (a["out_features"], a["out_features"] + a["in_features"]), a["out_features"]
+    ),
 )

@@ -1,11 +1,12 @@
 r"""Dense layers with $\|W\|_2 \le 1$ that leave the smaller singular values alone."""
 
+from functools import partial
 from typing import final
 
 import torch
 from torch import Tensor
 
-from taut.errors import ArgumentError
+from taut.errors import check_within
 from taut.linalg import (
     bound_spectral_norm,
     even_vector,
@@ -14,14 +15,14 @@ from taut.linalg import (
     rounding_margin,
 )
 from taut.linalg.func_transforms import call_on_numbers
-from taut.nn.constrained import ConstrainedLinear, FreeWeightLinear
+from taut.nn.constrained import ConstrainedLinear
 from taut.nn.weight_cache import WeightCache
 from taut.norms import L2
 from taut.rules import FileSchema, register
 
 
 @final
-class SpectralLinear(FreeWeightLinear):
+class SpectralLinear(ConstrainedLinear):
     r"""$y = x (W / \bar\sigma)^\top + b$ where $\bar\sigma \ge \|W\|_2$ is proven, not iterated.
 
     1-Lipschitz in L2, really: power iteration approaches the norm from below, so dividing by its
@@ -40,7 +41,7 @@ class SpectralLinear(FreeWeightLinear):
 
     def constrain(self, weight: Tensor) -> Tensor:
         """The weight divided by a proven bound of its norm; zeros stay."""
-        return divide_by_norm(weight, self._bounds)
+        return divide_by_norm(weight, self._derived)
 
     def constrain_traceable(self, weight: Tensor) -> Tensor:
         """The weight divided by its norm."""
@@ -70,6 +71,7 @@ class ParsevalLinear(ConstrainedLinear):
     input_norm = L2
     output_norm = L2
     projects_in_place = True
+    _shown = ("beta",)
 
     def __init__(
         self,
@@ -81,17 +83,10 @@ class ParsevalLinear(ConstrainedLinear):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        if not 0 < beta <= 0.5:
-            raise ArgumentError(
-                subject="ParsevalLinear",
-                argument="beta",
-                rule="must lie in (0, 0.5]",
-                got=f"beta={beta}",
-                remedy="Published networks use 0.0003 to 0.5.",
-            )
+        remedy = "Published networks use 0.0003 to 0.5."
+        check_within("ParsevalLinear", "beta", beta, "(0, 0.5]", remedy)
         self.beta = beta
-        self.reset_parameters()
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
 
     def constrain(self, weight: Tensor) -> Tensor:
         """The weight, divided by a proven bound of its norm where that is above 1."""
@@ -120,22 +115,10 @@ class ParsevalLinear(ConstrainedLinear):
         """The same, and one Parseval step."""
         return self._step(self.constrain_traceable(weight))
 
-    def extra_repr(self) -> str:
-        """The arguments, as torch prints them."""
-        return f"{super().extra_repr()}, beta={self.beta}"
-
 
 def divide_by_norm(weight: Tensor, bounds: WeightCache) -> Tensor:
     """The weight divided by a proven bound of its norm, which `bounds` remembers; zeros stay."""
-
-    def bound_norm(weight: Tensor) -> Tensor:
-        known = bounds.recall(weight)
-        if known is None:
-            known = _bound_for_division(weight)
-            bounds.keep(weight, known)
-        return known
-
-    bound = call_on_numbers(bound_norm, weight)
+    bound = call_on_numbers(partial(bounds.recall_or_make, make=_bound_for_division), weight)
     largest = weight.detach().abs().amax()
     largest = torch.where(largest > 0, largest, 1.0)
     scaled, bound = weight / largest, (bound / largest).to(weight.dtype)

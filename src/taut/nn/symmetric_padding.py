@@ -14,6 +14,10 @@ from taut.rules.schema import Sizes
 class _SymmetricPad(nn.Module):
     _dims: int
 
+    def __init_subclass__(cls, dims: int) -> None:
+        super().__init_subclass__()
+        cls._dims = dims
+
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
         name, sides = type(self).__name__, 2 * self._dims
@@ -29,14 +33,12 @@ class _SymmetricPad(nn.Module):
 
 
 @final
-class SymmetricPad1d(_SymmetricPad):
+class SymmetricPad1d(_SymmetricPad, dims=1):
     """`SymmetricPad2d` in one dimension."""
-
-    _dims = 1
 
 
 @final
-class SymmetricPad2d(_SymmetricPad):
+class SymmetricPad2d(_SymmetricPad, dims=2):
     r"""Mirrors an image at its borders, the border pixels included.
 
     Each pixel is copied up to $\mu = 4$ times, so the constant is 2 in L2, 4 in L1 and 1 in L-inf (more
@@ -50,14 +52,10 @@ class SymmetricPad2d(_SymmetricPad):
         tensor([[[[1., 1., 2.]]]])
     """
 
-    _dims = 2
-
 
 @final
-class SymmetricPad3d(_SymmetricPad):
+class SymmetricPad3d(_SymmetricPad, dims=3):
     """`SymmetricPad2d` in three dimensions."""
-
-    _dims = 3
 
 
 SYMMETRIC_PADS = {1: SymmetricPad1d, 2: SymmetricPad2d, 3: SymmetricPad3d}

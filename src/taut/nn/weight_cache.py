@@ -1,5 +1,6 @@
 """`WeightCache`: what was made of a weight, and whether the weight has changed since."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
@@ -67,6 +68,16 @@ class WeightCache:
         if stamp is not None:
             self._entry = entry._replace(stamp=stamp)
         return entry.value
+
+    def recall_or_make(self, source: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """What is held for `source`, made now if its values have changed; a constant."""
+        value = self.recall(source)
+        if value is None:
+            # What is kept must serve training too, wherever it was first needed.
+            with torch.inference_mode(False), torch.no_grad():
+                value = make(source)
+                self.keep(source, value)
+        return value.detach()
 
     def forget_stamp(self) -> None:
         """Has the next `recall` compare values, on every device."""

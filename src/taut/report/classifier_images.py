@@ -11,7 +11,7 @@ from taut.evaluation import EvaluatedClassifier, RobustnessResult, input_gradien
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.figures import Tile, as_image, draw_gallery
 from taut.report.page import Section, Table
-from taut.report.sentences import NORM_NAMES, format_bound, radius_label, radius_unit
+from taut.report.sentences import NORM_NAMES, format_bound, radius_label, radius_unit, shorten
 
 Part = TypeVar("Part")
 _SHOWN = 6
@@ -151,6 +151,5 @@ def _parts(row: Sequence[Part]) -> list[Sequence[Part]]:
     return [row[start : start + _ABREAST] for start in range(0, len(row), _ABREAST)]
 
 
-def _name(classifier: EvaluatedClassifier, number: Tensor, most: int = 12) -> str:
-    name = classifier.spec.classes[int(number)]
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def _name(classifier: EvaluatedClassifier, number: Tensor) -> str:
+    return shorten(classifier.spec.classes[int(number)], 12)

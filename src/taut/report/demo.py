@@ -108,14 +108,11 @@ def _verdicts(run: DemoRun) -> Table:
             not attacked.violations,
         ),
     ]
-    cells = [
-        [
-            claim,
-            measured,
-            Compared("", verdict="holds" if held else "fails", kind="better" if held else "worse"),
-        ]
-        for claim, measured, held in rows
-    ]
+    verdicts = {
+        True: Compared("", verdict="holds", kind="better"),
+        False: Compared("", verdict="fails", kind="worse"),
+    }
+    cells = [[claim, measured, verdicts[held]] for claim, measured, held in rows]
     return Table(["Claim", "Measured", "Verdict"], cells, wide=True)
 
 
@@ -149,9 +146,11 @@ def _curves(result: TaskResult) -> Section:
         def paint(axes: Any) -> None:
             axes.plot(points, truth, **_TRUTH)
             for critic in result.critics:
-                _plot(axes, critic, points, getattr(critic, field).numpy())
+                style = {"label": LABELS[critic.activation], **_LINES[critic.activation]}
+                axes.plot(points, getattr(critic, field).numpy(), **style)
             axes.set(xlabel="x", xlim=(-1.5, 1.5), xticks=[-1, 0, 1], **limits)
-            _legend(axes)
+            compact = {"columnspacing": 1.0, "handlelength": 1.6, "handletextpad": 0.5}
+            axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), **compact)
 
         return draw(paint, title=title, alt=alt)
 
@@ -229,15 +228,10 @@ def _map(result: TaskResult, title: str, field: np.ndarray, low: float) -> Pictu
 
 def _drift(run: DemoRun) -> Section:
     cells = [
-        [
-            f"{shift:g}",
-            *(
-                format_bound(b.value, side, 3)
-                for b, side in ((r.lower, "lower"), (r.upper, "upper"))
-            ),
-        ]
-        for shift, r in run.drift.items()
+        [f"{shift:g}", *(format_bound(b.value, b.side, 3) for b in (result.lower, result.upper))]
+        for shift, result in run.drift.items()
     ]
+    alt = "Bounds for each shift: as in the table."
     return Section(
         "How far did the data move?",
         [
@@ -248,12 +242,7 @@ def _drift(run: DemoRun) -> Section:
             "An alarm that looks at the lower bound is never raised by sample size alone.",
         ],
         table=Table(["True distance", "At least", "At most"], cells),
-        pictures=[
-            draw(
-                lambda axes: paint_drift(axes, run.drift),
-                alt="Bounds for each shift: as in the table.",
-            )
-        ],
+        pictures=[draw(lambda axes: paint_drift(axes, run.drift), alt=alt)],
         note=f"{run.drift[0.0].rows[0]:,} rows of two columns on each side.",
     )
 
@@ -285,15 +274,6 @@ def _bridge(digits: DigitsResult) -> Section:
             "alter that.",
         ],
     )
-
-
-def _plot(axes: Any, critic: TrainedCritic, x: np.ndarray, y: np.ndarray) -> None:
-    axes.plot(x, y, label=LABELS[critic.activation], **_LINES[critic.activation])
-
-
-def _legend(axes: Any) -> None:
-    compact = {"columnspacing": 1.0, "handlelength": 1.6, "handletextpad": 0.5}
-    axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), **compact)
 
 
 def _headline(critic: TrainedCritic) -> str:

@@ -62,21 +62,15 @@ class Task:
 class TrainedCritic:
     """A critic with one activation, trained on one problem.
 
-    Attributes:
-        activation: name of the activation.
-        fit: history and final estimate.
-        values: the critic at the points of the task. A critic is determined up to a constant,
-            which is chosen to match the potential where mass is transported.
-        slopes: norm of the gradient at the points.
-        mean_slope: mean of `slopes` where mass is transported; 1 for the potential.
-        seconds: training time.
+    A critic is determined up to a constant; `values`, at the points of the task, match the potential
+    where mass is transported.
     """
 
     activation: str
     fit: CriticFit
     values: Tensor
-    slopes: Tensor
-    mean_slope: float
+    slopes: Tensor  # norm of the gradient at the points
+    mean_slope: float  # of `slopes` where mass is transported; 1 for the potential
     seconds: float
 
 
@@ -143,12 +137,7 @@ def run_demo(
 ) -> DemoRun:
     """Trains critics with every activation on every task, and a classifier of digits.
 
-    Args:
-        seed: random seed of initial weights and samples, the same for all critics of a task.
-        tasks: the tasks; None for `demo_tasks(quick)`.
-        quick: whether to train a small classifier, for tests.
-        on_step: called after each step with the problem's name, the activation and the dual value.
-        on_progress: called while the classifier is trained.
+    `quick` is for tests. `on_step` is told the problem's name, the activation and the dual value.
     """
     start = time.perf_counter()
     results = tuple(

@@ -25,26 +25,16 @@ class Drawing:
     logits changes by at most $K \|w_i - w_j\|_*$ times the change of the image. `rates` holds these
     constants, rounded up; a lead of $m_j$ over every other class gives the certified radius
     $\min_j m_j / \mathrm{rates}_{ij}$, which the page rounds down by $10^{-9}$.
-
-    Attributes:
-        height: height of the image in pixels.
-        width: width of the image in pixels.
-        norm: name of the norm in which radii are measured.
-        classes: names of the classes.
-        layers: layers of the folded network, as plain data; tensors as base64 of little-endian float64.
-        rates: `(classes, classes)`.
-        frame: usual size of the larger side of the ink, and its centre, as shares of the image.
-        examples: one test image of each class: its pixels, row by row, in [0, 1].
     """
 
     height: int
     width: int
-    norm: str
+    norm: str  # in which radii are measured
     classes: tuple[str, ...]
-    layers: list[dict[str, Any]]
-    rates: list[list[float]]
-    frame: dict[str, float]
-    examples: list[list[float]]
+    layers: list[dict[str, Any]]  # plain data; tensors as base64 of little-endian float64
+    rates: list[list[float]]  # (classes, classes)
+    frame: dict[str, float]  # size of the larger side of the ink, and its centre, in shares
+    examples: list[list[float]]  # pixels of one test image of each class, in [0, 1]
 
 
 def drawing(classifier: EvaluatedClassifier) -> Drawing | None:

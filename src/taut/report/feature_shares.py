@@ -3,7 +3,6 @@ r"""The contribution of each feature to the difference of scores."""
 import torch
 from torch import Generator, Tensor, nn
 
-from taut.errors import check_count
 from taut.transport import exact_transport
 
 
@@ -32,16 +31,8 @@ def attribute(
     up to rounding, for any critic and any number of steps. Contributions do not depend on the units
     of their features. A negative one belongs to a feature that moves the other way.
 
-    Args:
-        critic: `(n, d) -> (n, 1)`.
-        x: `(n, d)`, as the critic takes it.
-        y: `(m, d)`.
-        num_pairs: number of rows drawn from each.
-        num_steps: number of steps along each line.
-        generator: source of the random rows.
-
-    Returns:
-        The contributions, `(d,)` in float64, and the difference of scores itself.
+    At most `num_pairs` rows are drawn from each side. Returns the contributions, `(d,)` in float64,
+    and the difference of scores itself.
 
     Example:
         >>> linear = nn.Linear(2, 1)
@@ -50,8 +41,6 @@ def attribute(
         >>> torch.allclose(parts, (linear.weight[0] * x[0]).double())
         True
     """
-    check_count("attribute", "num_pairs", num_pairs)
-    check_count("attribute", "num_steps", num_steps)
     count = min(num_pairs, len(x), len(y))
     x, y = (z[torch.randperm(len(z), generator=generator)[:count]] for z in (x, y))
     plan = exact_transport(x, y)

@@ -11,6 +11,7 @@ from taut.data import ColumnEncoding
 from taut.data import Table as Rows
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.page import Section, Table
+from taut.report.sentences import shorten
 from taut.transport import FeatureComparison
 
 _MOST_ROWS = 40
@@ -18,6 +19,10 @@ _MOST_PLOTS = 12
 _MOST_CATEGORIES = 6
 _MOST_BINS = 24
 _SPACE = "\N{NO-BREAK SPACE}"
+# Histograms of the first and of the second dataset.
+_FILLED: dict[str, Any] = {"color": COLOURS["blue"], "alpha": 0.35}
+_DASHED: dict[str, Any] = {"color": COLOURS["vermilion"], "histtype": "step", "linestyle": "--"}
+_DASHED["linewidth"] = 1.4
 
 
 def feature_records(
@@ -28,8 +33,8 @@ def feature_records(
     for j, one in enumerate(compared):
         record = asdict(one)
         for name in ("means", "spreads"):
-            values = record[name]
-            record[name] = None if values is None else [_number(value) for value in values]
+            if (values := record[name]) is not None:
+                record[name] = [value if math.isfinite(value) else None for value in values]
         record["share_of_distance"] = None if shares is None else shares[j]
         records.append(record)
     return records
@@ -42,12 +47,9 @@ def feature_sections(
     names: tuple[str, str],
 ) -> list[Section]:
     """A table of the columns, those that differ most first, and small plots of the first few."""
-    if len(compared) < 1:
-        return []
     weight = [0.0] * len(compared) if shares is None else [abs(share) for share in shares]
-    order = sorted(
-        range(len(compared)), key=lambda j: (-weight[j], compared[j].corrected_p_value, j)
-    )
+    keys = [(-size, one.corrected_p_value) for size, one in zip(weight, compared, strict=True)]
+    order = sorted(range(len(compared)), key=keys.__getitem__)
     header = ["column", *(["share"] if shares is not None else []), "distance", "corrected p"]
     header += ["test", *(f"mean ± spread, {name}" for name in names)]
     gaps = any(max(one.missing) > 0 for one in compared)
@@ -55,8 +57,10 @@ def feature_sections(
     rows = []
     for j in order[:_MOST_ROWS]:
         one, column = compared[j], _column(tables[0], compared[j].name)
-        row = [one.name, *([f"{_percent(shares[j])}{_SPACE}%"] if shares is not None else [])]
-        row += [f"{one.distance:.3g}", _p(one.corrected_p_value)]
+        p_value = "< 1e-6" if one.corrected_p_value < 1e-6 else f"{one.corrected_p_value:.2g}"
+        row = [one.name]
+        row += [] if shares is None else [f"{round(100 * shares[j], 1) + 0.0:g}{_SPACE}%"]
+        row += [f"{one.distance:.3g}", p_value]
         row.append(f"{'KS' if one.means else 'χ²'}{_SPACE}{one.statistic:.2g}")
         row += [_mean(one, side, column) for side in (0, 1)]
         row += [" / ".join(f"{100 * share:.2g}" for share in one.missing) + f"{_SPACE}%"] * gaps
@@ -69,11 +73,8 @@ def feature_sections(
         "with asymptotic p-values; corrected for the number of columns by Holm's method."
     )
     note += f" {rest} more columns are left out here." * (rest > 0)
-    pictures = [
-        picture
-        for j in order[:_MOST_PLOTS]
-        if (picture := _plot(compared[j], tables, names)) is not None
-    ]
+    drawn = (_plot(compared[j], tables, names) for j in order[:_MOST_PLOTS])
+    pictures = [picture for picture in drawn if picture is not None]
     blue, orange = names
     sections = [Section("Columns one by one", table=Table(header, rows, wide=True), note=note)]
     if pictures:
@@ -103,20 +104,15 @@ def _plot(
         edges = np.linspace(low, high, _MOST_BINS + 1)
 
     def paint(axes: Any) -> None:
-        for side, values in enumerate(sides):
-            clipped, weights = np.clip(values, low, high), np.full(len(values), 100 / len(values))
-            colour = COLOURS[("blue", "vermilion")[side]]
-            if side == 0:
-                axes.hist(clipped, edges, weights=weights, color=colour, alpha=0.35)
-            else:
-                options = {"histtype": "step", "linestyle": "--", "linewidth": 1.4}
-                axes.hist(clipped, edges, weights=weights, color=colour, **options)
+        for values, style in zip(sides, (_FILLED, _DASHED), strict=True):
+            weights = np.full(len(values), 100 / len(values))
+            axes.hist(np.clip(values, low, high), edges, weights=weights, **style)
         axes.locator_params(nbins=3 if column else 4, integer=one.kind == "ordered")
         if column is not None:
             axes.xaxis.set_major_formatter(lambda value, _, shown=column: _tick(shown, value))
 
     alt = f"Histograms of {one.name} in {' and '.join(names)}; distance {one.distance:.4g}."
-    return draw(paint, alt=alt, title=_short(one.name), size=(3.0, 2.0))
+    return draw(paint, alt=alt, title=shorten(one.name), size=(3.0, 2.0))
 
 
 def _plot_categories(one: FeatureComparison, names: tuple[str, str]) -> Picture:
@@ -128,14 +124,14 @@ def _plot_categories(one: FeatureComparison, names: tuple[str, str]) -> Picture:
         axes.barh(places, first, color=COLOURS["blue"], alpha=0.35, height=0.7)
         style = {"facecolor": "none", "linestyle": "--", "linewidth": 1.4}
         axes.barh(places, second, edgecolor=COLOURS["vermilion"], height=0.7, **style)
-        axes.set_yticks(places, [_short(row[0], 12) for row in shown])
+        axes.set_yticks(places, [shorten(row[0], 12) for row in shown])
         axes.invert_yaxis()
         axes.grid(False, axis="y")
         axes.locator_params(axis="x", nbins=4)
 
     told = ", ".join(f"{name} {100 * a:.3g} and {100 * b:.3g} %" for name, a, b in shown)
     alt = f"Shares of {one.name} in {' and '.join(names)}: {told}."
-    return draw(paint, alt=alt, title=_short(one.name), size=(3.0, 2.0))
+    return draw(paint, alt=alt, title=shorten(one.name), size=(3.0, 2.0))
 
 
 def _column(table: Rows, name: str) -> ColumnEncoding | None:
@@ -147,7 +143,7 @@ def _column(table: Rows, name: str) -> ColumnEncoding | None:
 def _tick(column: ColumnEncoding, value: float) -> str:
     if column.kind == "ordered":
         inside = value == int(value) and 0 <= value < len(column.categories)
-        return _short(column.categories[int(value)], 10) if inside else ""
+        return shorten(column.categories[int(value)], 10) if inside else ""
     return column.show(math.floor(value))
 
 
@@ -165,20 +161,3 @@ def _values(table: Rows, name: str) -> np.ndarray:
     names = table.columns or tuple(f"column {j}" for j in range(table.dim))
     values = np.asarray(table.values[:, names.index(name)], np.float64)
     return values[~np.isnan(values)]
-
-
-def _short(text: str, most: int = 24) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _percent(share: float) -> str:
-    """A part of 1 in per cent, to a tenth."""
-    return f"{round(100 * share, 1) + 0.0:g}"
-
-
-def _p(value: float) -> str:
-    return "< 1e-6" if value < 1e-6 else f"{value:.2g}"
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

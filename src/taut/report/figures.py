@@ -38,17 +38,11 @@ def as_image(row: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
 
 @dataclass(frozen=True)
 class Tile:
-    """An image with text below it.
+    """An image with text below it."""
 
-    Attributes:
-        image: `(height, width)` or `(height, width, 3)`.
-        words: at most three short lines.
-        signed: whether it is a map of signed numbers around zero, each on its own scale.
-    """
-
-    image: np.ndarray
-    words: str = ""
-    signed: bool = False
+    image: np.ndarray  # (height, width) or (height, width, 3)
+    words: str = ""  # at most three short lines
+    signed: bool = False  # whether it is a map of signed numbers around zero, on its own scale
 
 
 def draw_gallery(

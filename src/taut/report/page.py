@@ -107,15 +107,10 @@ class Table:
 
 @dataclass(frozen=True)
 class AccuracyCurve:
-    """Certified accuracy at every radius, for a slider.
+    """Certified accuracy at every radius, for a slider."""
 
-    Attributes:
-        radii: certified radii of the correct predictions, ascending, rounded down.
-        total: number of examples.
-    """
-
-    radii: Sequence[float]
-    total: int
+    radii: Sequence[float]  # of the correct predictions, ascending, rounded down
+    total: int  # number of examples
 
 
 @dataclass(frozen=True)

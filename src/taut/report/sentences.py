@@ -60,6 +60,11 @@ def as_sentence(note: str) -> str:
     return f"{note[:1].upper()}{note[1:].rstrip('.')}."
 
 
+def shorten(text: str, most: int = 24) -> str:
+    """At most so many characters of a text, the last of which says that there are more."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def radius_unit(spec: InputSpec) -> str:
     """The unit of a radius."""
     if spec.tolerance:

@@ -14,7 +14,8 @@ from taut.report.feature_shares import attribute
 from taut.report.feature_table import feature_records, feature_sections
 from taut.report.figures import Tile, as_image, draw_gallery, draw_image
 from taut.report.page import Section, Table
-from taut.transport import WassersteinResult, compare_features
+from taut.report.sentences import shorten
+from taut.transport import WassersteinResult, compare_features, fit_scaling
 
 # Weights of the critic times points that it scores: seconds for the slowest critic.
 _WORK = 3 * 10**9
@@ -133,14 +134,7 @@ def features(details: Details) -> list[Section]:
 def column_records(
     result: WassersteinResult, x: Rows, y: Rows, *, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """What the report says of each column, for JSON; none for images.
-
-    Args:
-        result: result of `taut.wasserstein`.
-        x: rows of the first dataset, or some of them, in their original units.
-        y: rows of the second dataset.
-        seed: random seed of the choice of rows where there are many.
-    """
+    """What the report says of each column, for JSON; none for images. Arguments as of the page."""
     details = collect_details(result, x, y, ("A", "B"), Generator().manual_seed(seed))
     if details.has_images:
         return []
@@ -160,14 +154,13 @@ def _bars(shares: Sequence[tuple[str, float]]) -> Picture:
     """One bar for each feature, the largest on top."""
 
     def paint(axes: Any) -> None:
-        short = [label if len(label) <= 24 else f"{label[:23]}…" for label, _ in shares]
         values = [100 * share for _, share in shares]
         colours = [COLOURS["blue"] if value >= 0 else COLOURS["orange"] for value in values]
         places = range(len(shares))
         bars = axes.barh(places, values, color=colours, height=0.7)
         texts = [f"{round(value, 1) + 0.0:g} %" for value in values]
         axes.bar_label(bars, texts, padding=4, fontsize=8)
-        axes.set_yticks(places, short)
+        axes.set_yticks(places, [shorten(label) for label, _ in shares])
         axes.invert_yaxis()
         axes.grid(False, axis="y")
         axes.set(xlabel=_SHARES)
@@ -206,10 +199,8 @@ def extremes(details: Details) -> list[Section]:
         among = f"all {total:,} rows" if seen == total else f"{seen:,} of {total:,} rows"
         if details.has_images:
             groups = {"Least": places[:_IMAGES], "Most": places[::-1][:_IMAGES]}
-            pictures = [
-                _gallery(details, side, some, f"{word} like {other}")
-                for word, some in groups.items()
-            ]
+            titles = {f"{word} like {other}": some for word, some in groups.items()}
+            pictures = [_gallery(details, side, some, title) for title, some in titles.items()]
             note = f"The {ends[0]} and the {ends[1]} scores among {among}."
             sections.append(Section(f"Images of {name}", pictures=pictures, columns=2, note=note))
         else:
@@ -225,11 +216,9 @@ def _table(details: Details, side: int, places: Sequence[int], scores: Sequence[
     shown, table = details.order[:_MOST_SHOWN], details.tables[side]
     some = table.values[list(places)]
     encoding = table.encoding
-    cells = (
-        [[f"{value:.4g}" for value in row] for row in some]
-        if encoding is None
-        else encoding.decode(some)
-    )
+    cells = [[f"{value:.4g}" for value in row] for row in some]
+    if encoding is not None:
+        cells = encoding.decode(some)
     unlike = _unlike(details, side, some)
     rows = [
         [str(place), f"{score:.4g}", most, *(row[j] for j in shown)]
@@ -241,12 +230,8 @@ def _table(details: Details, side: int, places: Sequence[int], scores: Sequence[
 
 def _unlike(details: Details, side: int, rows: np.ndarray) -> list[str]:
     """For each row, the column in which it is farthest from the other dataset, in its deviations."""
-    other = np.asarray(details.tables[1 - side].values, np.float64)
-    there = ~np.isnan(other)
-    count = np.maximum(there.sum(0), 1)
-    centre = np.where(there, other, 0).sum(0) / count
-    spread = np.sqrt(np.where(there, (other - centre) ** 2, 0).sum(0) / count)
-    steps = np.where(np.isnan(rows), 0, (rows - centre) / np.where(spread > 0, spread, 1))
+    scale, _ = fit_scaling("standard", torch.from_numpy(details.tables[1 - side].values))
+    steps = scale(torch.from_numpy(rows)).numpy()
     away = np.stack([np.linalg.norm(steps[:, group], axis=1) for group in details.groups], 1)
     return [f"{details.labels[j]} ({away[i, j]:.1f} sd)" for i, j in enumerate(away.argmax(1))]
 

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
-from taut.norms import L2
 from taut.rules.constants import Constants, Value
 from taut.rules.forms import (
     along_dim,
     batch_free_dims,
     input_shape,
+    length_along,
     output_shape,
     register_linear,
     register_selection,
@@ -170,23 +170,16 @@ def _running_sum(call: Call) -> Constants:
 
     The singular values of that inverse are $2 \sin\frac{(2k - 1)\pi}{4n + 2}$, $k = 1 \dots n$.
     """
-    n = _length(call)
+    n = max(1, length_along(call))
     steep = (1 + 2.0**-48) / (2 * math.sin(math.pi / (4 * n + 2)))
-    return call.first.constants.through(
-        lambda p, q: math.inf if p != q else steep if p == L2 else float(n)
-    )
-
-
-def _length(call: Call) -> int:
-    (place,) = batch_free_dims(call, call["dim"])
-    return max(1, input_shape(call)[place])
+    return call.first.constants.in_each_norm(float(n), steep, float(n))
 
 
 register_linear(
     aten.cumsum.default,
     proof="running sum",
     constants=_running_sum,
-    terms=lambda call: _length(call) + 3,
+    terms=lambda call: length_along(call) + 3,
 )
 
 

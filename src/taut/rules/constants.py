@@ -109,6 +109,11 @@ class Constants:
             bounds.append(best)
         return Constants(*bounds)
 
+    def in_each_norm(self, l1: float, l2: float, linf: float) -> "Constants":
+        """After a map with these constants, each from a norm to itself."""
+        gains = {L1: l1, L2: l2, LINF: linf}
+        return self.through(lambda q, r: gains[q] if q == r else math.inf)
+
     def repeated(self, times: int) -> "Constants":
         """After copying every entry at most `times` times."""
         count = self.values.new_tensor(float(times))

@@ -11,25 +11,15 @@ from torch.nn import functional as F
 from taut import functional
 from taut.errors import ArgumentError, NoRuleError, check_count
 from taut.linalg import bound_convolution
+from taut.linalg.convolution_axis import padding_sides
 from taut.norms import Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import call_with_attributes, in_each_norm, register_linear
+from taut.rules.forms import call_with_attributes, each_dimension, in_each_norm, register_linear
 from taut.rules.record import Call, register
-from taut.rules.schema import Arguments, FileSchema, Shapes, Sizes, check_sizes
+from taut.rules.schema import Arguments, FileSchema, Shapes, Sizes, check_sizes, with_bias
 
 aten = torch.ops.aten
 DIRECT = "convolutions by direct sums or matrix products (no Winograd, no FFT), in full precision"
-
-
-def padding_sides(
-    padding: str | Sequence[int], kernel: Sequence[int], dilation: Sequence[int]
-) -> list[tuple[int, int]]:
-    """How many entries a padding adds in front of and behind each spatial dimension."""
-    if padding == "same":
-        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-        return [(total // 2, total - total // 2) for total in totals]
-    amounts = [0] * len(kernel) if isinstance(padding, str) else padding
-    return [(amount, amount) for amount in amounts]
 
 
 def _pad(x: Tensor, sides: Sequence[tuple[int, int]], mode: str = "constant") -> Tensor:
@@ -48,7 +38,8 @@ def padded_convolution(
 ) -> Tensor:
     """A convolution of an input that is padded by copies of itself, as torch's modules do it."""
     convolve = (F.conv1d, F.conv2d, F.conv3d)[weight.dim() - 3]
-    padded = _pad(input, padding_sides(padding, weight.shape[2:], dilation), padding_mode)
+    sides = padding_sides("convolution", padding, weight.shape[2:], stride, dilation)
+    padded = _pad(input, sides, padding_mode)
     return convolve(padded, weight, bias, stride, 0, dilation, groups)
 
 
@@ -67,10 +58,7 @@ def _geometry(call: Call) -> dict[str, Any]:
 
     def each(name: str, default: int) -> Any:
         given = default if call[name] is None else call[name]
-        if isinstance(given, str):
-            return given
-        amounts = list(given) if isinstance(given, (list, tuple)) else [given]
-        return tuple(amounts * dims if len(amounts) == 1 else amounts)
+        return given if isinstance(given, str) else each_dimension(given, dims)
 
     return {
         "stride": each("stride", 1),
@@ -156,7 +144,7 @@ def convolution_schema(
             )
         kernel = (rows, columns // a["groups"], *a["kernel_size"])
         stored = kernel if weight is None else weight({**a, "kernel": kernel})
-        return {"weight": stored} | ({"bias": (a["out_channels"],)} if a["bias"] else {})
+        return with_bias(a, stored, a["out_channels"])
 
     def read_padding(m: Any) -> str:
         return m.padding if isinstance(m.padding, str) else " ".join(map(str, m.padding))
@@ -171,7 +159,7 @@ def convolution_schema(
         module,
         {**arguments, "padding": str, "padding_mode": str, "bias": bool},
         shapes=shapes,
-        read={"bias": lambda m: m.bias is not None, "padding": read_padding},
+        read={"padding": read_padding},
         make=make,
     )
 
@@ -203,7 +191,7 @@ def direct_convolution(call: Call, x: Tensor) -> Tensor:
     weight, bias, geometry = call["weight"].to(x), call["bias"], _geometry(call)
     dims, groups, taps = weight.dim() - 2, geometry["groups"], weight.shape[2:]
     stride, dilation = geometry["stride"], geometry["dilation"]
-    sides = padding_sides(geometry["padding"], taps, dilation)
+    sides = padding_sides("convolution", geometry["padding"], taps, stride, dilation)
     if geometry["transposed"]:
         spread = x.new_zeros(
             *x.shape[:2], *(s * (n - 1) + 1 for n, s in zip(x.shape[2:], stride, strict=True))

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from taut.errors import NoRuleError
-from taut.norms import L1, L2, LINF, Norm
+from taut.norms import Norm
 from taut.rules.constants import Constants, Value
 from taut.rules.record import Bounds, Call, Rounding, register, signature_of
 from taut.rules.upward_rounding import multiply_up, sqrt_up
@@ -83,8 +83,8 @@ def register_linear(
             return constants(call.with_values([Value(Constants(*unit), shape)]))
 
         l1, linf = norm_of(1.0, 1.0, 1.0).values[0], norm_of(inf, inf, 1.0).values[2]
-        gains = {L1: l1, L2: sqrt_up(multiply_up(l1, linf)), LINF: linf}
-        return call.x.constants.through(lambda p, q: float(gains[p]) if p == q else inf)
+        l2 = sqrt_up(multiply_up(l1, linf))
+        return call.x.constants.in_each_norm(float(l1), float(l2), float(linf))
 
     def magnitude(call: Call, *tensors: Tensor) -> Tensor:
         return call.absolute(offset).run(*(tensor.abs() for tensor in tensors))
@@ -173,6 +173,18 @@ def input_shape(call: Call) -> tuple[int, ...]:
     if call.x.shape is None:
         raise NoRuleError(**_NO_SHAPE)
     return call.x.shape
+
+
+def length_along(call: Call) -> int:
+    """The size of the input along the argument `dim`, which must not be the batch."""
+    (place,) = batch_free_dims(call, call["dim"])
+    return input_shape(call)[place]
+
+
+def each_dimension(given: Any, dims: int) -> tuple[int, ...]:
+    """An argument as torch takes it, one number for all dimensions or one for each."""
+    amounts = list(given) if isinstance(given, (list, tuple)) else [given]
+    return tuple(amounts * dims if len(amounts) == 1 else amounts)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:

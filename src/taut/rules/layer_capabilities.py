@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from taut.rules.record import Record, find_schema, registered_functions, registered_modules
+from taut.rules.record import Record, find_schema, registered_modules
 
 CAPABILITIES = ("bound", "certify", "interval", "fold", "save", "export", "relu")
 # What torch's own exporter does not write.
@@ -31,7 +31,8 @@ def capabilities_of(kind: type[nn.Module]) -> dict[str, bool]:
     known = not record.refusal and (
         plain or record.structure or record.call is not None or record.constants is not None
     )
-    certified = known and (record.call is not None or plain or record.structure or _rounds(record))
+    rounds = record.exact or record.rounding is not None
+    certified = known and (record.call is not None or plain or record.structure or rounds)
     return {
         "bound": known,
         "certify": certified,
@@ -47,10 +48,6 @@ def capabilities_of(kind: type[nn.Module]) -> dict[str, bool]:
     }
 
 
-def _rounds(record: Record) -> bool:
-    return record.exact or record.rounding is not None
-
-
 def capability_table() -> list[tuple[str, dict[str, bool], str]]:
     """A row for each type of module with a record: its name, what it can do, why it is refused."""
     rows = []
@@ -61,12 +58,3 @@ def capability_table() -> list[tuple[str, dict[str, bool], str]]:
         reason = record.refusal or _NO_ONNX.get(kind, "")
         rows.append((f"{package}.{kind.__name__}", capabilities_of(kind), reason))
     return sorted(rows, key=lambda row: row[0])
-
-
-def functions_without_rounding() -> list[str]:
-    """Functions that can be bounded but not certified; none should be."""
-    return [
-        str(function)
-        for function, record in registered_functions().items()
-        if record.constants is not None and not _rounds(record)
-    ]

@@ -11,11 +11,11 @@ from torch.nn import functional as F
 from taut import functional
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg import bound_adaptive_pooling, bound_pooling
-from taut.norms import LINF
 from taut.rules.constants import Constants
 from taut.rules.forms import (
     along_dim,
     call_with_attributes,
+    each_dimension,
     in_each_norm,
     input_shape,
     register_linear,
@@ -40,17 +40,14 @@ def _dims(call: Call) -> int:
     return dims
 
 
-def _each(given: Any, dims: int) -> tuple[int, ...]:
-    amounts = list(given) if isinstance(given, (list, tuple)) else [given]
-    return tuple(amounts * dims if len(amounts) == 1 else amounts)
-
-
 def _windows(kind: str) -> Callable[[Call], Constants]:
     def constants(call: Call) -> Constants:
         dims = _dims(call)
         names = ("kernel_size", "stride", "padding", "dilation")
         window: dict[str, Any] = {
-            name: _each(call[name], dims) for name in names if call[name] not in (None, [], ())
+            name: each_dimension(call[name], dims)
+            for name in names
+            if call[name] not in (None, [], ())
         }
         if kind == "average":
             window["count_include_pad"] = call["count_include_pad"] is not False
@@ -64,13 +61,13 @@ def _windows(kind: str) -> Callable[[Call], Constants]:
 
 def _cells(call: Call) -> int:
     """The entries of a window, and what else rounds."""
-    return math.prod(_each(call["kernel_size"], _dims(call))) + 3
+    return math.prod(each_dimension(call["kernel_size"], _dims(call))) + 3
 
 
 def _adaptive(kind: str) -> Callable[[Call], Constants]:
     def constants(call: Call) -> Constants:
         dims, size = _dims(call), input_shape(call)[1:]
-        wanted = zip(_each(call["output_size"], dims), size, strict=True)
+        wanted = zip(each_dimension(call["output_size"], dims), size, strict=True)
         output = tuple(n if m is None else m for m, n in wanted)
         return in_each_norm(call, lambda p: bound_adaptive_pooling(kind, p, output, size).value)
 
@@ -144,9 +141,7 @@ register(
 def _pairs(call: Call) -> Constants:
     along_dim(call)
     steep = math.nextafter(math.sqrt(2), math.inf)
-    return call.first.constants.through(
-        lambda p, q: math.inf if p != q else steep if p == LINF else 1.0
-    )
+    return call.first.constants.in_each_norm(1.0, 1.0, steep)
 
 
 register(
@@ -164,7 +159,7 @@ def _call_of(module: nn.Module) -> tuple[Any, dict[str, Any]]:
     dims = int(name[-2])
     if name.startswith("Adaptive"):
         function = adaptive_average if "Avg" in name else adaptive_maximum
-        return function, {"output_size": list(_each(module.output_size, dims))}
+        return function, {"output_size": list(each_dimension(module.output_size, dims))}
     pools = aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d
     if "Max" in name:
         pools = aten.max_pool1d, aten.max_pool2d, aten.max_pool3d

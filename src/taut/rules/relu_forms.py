@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError
+from taut.functional import sorting_stages
 
 # Beyond this a group takes more layers than verifiers can follow.
 _LARGEST_GROUP = 64
@@ -27,7 +28,7 @@ def group_sort(module: nn.Module, width: int, subject: str) -> Iterator[Tensor |
     """One step for each stage of a sorting network."""
     size = width if not hasattr(module, "group_size") else int(module.group_size)  # type: ignore
     lane = _group_width(subject, width, size)
-    for stage in _stages(size):
+    for stage in sorting_stages(size):
         pairs = [(low * lane + i, high * lane + i) for low, high in stage for i in range(lane)]
         yield from _comparators(width, pairs)
 
@@ -92,27 +93,6 @@ def _comparators(width: int, pairs: list[Pair]) -> Iterator[Tensor | None]:
         after[high, 2 * n + index] = 1
         after[low, 2 * n + m + index] = -1
     yield after
-
-
-def _stages(size: int) -> Iterator[list[Pair]]:
-    """A sorting network for `size` lanes: lists of disjoint pairs `(low, high)`.
-
-    Odd-even merges: sorted runs of `span` lanes, side by side, are merged in steps of halving gaps.
-    """
-    span = 1
-    while span < size:
-        gap = span
-        while gap:
-            stage = [
-                (lane, lane + gap)
-                for start in range(gap % span, size - gap, 2 * gap)
-                for lane in range(start, min(start + gap, size - gap))
-                if lane // (2 * span) == (lane + gap) // (2 * span)
-            ]
-            if stage:
-                yield stage
-            gap //= 2
-        span *= 2
 
 
 def _group_width(subject: str, width: int, size: int) -> int:

@@ -36,7 +36,8 @@ class FileSchema:
         arguments: what its constructor is given: name -> type, or `Sizes`.
         sizes: those arguments that tensors must agree with, each with the least value it can have.
         shapes: the tensors it must hold, from its arguments.
-        read: how to find an argument that is not an attribute of the same name.
+        read: how to find an argument that is not an attribute of the same name; a flag may be that of a
+            tensor, which is there or None.
         make: builds the module from its arguments, where the type itself does not.
         limits: the largest value of an argument on which the time of building or running depends.
     """
@@ -54,17 +55,12 @@ class FileSchema:
         cls, module: type[nn.Module], limits: Mapping[str, int] | None = None, **more: Any
     ) -> "FileSchema":
         """Of a dense layer: a weight `(out_features, in_features)`, and a bias or none."""
-
-        def shapes(a: Arguments) -> Shapes:
-            weight = {"weight": (a["out_features"], a["in_features"])}
-            return {**weight, "bias": (a["out_features"],)} if a["bias"] else weight
-
         return cls(
             module,
             {"in_features": int, "out_features": int, "bias": bool, **more},
             {"in_features": 1, "out_features": 1},
-            shapes,
-            {"bias": lambda m: m.bias is not None, "p": lambda m: str(m.input_norm)},
+            lambda a: with_bias(a, (a["out_features"], a["in_features"]), a["out_features"]),
+            {"p": lambda m: str(m.input_norm)},
             limits=limits or {},
         )
 
@@ -76,7 +72,9 @@ class FileSchema:
             if isinstance(kind, Sizes):
                 found[name] = [value] * (kind.count or 1) if type(value) is int else list(value)
             else:
-                found[name] = float(value) if kind is float else value
+                absent_or_tensor = kind is bool and not isinstance(value, bool)
+                flag = value is not None if absent_or_tensor else value
+                found[name] = float(value) if kind is float else flag
         return found
 
     def build(self, arguments: Arguments) -> nn.Module:
@@ -117,6 +115,11 @@ class FileSchema:
             )
         if isinstance(wanted, Sizes):
             check_sizes(self.module.__name__, name, value, wanted)
+
+
+def with_bias(a: Arguments, weight: tuple[int, ...], outputs: int) -> Shapes:
+    """The shapes of a weight and, if the arguments have one, of a bias for each output."""
+    return {"weight": weight} | ({"bias": (outputs,)} if a["bias"] else {})
 
 
 def check_sizes(subject: str, name: str, values: list[Any], wanted: Sizes) -> None:

@@ -5,7 +5,7 @@ import math
 import torch
 
 from taut.rules.constants import Constants
-from taut.rules.forms import ELEMENTARY, along_dim, batch_free_dims, input_shape
+from taut.rules.forms import ELEMENTARY, along_dim, length_along
 from taut.rules.record import Call, Rounding, register
 
 aten = torch.ops.aten
@@ -16,20 +16,15 @@ def _softmax(call: Call) -> Constants:
     return along_dim(call).scaled(0.5)
 
 
-def _classes(call: Call) -> int:
-    (place,) = batch_free_dims(call, call["dim"])
-    return input_shape(call)[place]
-
-
 def _log_softmax(call: Call) -> Constants:
     r"""The Jacobian is $I - 1 p^\top$, an oblique projection: norm $\sqrt n \|p\|_2$ in L2."""
-    n = _classes(call)
-    gains = {"l1": max(1.0, n - 1.0), "l2": math.nextafter(math.sqrt(n), math.inf), "linf": 2.0}
-    return call.first.constants.through(lambda p, q: gains[p.name] if p == q else math.inf)
+    n = length_along(call)
+    root = math.nextafter(math.sqrt(n), math.inf)
+    return call.first.constants.in_each_norm(max(1.0, n - 1.0), root, 2.0)
 
 
 def _largest_in_all_places(call: Call) -> Constants:
-    return call.first.constants.repeated(_classes(call)) if call.shape else call.first.constants
+    return call.first.constants.repeated(length_along(call)) if call.shape else call.first.constants
 
 
 # Each probability is off by its share of a sum of n, and by t exp(-t) < 1 for the rounded
@@ -40,7 +35,7 @@ register(
     proof="Jacobian norm 1/2",
     constants=_softmax,
     rounding=Rounding(
-        lambda call: _classes(call) + 32,
+        lambda call: length_along(call) + 32,
         lambda call, x: torch.ones_like(x),
         lambda call: call.first.constants.scaled(0.0),
         ELEMENTARY,
@@ -52,7 +47,7 @@ register(
     proof="oblique projection",
     constants=_log_softmax,
     rounding=Rounding(
-        lambda call: _classes(call) + 32,
+        lambda call: length_along(call) + 32,
         lambda call, x: (x.abs().amax(call["dim"], keepdim=True) + 8).expand_as(x),
         _largest_in_all_places,
         ELEMENTARY,

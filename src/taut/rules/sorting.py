@@ -7,7 +7,6 @@ from torch import Tensor
 
 from taut import functional
 from taut.linalg.rounding import exact_double
-from taut.norms import L2
 from taut.rules.constants import Constants
 from taut.rules.forms import (
     ELEMENTARY,
@@ -41,9 +40,7 @@ def _householder(call: Call) -> Constants:
     exact_double("Householder", call["angle"])
     # The rows and columns of a plane reflection have l1 norm |cos| + |sin| <= sqrt(2).
     steep = math.nextafter(math.sqrt(2), math.inf)
-    return call.first.constants.through(
-        lambda p, q: 1.0 if p == q == L2 else steep if p == q else math.inf
-    )
+    return call.first.constants.in_each_norm(steep, 1.0, steep)
 
 
 def _magnitude_of_reflection(call: Call, x: Tensor) -> Tensor:

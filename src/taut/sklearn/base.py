@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,12 +47,7 @@ def predict_rows(estimator: BaseEstimator, X: Any) -> np.ndarray:
 
 
 def seed_of(random_state: RandomState) -> int:
-    """The seed of a torch generator: an integer itself, or one drawn from a generator or at random.
-
-    Example:
-        >>> seed_of(7)
-        7
-    """
+    """The seed of a torch generator: an integer itself, or one drawn from a generator or at random."""
     source = check_random_state(random_state)
     return int(random_state) if isinstance(random_state, Integral) else source.randint(2**31 - 1)
 
@@ -123,7 +118,7 @@ class LipschitzEstimator(BaseEstimator):
         if self.warm_start and hasattr(self, "_units"):
             # Columns that do not change keep the unit that the last fit chose.
             if not np.array_equal(scale * changing, self.scale_ * self.changing_):
-                self._refuse_warm_start()
+                raise self._refuse_warm_start()
         else:
             self.scale_, self.changing_ = scale, changing
         return self._divide(rows)
@@ -144,69 +139,53 @@ class LipschitzEstimator(BaseEstimator):
             return within
         return widen_for_rounding(within, as_norm(self.norm).vector(inputs), UNIT_ROUNDOFF)
 
-    def _starting_weights(self, net: nn.Sequential) -> None:
-        """With `warm_start`, puts in the weights of the last fit."""
-        held: Any = getattr(self, "_weights", None) if self.warm_start else None
-        if held is None:
-            return
-        shapes = {name: value.shape for name, value in net.state_dict().items()}
-        if shapes != {name: value.shape for name, value in held.items()}:
-            self._refuse_warm_start()
-        net.load_state_dict(held)
+    def _refuse(self, argument: str, rule: str, got: object, remedy: str = "") -> ArgumentError:
+        """The error that an argument of the estimator breaks a rule."""
+        name = type(self).__name__
+        return ArgumentError(subject=name, argument=argument, rule=rule, got=got, remedy=remedy)
 
-    def _refuse_warm_start(self) -> NoReturn:
-        raise ArgumentError(
-            subject=type(self).__name__,
-            argument="warm_start",
-            rule="needs the features, tolerances, classes and hidden layers of the last fit",
-            got="others",
-            remedy="Fit a new estimator, or set warm_start=False.",
-        )
+    def _refuse_warm_start(self) -> ArgumentError:
+        rule = "needs the features, tolerances, classes and hidden layers of the last fit"
+        remedy = "Fit a new estimator, or set warm_start=False."
+        return self._refuse("warm_start", rule, "others", remedy)
 
     def _new_network(self, inputs: int, outputs: int, seed: int) -> nn.Sequential:
         """A network of constant 1 in `norm`, with random weights from `seed` or those of the last fit."""
         subject, hidden = type(self).__name__, self.hidden_sizes
         check_choice(subject, "norm", self.norm, tuple(_CONSTRAINTS))
         if isinstance(hidden, str) or not isinstance(hidden, Iterable):
-            raise ArgumentError(
-                subject=subject,
-                argument="hidden_sizes",
-                rule="must be a sequence of whole numbers, one for each hidden layer",
-                got=f"hidden_sizes={hidden!r}",
-                remedy="Write (64,) or (64, 64).",
-            )
+            rule = "must be a sequence of whole numbers, one for each hidden layer"
+            got = f"hidden_sizes={hidden!r}"
+            raise self._refuse("hidden_sizes", rule, got, "Write (64,) or (64, 64).")
         widths = tuple(hidden)
         for width in widths:
             check_count(subject, "hidden_sizes", width)
         if not isinstance(self.activation, str):
-            raise ArgumentError(
-                subject=subject,
-                argument="activation",
-                rule="must be a name that taut.nn.mlp takes, so that the estimator can be stored",
-                got=f"activation={self.activation!r}",
-            )
+            rule = "must be a name that taut.nn.mlp takes, so that the estimator can be stored"
+            raise self._refuse("activation", rule, self.activation)
         sizes = [inputs, *map(int, widths), outputs]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
                 net = mlp(sizes, partial(make_activation, self.activation), _CONSTRAINTS[self.norm])
             except ArgumentError as error:
-                raise ArgumentError(
-                    subject=subject,
-                    rule="`hidden_sizes` and `activation` must make a network",
-                    got=f"hidden_sizes={widths}, activation={self.activation!r}",
-                    remedy=f"{str(error).rstrip('.')}.",
-                ) from error
-        self._starting_weights(net)
+                rule = "`hidden_sizes` and `activation` must make a network"
+                got = f"hidden_sizes={widths}, activation={self.activation!r}"
+                raise self._refuse("", rule, got, f"{str(error).rstrip('.')}.") from error
+        if self.warm_start and hasattr(self, "_weights"):
+            shapes, held = (
+                {name: value.shape for name, value in weights.items()}
+                for weights in (net.state_dict(), self._weights)
+            )
+            if shapes != held:
+                raise self._refuse_warm_start()
+            net.load_state_dict(self._weights)
         return net
 
     def _monotone(self, net: nn.Sequential, opposite: bool) -> tuple[nn.Module, float]:
-        """The network with the parts that `monotonic_cst` asks for, and the reciprocal of its constant.
+        """`net`, of constant 1, with the parts for `monotonic_cst`, and the reciprocal of its constant.
 
-        Args:
-            net: of constant 1.
-            opposite: whether the first of two outputs goes the other way, so that the lead of the
-                second is monotone.
+        With `opposite` the first of two outputs goes the other way, so that the lead is monotone.
         """
         signs = _check_monotonic_cst(self, self.monotonic_cst)
         if not np.any(signs):
@@ -234,14 +213,10 @@ class LipschitzEstimator(BaseEstimator):
     def _check_size(self, argument: str, size: float, digits: int) -> None:
         """Raises unless the typical size of an argument is within so many powers of ten of 1."""
         if not 10.0**-digits <= size <= 10.0**digits:
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument=argument,
-                rule=f"must spread by something between 1e-{digits} and 1e{digits}, or its "
-                f"squares leave the range of floats",
-                got=f"{size:.3g}",
-                remedy="Choose other units, or standardise first, as StandardScaler does.",
-            )
+            rule = f"must spread by something between 1e-{digits} and 1e{digits}, or its squares "
+            remedy = "Choose other units, or standardise first, as StandardScaler does."
+            rule += "leave the range of floats"
+            raise self._refuse(argument, rule, f"{size:.3g}", remedy)
 
     def _train(
         self,
@@ -259,12 +234,7 @@ class LipschitzEstimator(BaseEstimator):
         check_positive(name, "lr", self.lr)
         share = self.validation_fraction
         if not 0 <= share < 1:
-            raise ArgumentError(
-                subject=name,
-                argument="validation_fraction",
-                rule="must be at least 0 and below 1",
-                got=f"validation_fraction={share!r}",
-            )
+            raise self._refuse("validation_fraction", "must be at least 0 and below 1", share)
         held_out = min(math.ceil(share * len(inputs)), len(inputs) - 1)
         order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
         chosen, others = order[:held_out], order[held_out:]
@@ -294,23 +264,25 @@ class LipschitzEstimator(BaseEstimator):
         self, trained: nn.Module, units: Units, lipschitz: float, offset: float = 0.0
     ) -> None:
         """Sets `network_`, in the units of the data and in float64, and its proven constant."""
-        body = trained.network if isinstance(trained, Monotone) else trained
+        body: Any = trained.network if isinstance(trained, Monotone) else trained
         self._units = units
         self._weights = {name: value.clone() for name, value in body.state_dict().items()}
-        trained = trained.double().eval()
-        network: Any = trained.network if isinstance(trained, Monotone) else trained
+        trained.double().eval()
+        weight, increase = torch.empty(0, 0), 0.0
         if isinstance(trained, Monotone):
-            block, increase = trained.as_residual(), trained.bound_increase().value
-        network = rescale_network(network, units.centre, units.length, lipschitz, offset)
+            # Before the rescaling, which changes the biases of these layers.
+            weight = trained.as_residual().shortcut.weight.detach()  # type: ignore[union-attr]
+            increase = trained.bound_increase().value
+        network: Any = rescale_network(body, units.centre, units.length, lipschitz, offset)
         if isinstance(trained, Monotone):
             # The linear part is centred as well: the shift of its input is the bias of a layer.
-            weight = block.shortcut.weight.detach()  # type: ignore[union-attr]
             linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
             linear.weight = nn.Parameter(weight, requires_grad=False)
             linear.bias = nn.Parameter(-weight @ (units.centre / units.length), requires_grad=False)
             first, *layers, last = network
-            body = nn.Sequential(*layers)
-            network = nn.Sequential(first, Residual(body, "add", 1.0, linear), last)
+            network = nn.Sequential(
+                first, Residual(nn.Sequential(*layers), "add", 1.0, linear), last
+            )
             rate = increase * lipschitz * (1 - 2.0**-48)
             self.increase_ = Bound(rate, side="lower", method="Monotone.bound_increase")
         self.network_ = network.eval()

@@ -2,7 +2,6 @@ r"""`LipschitzClassifier`: a classifier with certified predictions."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
-from taut.certificates import Certificates, certify, radii_after_rounding
+from taut.certificates import Certificates, certify
 from taut.errors import ArgumentError, check_choice, check_positive
 from taut.export import fold
 from taut.losses import LOSSES, OffsetCrossEntropy, loss_for_radius
@@ -22,7 +21,7 @@ from taut.names import ActivationName, LossName, NormName
 from taut.nn import Scale
 from taut.norms import as_norm
 from taut.sklearn.base import LipschitzEstimator, RandomState, seed_of, weigh
-from taut.sklearn.tolerances import UNIT_ROUNDOFF, as_tolerances
+from taut.sklearn.tolerances import as_tolerances, shrink_for_rounding
 
 _SUBJECT = "LipschitzClassifier"
 # Distances between classes are measured among this many rows at most.
@@ -178,20 +177,15 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         check_choice(_SUBJECT, "loss", self.loss, LOSSES)
         self.classes_, indices = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="y",
-                rule="must have at least two classes",
-                got=f"one class, {self.classes_[:1].tolist()[0]!r}",
-            )
+            got = f"one class, {self.classes_[:1].tolist()[0]!r}"
+            raise self._refuse("y", "must have at least two classes", got)
         if self.monotonic_cst is not None and len(self.classes_) > 2:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="monotonic_cst",
-                rule="needs two classes, of which the second rises",
-                got=f"{len(self.classes_)} classes",
-                remedy="Fit one class against the others, as OneVsRestClassifier does.",
+            rule, got = (
+                "needs two classes, of which the second rises",
+                f"{len(self.classes_)} classes",
             )
+            remedy = "Fit one class against the others, as OneVsRestClassifier does."
+            raise self._refuse("monotonic_cst", rule, got, remedy)
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], len(self.classes_), seed)
         units = self._fit_units(rows)
@@ -261,24 +255,16 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         found = certify(
             body, scaled, self.norm, tolerance=torch.tensor(units * head.factor), **asked
         )
-        lengths = as_norm(self.norm).vector(
-            torch.tensor(np.divide(inputs, units, out=np.zeros(inputs.shape), where=units > 0))
-        )
         # Rows are divided by their scale, and inputs multiplied by the factor.
-        radius = radii_after_rounding(found.radius, lengths, 4 * UNIT_ROUNDOFF)
-        return replace(found, radius=radius)
+        return shrink_for_rounding(found, inputs.numpy(), units)
 
     def _indices(self, y: Any) -> Tensor:
         labels = np.asarray(y)
         indices = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
         unknown = labels[self.classes_[indices] != labels]
         if len(unknown):
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="y",
-                rule="must hold the classes of `fit`",
-                got=f"{unknown.tolist()[0]!r}, which is none of {self.classes_.tolist()}",
-            )
+            got = f"{unknown.tolist()[0]!r}, which is none of {self.classes_.tolist()}"
+            raise self._refuse("y", "must hold the classes of `fit`", got)
         return torch.from_numpy(indices)
 
     def _choose_radius(self, rows: np.ndarray, labels: Tensor) -> float:

@@ -17,12 +17,7 @@ from taut.sklearn.regressor import LipschitzRegressor
 
 
 def conformal_threshold(scores: np.ndarray, confidence: float) -> float:
-    r"""The $\lceil (n + 1) c \rceil$-th smallest score; infinity where there are too few.
-
-    Example:
-        >>> conformal_threshold(np.arange(9.0), 0.9), conformal_threshold(np.arange(8.0), 0.9)
-        (8.0, inf)
-    """
+    r"""The $\lceil (n + 1) c \rceil$-th smallest score; infinity where there are too few."""
     rank = math.ceil((len(scores) + 1) * Fraction(str(confidence)))
     return float(np.sort(scores)[rank - 1]) if rank <= len(scores) else math.inf
 
@@ -72,19 +67,12 @@ class _RobustConformal(BaseEstimator):
         name = type(self).__name__
         estimator = self._kind() if self.estimator is None else self.estimator
         if not isinstance(estimator, self._kind):
-            raise ArgumentError(
-                subject=name,
-                argument="estimator",
-                rule=f"must be a {self._kind.__name__}, whose constant is proven",
-                got=f"estimator={estimator!r}",
-            )
+            rule = f"must be a {self._kind.__name__}, whose constant is proven"
+            got = f"estimator={estimator!r}"
+            raise ArgumentError(subject=name, argument="estimator", rule=rule, got=got)
         if not 0 < self.confidence < 1:
-            raise ArgumentError(
-                subject=name,
-                argument="confidence",
-                rule="must lie between 0 and 1",
-                got=self.confidence,
-            )
+            rule, got = "must lie between 0 and 1", self.confidence
+            raise ArgumentError(subject=name, argument="confidence", rule=rule, got=got)
         return estimator
 
     def _calibrate(self, X: Any, y: Any) -> Self:

@@ -202,24 +202,11 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         if self.encoding_ is None:
             titles = () if names is None else tuple(map(str, names))
             rows = predict_rows(self, order_columns(X, names)).copy()
-            first, second = (
-                Table(first, titles, None, "reference"),
-                Table(rows, titles, None, "X"),
-            )
-        return wasserstein(
-            first,
-            second,
-            confidence=self.confidence,
-            scaling=self.scaling,
-            encoding=self.encoding,
-            method=self.method,
-            critics=self.critics,
-            num_steps=self.num_steps,
-            patience=self.patience,
-            diameter=self.diameter,
-            num_permutations=self.num_permutations,
-            seed=self.seed_,
-        )
+            first, second = Table(first, titles, None, "reference"), Table(rows, titles, None, "X")
+        options = self.get_params()
+        for name in ("false_alarm_rate", "num_centres", "random_state"):
+            del options[name]
+        return wasserstein(first, second, **options, seed=self.seed_)
 
     def drifted(self, X: Any, above: float = 0.0) -> bool:
         """Whether the proven lower bound of the distance exceeds `above`.
@@ -232,12 +219,8 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             above: the distance that is tolerated, in scaled units; not negative.
         """
         if not above >= 0:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="above",
-                rule="must not be negative",
-                got=f"above={above!r}",
-            )
+            rule, got = "must not be negative", f"above={above!r}"
+            raise ArgumentError(subject=_SUBJECT, argument="above", rule=rule, got=got)
         return self.compare(X).lower.value > above
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -257,12 +240,11 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         return encode_frame(self.encoding_, X)
 
     def _fit_scaler(self, points: np.ndarray) -> FeatureScaling | None:
-        mixed = self.encoding_ is not None
-        method = self.scaling or ("standard" if mixed else "none")
-        if method == "none" and not mixed:
-            return None
-        fixed = torch.from_numpy(self.encoding_.fixed) if self.encoding_ is not None else None
-        return fit_scaling(method, torch.tensor(points), (), fixed)[0]
+        rows, encoding = torch.tensor(points), self.encoding_
+        if encoding is not None:
+            fixed = torch.from_numpy(encoding.fixed)
+            return fit_scaling(self.scaling or "standard", rows, (), fixed)[0]
+        return fit_scaling(self.scaling, rows)[0] if self.scaling not in (None, "none") else None
 
     def _scaled(self, points: np.ndarray) -> Tensor:
         rows = torch.tensor(points)

@@ -12,10 +12,7 @@ from taut.errors import ArgumentError
 def fit_frame(subject: str, X: Any, options: Mapping[str, Any] | None) -> Encoding | None:
     """The encoding of a frame that holds more than numbers; None for numbers alone.
 
-    Args:
-        subject: subject of errors.
-        X: a frame or an array.
-        options: options of `taut.data.fit_encoding`; with some, any frame is encoded.
+    With `options`, those of `taut.data.fit_encoding`, any frame is encoded.
     """
     if not is_frame(X):
         if options is None:

@@ -79,15 +79,9 @@ class WassersteinMonitor(BaseEstimator):
             validate_data(self, X, skip_check_array=True)
             rows = X
         self.seed_ = seed_of(self.random_state)
-        self.monitor_ = fit_monitor(
-            rows,
-            false_alarm_rate=self.false_alarm_rate,
-            tolerance=self.tolerance,
-            scaling=self.scaling,
-            encoding=self.encoding,
-            window=self.window,
-            seed=self.seed_,
-        )
+        options = self.get_params()
+        del options["random_state"]
+        self.monitor_ = fit_monitor(rows, **options, seed=self.seed_)
         return self
 
     def update(self, X: Any, name: str = "") -> MonitoredBatch:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from taut.certificates import bound_output
-from taut.errors import ArgumentError, check_choice, check_positive
+from taut.errors import check_choice, check_positive
 from taut.losses import QuantileLoss
 from taut.names import ActivationName, NormName
 from taut.nn import Scale
@@ -134,12 +134,8 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         rows = self._inputs(X)
         within = np.asarray(radius, dtype=np.float64)
         if within.ndim > 1 or within.shape not in ((), (len(rows),)) or not (within >= 0).all():
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="radius",
-                rule="must be one number for all rows or one for each, none negative",
-                got=f"{radius!r} for {len(rows)} rows",
-            )
+            rule = "must be one number for all rows or one for each, none negative"
+            raise self._refuse("radius", rule, f"{radius!r} for {len(rows)} rows")
         spread = self._widen(np.broadcast_to(within, len(rows)).copy(), rows)
         low, high = bound_output(self.network_, rows, spread, self.norm)
         return low.numpy(), high.numpy()

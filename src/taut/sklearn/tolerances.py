@@ -17,7 +17,6 @@ from torch import Tensor
 
 from taut.certificates import Certificates, radii_after_rounding
 from taut.errors import ArgumentError, NoRuleError
-from taut.norms import as_norm
 
 UNIT_ROUNDOFF = 2.0**-53
 # Deviation of a feature that does not change, in tolerances: see `taut.training.prepare`.
@@ -69,6 +68,16 @@ def widen_for_rounding(radius: Tensor, length: Tensor, unit: float) -> Tensor:
     return (radius * (1 + 2 * unit) + 3 * unit * length) * (1 + 2.0**-50)
 
 
+def shrink_for_rounding(found: Certificates, sizes: np.ndarray, units: np.ndarray) -> Certificates:
+    """Radii in `units` of inputs of which two roundings each are at most parts `u` of `sizes`.
+
+    Twice that leaves room for their own rounding.
+    """
+    relative = np.divide(sizes, units, out=np.zeros_like(sizes), where=units > 0)
+    lengths = found.norm.vector(torch.tensor(relative))
+    return replace(found, radius=radii_after_rounding(found.radius, lengths, 4 * UNIT_ROUNDOFF))
+
+
 def certify_pipeline(
     pipeline: Pipeline, X: Any, y: Any = None, tolerance: Any = None
 ) -> Certificates:
@@ -114,11 +123,8 @@ def certify_pipeline(
         # The product is rounded: a hair less is certified than is asked for.
         units = units * slope * (1 - 2.0**-50)
     found = model.certify(current, y, tolerance=units)
-    norm = as_norm(model.norm)
-    relative = np.divide(sizes, units, out=np.zeros_like(sizes), where=units > 0)
-    lengths = norm.vector(torch.tensor(relative))
-    # Two roundings a step at each point; twice that leaves room for their own rounding.
-    return replace(found, radius=radii_after_rounding(found.radius, lengths, 4 * UNIT_ROUNDOFF))
+    # Two roundings a step at each point.
+    return shrink_for_rounding(found, sizes, units)
 
 
 def _slope(name: str, step: Any, count: int) -> np.ndarray:

@@ -260,7 +260,7 @@ def _build_distance(config: TrainConfig, input_shape: Sequence[int], outputs: in
 
 
 def _build_ibp(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
-    r"""Plain layers and ReLU behind a clipped input.
+    r"""Plain layers, batch normalisation and ReLU behind a clipped input.
 
     For each number of `channels` there is first a 4 x 4 convolution of stride 2. Weights start with the
     deviation $\sigma = \sqrt{2 \pi} / n$ for $n$ inputs, with which intervals keep their width on average:
@@ -272,17 +272,19 @@ def _build_ibp(config: TrainConfig, input_shape: Sequence[int], outputs: int) ->
     if config.channels:
         width, *sides = check_image("ibp", input_shape)
         for channels in config.channels:
-            layers += [nn.Conv2d(width, channels, 4, 2, 1), nn.ReLU()]
+            convolution = nn.Conv2d(width, channels, 4, 2, 1, bias=False)
+            layers += [convolution, nn.BatchNorm2d(channels), nn.ReLU()]
             width, sides = channels, [side // 2 for side in sides]
         size = width * math.prod(sides)
     layers += [] if len(input_shape) == 1 else [nn.Flatten()]
     for before, following in pairwise([size, *config.hidden]):
-        layers += [nn.Linear(before, following), nn.ReLU()]
+        normalised = nn.BatchNorm1d(following)
+        layers += [nn.Linear(before, following, bias=False), normalised, nn.ReLU()]
     layers.append(nn.Linear((size, *config.hidden)[-1], outputs))
     for layer in layers:
         if isinstance(layer, nn.Linear | nn.Conv2d):
             nn.init.normal_(layer.weight, std=math.sqrt(2 * math.pi) / layer.weight[0].numel())
-            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    nn.init.zeros_(layers[-1].bias)  # type: ignore[arg-type]
     return nn.Sequential(*layers)
 
 

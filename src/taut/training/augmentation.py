@@ -38,17 +38,16 @@ def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
     if kind == "none":
         return x
     check_augmentation(kind, tuple(x.shape[1:]))
-    count, channels, height, width = x.shape
+    count, _, height, width = x.shape
     border = 1 if kind == "shift" else min(height, width) // 8
-    places = torch.randint(2 * border + 1, (2, count, 1), generator=generator)
-    rows, columns = places[0] + torch.arange(height), places[1] + torch.arange(width)
-    if kind == "crop-flip":
-        mirrored = torch.randint(2, (count, 1), generator=generator).bool()
-        columns = torch.where(mirrored, columns.flip(1), columns)
-    image, channel = torch.arange(count), torch.arange(channels)
-    at = (image[:, None, None, None], channel[:, None, None], rows[:, None, :, None])
+    row, column = torch.randint(2 * border + 1, (2, count), generator=generator).to(x.device)
     padded = F.pad(x, (border,) * 4, mode="replicate" if kind == "shift" else "constant")
-    return padded[tuple(i.to(x.device) for i in (*at, columns[:, None, None, :]))]
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    moved = windows[torch.arange(count, device=x.device), :, row, column]
+    if kind == "crop-flip":
+        mirrored = torch.randint(2, (count, 1, 1, 1), generator=generator).bool()
+        moved = torch.where(mirrored.to(x.device), moved.flip(-1), moved)
+    return moved
 
 
 def check_augmentation(kind: str, shape: tuple[int, ...]) -> None:

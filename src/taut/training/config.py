@@ -94,9 +94,10 @@ class TrainConfig(Configuration):
             shorter side), crop-flip (also random horizontal flips) or shift (by at most one pixel); by
             default shift for distance and ibp on images of at least 24 pixels a side, otherwise none.
         batch_size: number of examples per step, over all processes; by default about 1 % of the
-            training rows, as a power of two from 32 to 512; always 128 for distance and ibp.
+            training rows, as a power of two from 32 to 512; at most 128 for distance, 256
+            for ibp.
         optimizer: optimizer; by default adam in l2, for distance and for ibp, aggmo otherwise.
-        lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.004 for ibp; for aggmo
+        lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.006 for ibp; for aggmo
             in linf and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.
         schedule: learning-rate schedule: cosine decay to zero, a step decay at each milestone, or
             constant.

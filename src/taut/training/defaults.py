@@ -16,7 +16,7 @@ _CONSTRAINTS = {"l1": "l1", "l2": "orthonormal", "linf": "linf"}
 _CHANNELS = {"conv": (16, 64), "lenet": (10, 20), "wrn": (64, 128, 256)}
 _HIDDEN: dict[str, tuple[int, ...]] = {"lenet": (50,), "wrn": ()}
 # Architectures for L-inf alone: hidden layers for large images, largest default batch, learning rate.
-_FOR_LINF = {"distance": ((256,) * 3, 128, 0.02), "ibp": ((512,) * 2, 128, 4e-3)}
+_FOR_LINF = {"distance": ((256,) * 3, 128, 0.02), "ibp": ((512,) * 2, 256, 6e-3)}
 _NO_MARGIN = 1e-6
 _NARROWEST = 0.1  # range of pixels that clipping must leave
 _SHIFTED = 24  # sides of images from which a shift by one pixel changes little

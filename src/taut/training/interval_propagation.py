@@ -1,8 +1,9 @@
 r"""Training on interval bounds: the worst logits that a box of inputs may have.
 
 Boxes go through the network as in `taut.bound_outputs`, here in the arithmetic of training and with
-derivatives: a linear map takes centre and radius to $Wc + b$ and $|W| r$, all else in these networks
-grows with its input and takes ends to ends. The last layer is merged with the margins: of the label $t$
+derivatives: a linear map takes centre and radius to $Wc + b$ and $|W| r$, and so does batch normalisation,
+by the statistics of the centres; all else in these networks grows with its input and takes ends to ends.
+The last layer is merged with the margins: of the label $t$
 against $i$, the smallest margin is bounded as one linear map of the features,
 $(w_t - w_i) c + b_t - b_i - |w_t - w_i| r$.
 """
@@ -63,28 +64,40 @@ def worst_logits(
     assert isinstance(last, nn.Linear)
     lower = (x - radius).clamp(min=-math.inf if low is None else low)
     upper = (x + radius).clamp(max=math.inf if high is None else high)
-    lower, upper = _propagate(layers, lower, upper)
-    logits = last((lower + upper) / 2)
+    middle, radii = _propagate(layers, (lower + upper) / 2, (upper - lower) / 2)
+    logits = last(middle)
     # For every pair of classes, since there are far fewer than rows: (classes^2, features).
     apart = (last.weight.unsqueeze(1) - last.weight).abs().flatten(0, 1)
-    spread = F.linear((upper - lower) / 2, apart).unflatten(1, (-1, len(last.weight)))
+    spread = F.linear(radii, apart).unflatten(1, (-1, len(last.weight)))
     spread = spread[torch.arange(len(labels)), labels]
     return logits - logits.gather(1, labels.unsqueeze(1)) + spread
 
 
-def _propagate(layers: Sequence[nn.Module], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+def _propagate(
+    layers: Sequence[nn.Module], middle: Tensor, radius: Tensor
+) -> tuple[Tensor, Tensor]:
     for layer in layers:
-        if isinstance(layer, nn.Linear | nn.Conv2d):
-            middle, radius, weight = (
-                layer((lower + upper) / 2),
-                (upper - lower) / 2,
-                layer.weight.abs(),
-            )
-            if isinstance(layer, nn.Conv2d):
-                spread = F.conv2d(radius, weight, None, layer.stride, layer.padding)  # type: ignore
-            else:
-                spread = F.linear(radius, weight)
-            lower, upper = middle - spread, middle + spread
+        if isinstance(layer, nn.Linear):
+            radius = F.linear(radius, layer.weight.abs())
+        elif isinstance(layer, nn.Conv2d):
+            radius = F.conv2d(radius, layer.weight.abs(), None, layer.stride, layer.padding)  # type: ignore[arg-type]
+        elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            radius = radius * _factors(layer, middle)
         else:
-            lower, upper = layer(lower), layer(upper)
-    return lower, upper
+            lower, upper = layer(middle - radius), layer(middle + radius)
+            middle = lower.lerp(upper, 0.5)
+            radius = upper - middle
+            continue
+        middle = layer(middle)
+    return middle, radius
+
+
+def _factors(layer: nn.BatchNorm1d | nn.BatchNorm2d, middle: Tensor) -> Tensor:
+    """The factors of batch normalisation, of the batch of centres in training mode."""
+    others = [axis for axis in range(middle.dim()) if axis != 1]
+    variance = layer.running_var
+    if layer.training:  # torch.var takes several times as long
+        variance = (middle - middle.mean(others, keepdim=True)).square().mean(others)
+    assert variance is not None
+    factors = layer.weight.abs() * (variance + layer.eps).rsqrt()
+    return factors.view(-1, *(1,) * (middle.dim() - 2))

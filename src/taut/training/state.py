@@ -134,7 +134,7 @@ def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
     if config.optimizer == "adam":
         if config.arch == "distance":  # as the authors of SortNet have it: gradients are sparse
             options |= {"betas": (0.9, 0.99), "eps": 1e-10}
-        return torch.optim.Adam(model.parameters(), **options)
+        return torch.optim.Adam(model.parameters(), fused=True, **options)
     if config.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), momentum=0.9, **options)
     return AggMo(model.parameters(), **options)

@@ -6,7 +6,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_count
+from taut.errors import ArgumentError, DtypeError, NonFiniteError, TautError, check_count
 
 
 def check_points(subject: str, name: str, points: Tensor) -> Tensor:
@@ -20,9 +20,8 @@ def check_point_pair(subject: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor
     """Both sets as `check_points` gives them; raises unless they are of one dimension."""
     x, y = check_points(subject, "x", x), check_points(subject, "y", y)
     if x.shape[1] != y.shape[1]:
-        rule = "and `y` must have points of one dimension"
         got = f"{x.shape[1]} and {y.shape[1]} coordinates"
-        raise ArgumentError(subject=subject, argument="x", rule=rule, got=got)
+        raise _refuse(subject, "x", "and `y` must have points of one dimension", got)
     return x, y
 
 
@@ -34,38 +33,37 @@ def check_sample(
     draws = _numbers(subject, name, sample, fits, "must have shape (n,) with n >= 1")
     lowest, highest = (float(end) for end in torch.aminmax(draws))
     if lowest < low or highest > high:
-        raise ArgumentError(
-            subject=subject,
-            argument=name,
-            rule=f"must lie in [low, high] = [{low}, {high}]",
-            got=f"values from {lowest} to {highest}",
-            remedy="Clamp the scores to a range chosen before they were seen.",
+        rule, got = (
+            f"must lie in [low, high] = [{low}, {high}]",
+            f"values from {lowest} to {highest}",
         )
+        remedy = "Clamp the scores to a range chosen before they were seen."
+        raise _refuse(subject, name, rule, got, remedy)
     return draws
 
 
 def _numbers(subject: str, name: str, values: Tensor, fits: bool, shape_rule: str) -> Tensor:
     if not values.dtype.is_floating_point:
-        raise DtypeError(
-            subject=subject,
-            argument=name,
-            rule="must be a floating-point tensor",
-            got=f"dtype={values.dtype}",
-            remedy="Convert it with .double().",
-        )
+        rule, got = "must be a floating-point tensor", f"dtype={values.dtype}"
+        raise _refuse(subject, name, rule, got, "Convert it with .double().", DtypeError)
     if not fits:
-        got = f"shape {tuple(values.shape)}"
-        raise ArgumentError(subject=subject, argument=name, rule=shape_rule, got=got)
+        raise _refuse(subject, name, shape_rule, f"shape {tuple(values.shape)}")
     numbers = values.detach().to("cpu", torch.float64)
     if not bool(numbers.isfinite().all()):
-        raise NonFiniteError(
-            subject=subject,
-            argument=name,
-            rule="must be finite",
-            got="NaN or infinity",
-            remedy="Drop those rows, or look for what overflowed.",
-        )
+        remedy = "Drop those rows, or look for what overflowed."
+        raise _refuse(subject, name, "must be finite", "NaN or infinity", remedy, NonFiniteError)
     return numbers
+
+
+def _refuse(
+    subject: str,
+    argument: str,
+    rule: str,
+    got: str,
+    remedy: str = "",
+    error: type[TautError] = ArgumentError,
+) -> TautError:
+    return error(subject=subject, argument=argument, rule=rule, got=got, remedy=remedy)
 
 
 def check_weights(subject: str, name: str, weights: Tensor | None, n: int) -> Tensor:
@@ -74,56 +72,40 @@ def check_weights(subject: str, name: str, weights: Tensor | None, n: int) -> Te
         return torch.full((n,), 1 / n, dtype=torch.float64)
     if weights.shape != (n,):
         rule, got = f"must have shape ({n},), one for each point", f"shape {tuple(weights.shape)}"
-        raise ArgumentError(subject=subject, argument=name, rule=rule, got=got)
+        raise _refuse(subject, name, rule, got)
     weights = weights.detach().to("cpu", torch.float64)
     total = math.fsum(weights.tolist())
     if not (bool((weights >= 0).all()) and math.isfinite(total) and total > 0):
-        raise ArgumentError(
-            subject=subject,
-            argument=name,
-            rule="must be finite, non-negative and not all zero",
-            got=f"values from {float(weights.min())} to {float(weights.max())}",
-            remedy="Drop the points with none.",
-        )
+        got = f"values from {float(weights.min())} to {float(weights.max())}"
+        rule = "must be finite, non-negative and not all zero"
+        raise _refuse(subject, name, rule, got, "Drop the points with none.")
     return weights / total
 
 
 def check_memory(subject: str, n: int, m: int, max_bytes: int) -> None:
     """Raises where a matrix of distances is larger than allowed."""
     if 8 * n * m > max_bytes:
-        raise ArgumentError(
-            subject=subject,
-            rule=f"the {n} x {m} distances must fit into max_bytes={max_bytes}",
-            got=f"{8 * n * m} bytes",
-            remedy="Use coupling_upper_bound (an upper bound in O(n + m) memory), a subsample, or a "
-            "larger max_bytes.",
-        )
+        rule = f"the {n} x {m} distances must fit into max_bytes={max_bytes}"
+        remedy = "Use coupling_upper_bound (an upper bound in O(n + m) memory), a subsample, or a "
+        raise _refuse(subject, "", rule, f"{8 * n * m} bytes", f"{remedy}larger max_bytes.")
 
 
 def check_range(subject: str, low: float, high: float) -> tuple[float, float]:
     """Raises unless the ends are finite and in order."""
     low, high = float(low), float(high)
     if not (low < high and math.isfinite(high - low)):
-        raise ArgumentError(
-            subject=subject,
-            argument="low",
-            rule="and `high` must be finite with low < high",
-            got=f"{low} and {high}",
-            remedy="Give the range that no draw can leave, known before the draws are.",
-        )
+        remedy = "Give the range that no draw can leave, known before the draws are."
+        rule, got = "and `high` must be finite with low < high", f"{low} and {high}"
+        raise _refuse(subject, "low", rule, got, remedy)
     return low, high
 
 
 def check_confidence(subject: str, confidence: float) -> float:
     """The probability of error, `1 - confidence`, never above the truth."""
     if not (isinstance(confidence, Real) and 0 < confidence < 1):
-        raise ArgumentError(
-            subject=subject,
-            argument="confidence",
-            rule="must lie inside (0, 1)",
-            got=f"confidence={confidence!r}",
-            remedy="No finite sample gives certainty: use 0.95 or 0.99.",
-        )
+        remedy = "No finite sample gives certainty: use 0.95 or 0.99."
+        rule, got = "must lie inside (0, 1)", f"confidence={confidence!r}"
+        raise _refuse(subject, "confidence", rule, got, remedy)
     exact = 1 - confidence
     return exact if confidence >= 0.5 else math.nextafter(exact, 0)
 
@@ -131,23 +113,14 @@ def check_confidence(subject: str, confidence: float) -> float:
 def confidence_of_each(subject: str, confidence: float) -> float:
     """What each of two bounds needs, for both to hold at `confidence`: `(1 + confidence) / 2`.
 
-    Raises:
-        ArgumentError: it is not inside (0, 1), or the quotient is 1 in float64.
-
-    Example:
-        >>> confidence_of_each("doctest", 0.5)
-        0.75
+    Raises unless it is inside (0, 1), and the quotient below 1 in float64.
     """
     check_confidence(subject, confidence)
     each = (1 + float(confidence)) / 2
     if each == 1:
-        raise ArgumentError(
-            subject=subject,
-            argument="confidence",
-            rule="must be below 1 by more than float64 can lose in half of the difference",
-            got=f"confidence={confidence!r}",
-            remedy=f"Use at most {1 - 2 ** (-50)!r}.",
-        )
+        rule = "must be below 1 by more than float64 can lose in half of the difference"
+        got, remedy = f"confidence={confidence!r}", f"Use at most {1 - 2 ** (-50)!r}."
+        raise _refuse(subject, "confidence", rule, got, remedy)
     return each
 
 
@@ -155,10 +128,5 @@ def check_seed(subject: str, seed: int) -> None:
     """Raises unless both numpy and torch accept it as a seed."""
     check_count(subject, "seed", seed, least=0)
     if seed >= 2**63:
-        raise ArgumentError(
-            subject=subject,
-            argument="seed",
-            rule="must be below 2**63",
-            got=seed,
-            remedy="Any smaller whole number, such as 0, serves as well.",
-        )
+        remedy = "Any smaller whole number, such as 0, serves as well."
+        raise _refuse(subject, "seed", "must be below 2**63", f"seed={seed!r}", remedy)

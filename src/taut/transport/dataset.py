@@ -1,6 +1,5 @@
 """What may be passed as a data set: rows in memory, or a stream that can be read again."""
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -34,46 +33,35 @@ _MOST_CELLS = 2**26
 class BatchStream:
     """An iterable of batches that can be iterated again, such as a loader, never held whole.
 
-    Attributes:
-        columns: column names; empty where the batches have none.
-        dim: number of columns.
-        image_shape: shape of one row before flattening, where rows are images.
-        source: name in error messages.
-        encoding: None; batches hold numbers.
+    The attributes are those of a `Table`; `first` is a batch, of which `chosen` columns are taken.
     """
 
-    def __init__(self, data: Iterable[Any], name: str, first: Table) -> None:
-        self._data = data
-        self._selected: list[int] | None = None
-        self.columns = first.columns
-        self.dim = first.dim
-        self.image_shape = first.image_shape
-        self.source = name
-        self.encoding = None
+    encoding = None  # batches hold numbers
+
+    def __init__(
+        self, data: Iterable[Any], name: str, first: Table, chosen: list[int] | None = None
+    ) -> None:
+        self._data, self._first, self.source = data, first, name
+        self._chosen = list(range(first.dim)) if chosen is None else chosen
+        some = first.select(self._chosen)
+        self.columns, self.dim, self.image_shape = some.columns, some.dim, some.image_shape
 
     def __iter__(self) -> Iterator[Table]:
         for at, item in enumerate(self._data):
             batch = as_table([item], f"{self.source}, batch {at}", min_rows=1)
-            if self._selected is not None:
-                batch = batch.select(self._selected)
-            if batch.dim != self.dim or batch.columns != self.columns:
+            if batch.dim != self._first.dim or batch.columns != self._first.columns:
                 raise DataError(
                     subject=self.source,
-                    rule=f"every batch must have the columns of the first, {self.dim} of them",
+                    rule=f"every batch must have the columns of the first, {self._first.dim} of them",
                     got=f"{batch.dim} columns, or other names, in batch {at}",
                 )
-            yield batch
+            yield batch.select(self._chosen)
 
     def select(self, columns: Sequence[str | int]) -> "BatchStream":
         """The same stream with the selected columns, in the given order."""
         selected = select_positions(self.source, self.columns, self.dim, columns)
-        before = list(range(self.dim)) if self._selected is None else self._selected
-        other = copy.copy(self)
-        other._selected = [before[i] for i in selected]
-        other.columns = tuple(self.columns[i] for i in selected) if self.columns else ()
-        other.dim = len(selected)
-        other.image_shape = self.image_shape if selected == list(range(self.dim)) else None
-        return other
+        chosen = [self._chosen[i] for i in selected]
+        return BatchStream(self._data, self.source, self._first, chosen)
 
 
 Dataset = Table | TableStream | BatchStream
@@ -84,13 +72,9 @@ def open_pair(
 ) -> Pair[Any, Any]:
     """Both data sets with the same features; tables of columns are encoded.
 
-    Args:
-        x: as for `open_dataset`.
-        y: as for `open_dataset`.
-        encoding: encoding of the columns, or options of `taut.data.fit_encoding`.
+    `encoding` is an encoding of the columns, or options of `taut.data.fit_encoding`.
     """
-    sources = [columns_of(data, name) for data, name in ((x, "x"), (y, "y"))]
-    first, second = sources
+    first, second = columns_of(x, "x"), columns_of(y, "y")
     if first is None or second is None:
         if encoding is not None:
             raise ArgumentError(
@@ -119,17 +103,8 @@ def open_dataset(
 ) -> Dataset:
     """The data set that `data` is: a stream where it can be iterated again, else a table in memory.
 
-    Args:
-        data: an array, tensor, data frame, list of rows, `Table`, `TableStream`, or iterable of
-            batches. An iterable that can be iterated again is a stream; an iterator, or what
-            returns the same one each time, is read into memory.
-        name: name in error messages.
-        min_rows: smallest number of rows of a table in memory.
-        encoding: encoding of the columns, where `data` is a table of columns.
-
-    Example:
-        >>> open_dataset(torch.zeros(3, 2), "x")
-        Table(3 x 2, float32, from x)
+    An iterator, or an iterable that returns the same one each time, is read into memory too.
+    `encoding` is for tables of columns, `min_rows` for tables in memory.
     """
     if encoding is not None and (columns := columns_of(data, name)) is not None:
         if isinstance(data, TableStream):
@@ -157,14 +132,7 @@ def open_dataset(
 def match_columns(data: Dataset, columns: Sequence[str] | None, dim: int, whose: str) -> Dataset:
     """The same sample with the given columns in their order, matched by name where both have names.
 
-    Args:
-        data: the sample.
-        columns: the names, or none.
-        dim: number of columns.
-        whose: whose columns these are, for errors.
-
-    Raises:
-        DataError: it has other columns.
+    Raises where it has others than the `dim` columns that, in an error, `whose`.
     """
     if columns and data.columns and tuple(columns) != data.columns:
         if missing := [name for name in columns if name not in data.columns]:
@@ -193,11 +161,7 @@ def iterate_batches(data: Dataset) -> Iterator[Tensor]:
 
 
 def load_rows(data: Dataset, subject: str) -> Tensor:
-    """All rows in memory, `(n, dim)` in float64.
-
-    Raises:
-        ArgumentError: a stream of more than 2**26 numbers.
-    """
+    """All rows in memory, `(n, dim)` in float64; raises for a stream of more than 2**26 numbers."""
     if isinstance(data, Table):
         return torch.from_numpy(np.ascontiguousarray(data.values)).double()
     parts, cells = [], 0
@@ -223,12 +187,7 @@ def find_unseen(encoding: Encoding | None, rows: Tensor) -> tuple[str, ...]:
 
 
 def note_constant(names: Sequence[str], low: Tensor, high: Tensor) -> list[str]:
-    """A note on columns whose smallest and largest value, over both samples, are equal.
-
-    Example:
-        >>> note_constant(("a", "b"), torch.tensor([0, 7]), torch.tensor([1, 7]))
-        ["constant, so they add nothing to distances: column 'b'"]
-    """
+    """A note on columns whose smallest and largest value, over both samples, are equal."""
     constant = (low == high).nonzero().flatten().tolist()
     if not constant:
         return []

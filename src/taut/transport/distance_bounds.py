@@ -34,33 +34,20 @@ _FEWEST_FOR_VARIANCE = 50
 
 
 class Scores(NamedTuple):
-    """Scores of a critic as computed, and what each may be off by.
-
-    Attributes:
-        values: `(n,)`, float64.
-        errors: `(n,)`, proven bounds of the differences to the exact scores.
-    """
+    """Scores of a critic as computed, `(n,)` in float64, and proven bounds of their errors."""
 
     values: Tensor
     errors: Tensor
 
 
 class Stage(NamedTuple):
-    """Scores of rows that their critic had not seen.
-
-    Attributes:
-        x: scores of independent draws of P.
-        y: scores of independent draws of Q.
-        limits: range to which scores are clamped, fixed before these rows were seen.
-        lipschitz: proven constant of the critic.
-        deviations: standard deviations to expect of the scores of x and of y, likewise; None where
-            nothing is known of them.
-    """
+    """Scores of independent draws of P and of Q that their critic had not seen."""
 
     x: Scores
     y: Scores
-    limits: tuple[float, float]
-    lipschitz: float
+    limits: tuple[float, float]  # to which scores are clamped, fixed before these rows were seen
+    lipschitz: float  # proven constant of the critic
+    # To expect of the scores of x and of y, likewise fixed before; None where nothing is known.
     deviations: tuple[float, float] | None = None
 
     def clamped(self) -> tuple[Tensor, Tensor]:
@@ -102,17 +89,8 @@ def bound_population_lower(
     factor falls with $w$, as in `bound_mean`, so what is rejected is an interval from 0. $\square$
 
     So rows that trained a later critic first help to judge an earlier one, and no error probability is
-    split. Methods other than "betting" use the last stage alone.
-
-    Args:
-        stages: scores of independent draws, each stage with a critic from the stages before it.
-        confidence: confidence level, inside (0, 1).
-        method: "betting", or a method of `bound_difference`.
-        generator: source of the shuffles.
-        name: name of the critic in the bound's `method`.
-
-    Returns:
-        A lower `Bound`, never below 0.
+    split. Methods other than "betting" use the last stage alone. The bound is never below 0; `name`
+    is what its `method` calls the critic.
 
     Example:
         >>> import torch

@@ -59,12 +59,7 @@ def make_nodes(draws: Tensor) -> Tensor:
 
 
 def log_reference(draws: Tensor, nodes: Tensor) -> Tensor:
-    """Logarithms of $R$, `(k, g)`: below the first node, and at all nodes but the last.
-
-    Args:
-        draws: `(n, k)` in [0, 1].
-        nodes: `(k, g)`, of `make_nodes`.
-    """
+    """Logarithms of $R$ for draws `(n, k)`, `(k, g)`: below the first node, and at all but the last."""
     # A node beyond the largest is moved down to it, where R is smaller.
     least = (1 - nodes[:, :-1]).clamp_min(_LEAST)
     products = _log_products(1 - draws, least, _REFERENCE_BETS)
@@ -80,11 +75,7 @@ def new_wealth(nodes: Tensor) -> Tensor:
 def log_wealth(wealth: Tensor, draws: Tensor, means: Tensor, batch: int) -> Tensor:
     r"""The logarithms after the batch number `batch`, from 1: $\pi_s = 1/s(s + 1)$ is staked first.
 
-    Args:
-        wealth: `(k, g, bets)`.
-        draws: `(n, k)` in [0, 1].
-        means: $m + \tau$, `(k, g)`, positive.
-        batch: number of the batch.
+    `draws` are `(n, k)` in [0, 1], `means` $m + \tau$, `(k, g)`, positive.
     """
     stake = -math.log(batch * (batch + 1) * len(_STREAM_BETS))
     started = torch.logaddexp(wealth, torch.full_like(wealth, stake))

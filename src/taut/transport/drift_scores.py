@@ -57,9 +57,7 @@ class DriftScores:
     def names(self, features: Sequence[str], counted: Sequence[bool]) -> list[str]:
         """What a rise of each score means, `2 k` phrases.
 
-        Args:
-            features: names of the features.
-            counted: for each feature, whether it says that a category or a gap is there.
+        `counted` says of each feature whether it tells that a category or a gap is there.
         """
         parts = [*features, *(f"principal component {i + 1}" for i in range(len(self.axes)))]
         often = [*counted, *(False for _ in self.axes)]
@@ -78,14 +76,7 @@ class DriftScores:
 
 
 def fit_scores(points: Tensor, generator: Generator) -> DriftScores:
-    """The scores that scaled rows `(n, dim)` of a reference fix.
-
-    Example:
-        >>> rows = torch.randn(200, 2, generator=Generator().manual_seed(0)).double()
-        >>> scores = fit_scores(rows, Generator().manual_seed(0))
-        >>> scores(rows).shape, scores.names(["a", "b"], [False, False])[:3]
-        (torch.Size([200, 18]), ['a higher', 'b higher', 'principal component 1 higher'])
-    """
+    """The scores that scaled rows `(n, dim)` of a reference fix."""
     n, dim = points.shape
     drawn = torch.randperm(n, generator=generator)[:_MOST_CENTRES]
     critic = ConeCritic.from_points(points[drawn])

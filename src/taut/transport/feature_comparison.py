@@ -77,27 +77,18 @@ def compare_features(x: Table, y: Table) -> list[FeatureComparison]:
 
 
 def _compare_numbers(name: str, kind: str, x: np.ndarray, y: np.ndarray) -> FeatureComparison:
-    gaps = [float(np.isnan(side).mean()) for side in (x, y)]
+    gaps = (float(np.isnan(x).mean()), float(np.isnan(y).mean()))
     x, y = (np.asarray(side[~np.isnan(side)], np.float64) for side in (x, y))
-    some = len(x) > 0 and len(y) > 0
     distance, statistic, p_value = 0.0, 0.0, 1.0
-    if some:
+    if len(x) and len(y):
         distance = line_distance(torch.from_numpy(x), torch.from_numpy(y)).lower.value
         statistic, p_value = ks_test(x, y)
-    means = [float(side.mean()) if len(side) else math.nan for side in (x, y)]
-    spreads = [float(side.std()) if len(side) else math.nan for side in (x, y)]
-    return FeatureComparison(
-        name,
-        kind,
-        distance,
-        "Kolmogorov-Smirnov",
-        statistic,
-        p_value,
-        p_value,
-        (gaps[0], gaps[1]),
-        (means[0], means[1]),
-        (spreads[0], spreads[1]),
+    (mean_x, std_x), (mean_y, std_y) = (
+        (float(side.mean()), float(side.std())) if len(side) else (math.nan, math.nan)
+        for side in (x, y)
     )
+    test = ("Kolmogorov-Smirnov", statistic, p_value, p_value)
+    return FeatureComparison(name, kind, distance, *test, gaps, (mean_x, mean_y), (std_x, std_y))
 
 
 def _compare_categories(column: ColumnEncoding, x: np.ndarray, y: np.ndarray) -> FeatureComparison:
@@ -114,17 +105,8 @@ def _compare_categories(column: ColumnEncoding, x: np.ndarray, y: np.ndarray) ->
         distance = column.distance * float(np.abs(shares[0] - shares[1]).sum()) / 2
         statistic, p_value = chi_square_test(counts)
     ranked = sorted(zip(names, *shares.tolist(), strict=True), key=lambda row: -row[1] - row[2])
-    return FeatureComparison(
-        column.name,
-        "category",
-        distance,
-        "chi-square",
-        statistic,
-        p_value,
-        p_value,
-        (gaps[0], gaps[1]),
-        categories=tuple(ranked),
-    )
+    test = ("chi-square", statistic, p_value, p_value, (gaps[0], gaps[1]))
+    return FeatureComparison(column.name, column.kind, distance, *test, categories=tuple(ranked))
 
 
 def ks_test(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
@@ -134,10 +116,6 @@ def ks_test(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
       \lambda = \Bigl(\sqrt{N} + 0.12 + \frac{0.11}{\sqrt N}\Bigr) D, \quad N = \frac{nm}{n + m},$$
 
     with Stephens' correction for small samples. Ties make it larger than it need be.
-
-    Example:
-        >>> ks_test(np.arange(50.0), np.arange(50.0) + 25)
-        (0.5, 3.6...e-06)
     """
     n, m = len(x), len(y)
     points = np.sort(np.concatenate([x, y]))
@@ -156,10 +134,6 @@ def chi_square_test(counts: np.ndarray) -> tuple[float, float]:
     """The chi-square statistic of a table of counts, `(2, categories)`, and its p-value.
 
     Categories that are expected fewer than 5 times in a sample are pooled, for the p-value is asymptotic.
-
-    Example:
-        >>> chi_square_test(np.array([[30.0, 70.0], [50.0, 50.0]]))
-        (8.33..., 0.0038...)
     """
     sizes = counts.sum(1, keepdims=True)
     expected = sizes * counts.sum(0) / counts.sum()
@@ -183,10 +157,6 @@ def correct_p_values(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: holds for any dependence between the tests (Holm 1979).
 
     The k-th smallest of n is multiplied by n + 1 - k; none is below one with a smaller p-value.
-
-    Example:
-        >>> correct_p_values([0.01, 0.5, 0.04])
-        [0.03, 0.5, 0.08]
     """
     order = np.argsort(p_values, kind="stable")
     scaled = np.asarray(p_values, np.float64)[order] * np.arange(len(p_values), 0, -1)

@@ -86,20 +86,15 @@ def fit_scaling(
     if fixed is not None:
         varies &= ~fixed
     flat = (varies & (spread <= 0)).nonzero().flatten().tolist()
-    notes = (
-        [f"not scaled, because most rows agree: {describe_columns(names, flat)}"] if flat else []
-    )
+    notes = []
+    if flat:
+        notes.append(f"not scaled, because most rows agree: {describe_columns(names, flat)}")
     scale = torch.where(varies & (spread > 0), spread, one)
     return FeatureScaling(method, shift, scale), notes
 
 
 def column_ranges(points: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest number of each column, missing ones left out.
-
-    Example:
-        >>> column_ranges(torch.tensor([[1.0, torch.nan], [2.0, 5.0]]))
-        (tensor([1., 5.]), tensor([2., 5.]))
-    """
+    """The smallest and the largest number of each column, missing ones left out."""
     gaps = points.isnan()
     if not bool(gaps.any()):
         return points.amin(0), points.amax(0)

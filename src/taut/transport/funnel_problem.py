@@ -77,15 +77,10 @@ def funnels(dim: int, num_funnels: int, seed: int, *, num_pairs: int = 2**17) ->
 
 @dataclass(frozen=True)
 class Funnels:
-    r"""The landscape $u(y) = \min_n (\|y - a_n\| + b_n)$ over the cube, in float64.
+    r"""The landscape $u(y) = \min_n (\|y - a_n\| + b_n)$ over the cube, in float64."""
 
-    Attributes:
-        apexes: $a_n$, `(funnels, dim)`.
-        depths: $b_n$, `(funnels,)`.
-    """
-
-    apexes: Tensor
-    depths: Tensor
+    apexes: Tensor  # (funnels, dim)
+    depths: Tensor  # (funnels,)
 
     def potential(self, points: Tensor) -> Tensor:
         """The best critic $-u$, `(..., dim) -> (...)`, computed in float64."""
@@ -140,11 +135,8 @@ class Funnels:
 
         and there is no border where the denominator is not positive. (For an apex in its own
         funnel, $\beta \le \|D\|$, and then a positive denominator makes both $s$ and $s + \beta$
-        non-negative, so squaring adds no false root.)
-
-        Args:
-            owner: index of each apex, `(n,)`; none of them inside a deeper funnel.
-            direction: unit vectors $w$, `(n, dim)`.
+        non-negative, so squaring adds no false root.) `owner` are the indices of the apexes, `(n,)`,
+        `direction` the unit vectors $w$, `(n, dim)`.
         """
         apexes, depths = self.apexes.to(direction.device), self.depths.to(direction.device)
         own = apexes[owner]

@@ -55,14 +55,8 @@ def line_potential(x: Tensor, y: Tensor) -> ConeCritic:
     piece; with a piece for every gap it is $W_1$.
 
     The function is the minimum of cones at its local minima: being 1-Lipschitz, it is nowhere above
-    one of them, and from every point of the samples it falls at slope 1 to one.
-
-    Args:
-        x: `(n,)`, where the critic is high.
-        y: `(m,)`, where it is low.
-
-    Returns:
-        A `ConeCritic` in float64, from `(..., 1)` to `(..., 1)`.
+    one of them, and from every point of the samples it falls at slope 1 to one. It is high on `x`
+    `(n,)`, low on `y` `(m,)`, and in float64.
     """
     points, width, height = _gaps(x.double(), y.double())
     pieces = min(_MOST_PIECES, len(width))

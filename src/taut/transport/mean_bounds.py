@@ -222,12 +222,8 @@ def predictable_bets(
 ) -> Tensor:
     """Bets `(..., n)` on draws in the unit interval; each is computed from the draws before it.
 
-    Args:
-        unit: `(..., n)`.
-        goal: logarithm of the wealth to reach.
-        rounds: number of draws that there will be in all.
-        mean: mean of one imagined draw that comes first.
-        variance: its squared deviation; both default to those of the widest law there is.
+    `goal` is the logarithm of the wealth to reach, `rounds` the number of draws that there will be in
+    all, `mean` and `variance` are those of one imagined draw that comes first, by default the widest.
     """
     n = unit.shape[-1]
     count = torch.arange(2, n + 2, dtype=torch.float64)

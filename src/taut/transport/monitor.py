@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from taut.data import CellSource, Encoding, describe_columns, fit_encoding, read_source
+from taut.data import Encoding, LoadedSource, describe_columns, fit_encoding, read_source
 from taut.errors import ArgumentError, DataError, check_choice, check_count, check_nonnegative
 from taut.transport.arguments import check_seed
 from taut.transport.dataset import (
-    Dataset,
     columns_of,
     iterate_batches,
     load_rows,
@@ -211,13 +210,9 @@ class Monitor:
             return
         self.moves, self.start, self.rows = self.moves + 1, len(self.batches), len(self.recent)
         generator = Generator().manual_seed(self.moves)
-        first, second = _halves(self.rows, generator)
+        train, held = (self.recent[half] for half in _halves(self.rows, generator))
         names, method = self.columns or (), self.scaling.method
-        parts = _fit_parts(
-            self.recent[first], self.recent[second], method, names, self.encoding, generator
-        )
-        for name, part in parts.items():
-            setattr(self, name, part)
+        vars(self).update(_fit_parts(train, held, method, names, self.encoding, generator))
         self.recent = self.recent[:0]
 
     def _changes(self, each: Tensor, difference: Tensor) -> tuple[Change, ...]:
@@ -230,8 +225,7 @@ class Monitor:
 
     def _read(self, data: Any) -> Tensor:
         opened = open_dataset(data, "batch", 1, self.encoding)
-        whose = "the monitor was fitted on"
-        matched = match_columns(opened, self.columns, self.dim, whose)
+        matched = match_columns(opened, self.columns, self.dim, "the monitor was fitted on")
         return torch.cat(list(iterate_batches(matched))).double()
 
 
@@ -342,12 +336,11 @@ def _split(
         if options:
             rule = "needs a table with columns: a frame, or a text or parquet file"
             raise ArgumentError(subject=_SUBJECT, argument="encoding", rule=rule)
-        opened: Dataset = open_dataset(reference, "reference")
+        opened = open_dataset(reference, "reference")
         rows = load_rows(opened, _SUBJECT)
-        first, second = _halves(len(rows), generator)
-        order = torch.cat([first, second])
-        return rows[first], rows[second], order, opened.columns or None, None
-    cells = CellSource(source)
+        first, second = drawn = _halves(len(rows), generator)
+        return rows[first], rows[second], torch.cat(drawn), opened.columns or None, None
+    cells = LoadedSource(source)
     drawn = _halves(cells.rows, generator)
     halves = [cells.take(half.numpy()) for half in drawn]
     found = fit_encoding(halves[0], **options or {})
@@ -362,11 +355,8 @@ def _split(
 
 def _halves(rows: int, generator: Generator) -> tuple[Tensor, Tensor]:
     if rows < _MIN_ROWS:
-        raise ArgumentError(
-            subject=_SUBJECT,
-            rule=f"a reference must have at least {_MIN_ROWS} rows",
-            got=str(rows),
-        )
+        rule = f"a reference must have at least {_MIN_ROWS} rows"
+        raise ArgumentError(subject=_SUBJECT, rule=rule, got=str(rows))
     order = torch.randperm(rows, generator=generator)
     first, second = order.tensor_split([min(rows // 2, _MOST_TRAINING)])
     return first, second[:_MOST_HELD_OUT]

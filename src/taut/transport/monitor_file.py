@@ -34,12 +34,11 @@ def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
     The network in it is the distance from the reference; `taut.load` reads it alone.
     """
     tensors = {name: getattr(monitor.scores, name) for name in _SCORES}
-    # A tensor without entries cannot be stored.
-    tensors |= {"recent": monitor.recent}
-    for name in ("axes", "recent"):
-        tensors[name] = torch.cat([tensors[name], torch.zeros(1, monitor.dim).double()])
-    tensors |= {name: getattr(monitor, name) for name in _STATE}
+    tensors |= {name: getattr(monitor, name) for name in (*_STATE, "recent")}
     tensors |= {"shift": monitor.scaling.shift, "scale": monitor.scaling.scale}
+    for name in ("axes", "recent"):
+        # A tensor without entries cannot be stored.
+        tensors[name] = torch.cat([tensors[name], torch.zeros(1, monitor.dim).double()])
     stated = {name: getattr(monitor, name) for name in _STATED}
     stated |= {
         "scaling": monitor.scaling.method,
@@ -48,15 +47,8 @@ def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
         "batches": [asdict(batch) for batch in monitor.batches],
         "window": monitor.window,
     }
-    critic, shape = monitor.scores.critic, [monitor.dim]
-    save(
-        critic,
-        path,
-        norm="l2",
-        input_shape=shape,
-        metadata={"monitor": stated},
-        extra_tensors=tensors,
-    )
+    stored: Any = {"metadata": {"monitor": stated}, "extra_tensors": tensors}
+    save(monitor.scores.critic, path, norm="l2", input_shape=[monitor.dim], **stored)
 
 
 @contextlib.contextmanager

@@ -29,10 +29,10 @@ from taut.transport.independence_checks import note_copies, note_order
 from taut.transport.line import line_potential
 from taut.transport.mean_bounds import Method, log_inverse
 from taut.transport.resampling import bootstrap_interval, combine_p_values, permutation_p_value
-from taut.transport.result import WassersteinResult
 from taut.transport.selection import SelectedCritic, check_squares
 from taut.transport.split import score_held_out, split_rows
 from taut.transport.two_sample_test import two_sample_p_value
+from taut.transport.wasserstein_result import WassersteinResult
 
 _MIN_ROWS = 20
 _MOST_LINE_TRAINING = 100_000
@@ -56,20 +56,15 @@ _SCORES_WEIGHT = 0.2
 
 
 class _Fitted(NamedTuple):
-    """A critic, the stages that judge it and its forerunner, and the upper bound.
-
-    `trained` is the difference of means on the training rows, `unrelated` the mean distance of rows
-    that have nothing to do with each other: the cost of the worst sensible coupling. `rows` are not
-    scaled, and in samples of up to 20,000 rows they are all there are.
-    """
+    """A critic, the stages that judge it and its forerunner, and the upper bound."""
 
     selected: SelectedCritic
     scale: FeatureScaling
     stages: list[Stage]
-    trained: float
+    trained: float  # difference of means on the training rows
     upper: Bound
-    unrelated: float
-    rows: Samples
+    unrelated: float  # mean distance of unrelated rows: the cost of the worst sensible coupling
+    rows: Samples  # not scaled; in samples of up to 20,000 rows all there are
 
 
 class PopulationComparison(Comparison):
@@ -109,11 +104,10 @@ class PopulationComparison(Comparison):
                 "apart even if they come from one population, so what can be proven "
                 f"({upper.value:.3g}) says little"
             )
-        support = "the data" if diameter is None else f"{diameter:g}, as stated"
         if not self.unseen:
-            self.notes.insert(
-                0, f"the upper bound assumes that each support is no wider than {support}"
-            )
+            width = "the data" if diameter is None else f"{diameter:g}, as stated"
+            assumed = f"the upper bound assumes that each support is no wider than {width}"
+            self.notes.insert(0, assumed)
         told = f"{name}, held-out" + "; a lower estimate" * bool(self.unseen)
         return self._result(
             selected,
@@ -159,10 +153,8 @@ class PopulationComparison(Comparison):
     def _fit(self, confidence: float, diameter: float | None) -> _Fitted:
         """A critic selected on some rows, the scores of the held-out ones, and the upper bound."""
         sides = (self.x, self.y)
-        splits = [
-            split_rows(side, self.seed, i, self._on_rows("reading", side))
-            for i, side in enumerate(sides)
-        ]
+        reading = [self._on_rows("reading", side) for side in sides]
+        splits = [split_rows(sides[i], self.seed, i, reading[i]) for i in (0, 1)]
         self._set_rows(*(split.rows for split in splits))
         self._set_unseen(*(split.unseen for split in splits))
         low, high = (torch.stack([getattr(s, end) for s in splits]) for end in ("low", "high"))
@@ -184,17 +176,15 @@ class PopulationComparison(Comparison):
         if staged:
             halves = [scale(p).tensor_split([n]) for p, n in zip(pools, before, strict=True)]
             (x, fresh_x), (y, fresh_y) = halves
-            train, validation = zip(
-                *(half.tensor_split([len(half) * 5 // 6]) for half in (x, y)), strict=True
-            )
+            parts = [half.tensor_split([len(half) * 5 // 6]) for half in (x, y)]
+            train, validation = zip(*parts, strict=True)
             early = self._select(train, validation)
             evaluate = self._evaluation(early.critic)
             scores = evaluate(fresh_x), evaluate(fresh_y)
             stages.append(self._stage(early.critic, train, scores, confidence)[0])
-        train, validation = (
-            (scale(getattr(splits[0], part)), scale(getattr(splits[1], part)))
-            for part in ("train", "validation")
-        )
+        x, y = splits
+        train = scale(x.train), scale(y.train)
+        validation = scale(x.validation), scale(y.validation)
         selected = self._select(train, validation)
         evaluate = self._evaluation(selected.critic)
         sx, sy = (

@@ -13,7 +13,7 @@ from taut.transport.arguments import check_sample
 from taut.transport.mean_bounds import shuffle
 
 _CHUNK_ENTRIES = 2**22
-_MOST_BLOCKS = 2**14
+_MOST_BLOCKS = 2**12
 _BOOTSTRAP_BLOCKS = 2**12
 _BOOTSTRAPS = 999
 
@@ -32,7 +32,7 @@ def permutation_p_value(
     itself; without it p could be 0, which no number of shuffles proves. A tie counts against the
     difference, and so does what rounding cannot tell from a tie.
 
-    More than 16,384 scores on a side are shuffled and averaged in blocks of one size, and the means
+    More than 4,096 scores on a side are shuffled and averaged in blocks of one size, and the means
     permuted: under one law these are exchangeable like the scores, so the p-value is as valid, with
     nearly the same power, in time that no longer grows with $B (n + m)$.
 
@@ -61,16 +61,8 @@ def permutation_p_value(
 def permuted_sums(features: Tensor, first: int, count: int, generator: Generator) -> Tensor:
     """Sums of centred features over the first rows, as they are and after `count` random relabellings.
 
-    With sizes and total given, a sum over the one sample decides the difference of means.
-
-    Args:
-        features: `(n, k)`.
-        first: number of rows of the first sample, which come first.
-        count: number of relabellings.
-        generator: source of these.
-
-    Returns:
-        `(1 + count, k)`.
+    With sizes and total given, a sum over the one sample decides the difference of means. Of features
+    `(n, k)` it is `(1 + count, k)`.
     """
     features = features - features.mean(0)
     # The smaller group is cheaper to draw; the sums over the two are opposite.
@@ -97,15 +89,7 @@ def combine_p_values(p_values: Sequence[float], weights: Sequence[float]) -> flo
     and $p$ at least uniform. The scoring function of a stage may depend on all earlier stages: given
     these it is fixed, and the scores of the stage are exchangeable under the null hypothesis. $\square$
 
-    Args:
-        p_values: p-value of each stage.
-        weights: positive weights, chosen beforehand, such as numbers of rows.
-
-    Example:
-        >>> combine_p_values([0.03], [1.0])
-        0.03
-        >>> combine_p_values([0.05, 0.05], [1, 1])
-        0.0100...
+    The weights are positive and chosen beforehand, such as numbers of rows.
     """
     if len(p_values) == 1:
         return p_values[0]
@@ -124,12 +108,6 @@ def bootstrap_interval(
 
     Rows are resampled 999 times, in up to 4,096 blocks a side. In large samples the mean difference of
     the populations' scores lies inside with a probability near `level`; nothing is proven of it.
-
-    Example:
-        >>> seeded = torch.Generator().manual_seed(0)
-        >>> low, high = bootstrap_interval(torch.ones(20), torch.zeros(30), generator=seeded)
-        >>> low, high
-        (1.0, 1.0)
     """
     means = []
     for side in (x_scores, y_scores):

@@ -131,14 +131,9 @@ class SavedCritic:
         new = Scores(*(torch.cat(part) for part in zip(*parts, strict=True)))
         values = [self._bound(new, i, each, method, int(seed)) for i in (0, 1)]
         text = f"{self.kind} critic, {method}, either direction"
-        notes = Hypotheses(
-            (
-                f"the bounds may be too small: unseen categories or gaps in {', '.join(map(repr, unseen))} "
-                "count as nearer than they are",
-            )
-            if unseen
-            else ()
-        )
+        where = ", ".join(map(repr, unseen))
+        note = f"the bounds may be too small: unseen categories or gaps in {where} "
+        notes = Hypotheses((f"{note}count as nearer than they are",) if unseen else ())
         from_x, from_y = (
             Bound(value, L2, "lower", text, confidence, hypotheses=notes) for value in values
         )
@@ -176,14 +171,9 @@ class SavedCritic:
             "encoding": None if self.encoding is None else self.encoding.to_json(),
         }
         held = (self.scaling.shift, self.scaling.scale, *self.scores, *self.errors)
-        save(
-            self.critic,
-            path,
-            norm="l2",
-            input_shape=[self.dim],
-            metadata={"critic": stated},
-            extra_tensors=dict(zip(_TENSORS, held, strict=True)),
-        )
+        tensors = dict(zip(_TENSORS, held, strict=True))
+        stored: Any = {"metadata": {"critic": stated}, "extra_tensors": tensors}
+        save(self.critic, path, norm="l2", input_shape=[self.dim], **stored)
 
 
 def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
@@ -208,8 +198,8 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
     try:
         stated = found.metadata["critic"]
         held = [found.extra_tensors[name] for name in _TENSORS]
-        shift, scale, *both = held
-        scores, errors = (both[0], both[1]), (both[2], both[3])
+        shift, scale, *scores, x_errors, y_errors = held
+        errors = (x_errors, y_errors)
         dim, columns, shape = len(shift), stated["columns"], stated["image_shape"]
         low, high = map(_number, stated["limits"])
         means = [(_number(least), _number(most)) for least, most in stated["means"]]
@@ -240,19 +230,16 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
             columns=None if columns is None else tuple(columns),
             image_shape=None if shape is None else tuple(shape),
             limits=(low, high),
-            scores=scores,
+            scores=(scores[0], scores[1]),
             errors=errors,
             means=(means[0], means[1]),
             finite=stated["finite"],
             encoding=encoding,
         )
     except (LookupError, TypeError, ValueError) as error:
-        name = os.fspath(path)
-        said = "a part is missing"
-        if isinstance(error, DamagedFileError):
-            said = str(error).rstrip(".")
+        said = error.rule if isinstance(error, DamagedFileError) else "a part is missing"
         raise DamagedFileError(
-            subject=f"load_critic: {os.path.basename(name)}",
+            subject=f"load_critic: {os.path.basename(os.fspath(path))}",
             rule="must hold a critic with its scores",
             got=f"none: {said}",
             remedy="Write it with WassersteinResult.save.",

@@ -26,12 +26,6 @@ _FAMILIES = {
     "pursuit": ("pursuit up", "pursuit down"),
     "network": ("network",),
 }
-_KIND_OF: dict[str, CriticName] = {
-    "linear": "linear",
-    "cones": "cones",
-    "pursuit": "cones",
-    "network": "network",
-}
 _BATCH = 256
 _SHORTEST = 100
 _PROGRESS = 1e-2
@@ -41,7 +35,6 @@ _MOST_CENTRES = 1024
 # From this dimension on, data points are too far apart to be the only start of cones, and they learn more
 # with a higher learning rate.
 _HIGH = 16
-_RATES = {False: 0.1, True: 0.3}
 # A family this far behind the best does not get another round.
 _HOPELESS = 0.7
 _LARGEST = 500  # as a power of two: squares of more overflow float64
@@ -86,19 +79,13 @@ def select_critic(
     The linear critic needs no steps: $f(z) = u \cdot z$ with $u$ along the difference of means is the best
     linear one. It wins where rows are few.
 
-    Args:
-        train: rows of x and of y, centred and scaled.
-        validation: other rows of each.
-        critics: kinds of critics to try.
-        num_steps: training steps of the last round.
-        patience: number of rounds without progress.
-        generator: source of all randomness.
-        on_progress: called with the kind, the steps done and the steps of the round.
+    Rows are centred and scaled; `on_progress` is told the kind, the steps done and those of the round.
     """
     unit = _unit(torch.cat([*train, *validation]))
-    linear = SelectedCritic("linear", linear_critic(*train)) if "linear" in critics else None
+    best = SelectedCritic("linear", linear_critic(*train)) if "linear" in critics else None
     train, validation = _as_floats(train, unit), _as_floats(validation, unit)
-    best = None if linear is None else replace(linear, value=_value(linear, validation))
+    if best is not None:
+        best = replace(best, value=_value(best, validation))
     candidates = _candidates(train, critics)
     pursued: dict[str, Tensor] = {}
     waited = 0
@@ -146,17 +133,16 @@ def _candidates(train: Samples, critics: tuple[CriticName, ...]) -> list[str]:
     left_out = {"linear"}
     if dim < _HIGH or min(map(len, train)) < 8 * dim:
         left_out.add("pursuit")
-    families = [f for f in _FAMILIES if _KIND_OF[f] in critics and f not in left_out]
+    families = [f for f in _FAMILIES if _kind_of(f) in critics and f not in left_out]
     return [name for family in families for name in _FAMILIES[family]]
 
 
-def _rounds(num_steps: int) -> list[int]:
-    """Numbers of steps: an eighth, half and all of them, but at least 100.
+def _kind_of(family: str) -> str:
+    return "cones" if family == "pursuit" else family
 
-    Example:
-        >>> _rounds(1000), _rounds(300), _rounds(40)
-        ([125, 500, 1000], [100, 150, 300], [40])
-    """
+
+def _rounds(num_steps: int) -> list[int]:
+    """Numbers of steps: an eighth, half and all of them, but at least 100."""
     return sorted({min(num_steps, max(_SHORTEST, num_steps // part)) for part in (8, 2, 1)})
 
 
@@ -171,7 +157,7 @@ def _fit(
 ) -> SelectedCritic:
     """The candidate `name` after training, not yet evaluated; `pursued` holds centres once found."""
     family, _, way = name.partition(" ")
-    kind = _KIND_OF[family]
+    kind = _kind_of(family)
 
     def on_step(step: int, _: float) -> None:
         if on_progress is not None:
@@ -192,22 +178,16 @@ def _fit(
         # Many cones learn slowly: as many as there are steps to place them.
         high = train[0].shape[1] >= _HIGH
         num_centres = min(_MOST_CENTRES, max(64, num_steps), *map(len, train))
-        tips, centres, lr = ("p" if way == "up" else "q"), None, _RATES[high]
+        tips, centres, lr = ("p" if way == "up" else "q"), None, 0.3 if high else 0.1
         if family == "pursuit":
             if way not in pursued:
-                sides = (0, 1) if way == "up" else (1, 0)
-                ahead, behind = (train[i] for i in sides)
-                fresh = validation[sides[0]], validation[sides[1]]
-                pursued[way] = pursue_centres(ahead, behind, generator=generator, fresh=fresh)
+                ahead, behind = (0, 1) if way == "up" else (1, 0)
+                fresh = validation[ahead], validation[behind]
+                sides = train[ahead], train[behind]
+                pursued[way] = pursue_centres(*sides, generator=generator, fresh=fresh)
             centres = pursued[way]
-        fit = fit_cones(
-            resampler(*train),
-            num_centres=num_centres,
-            tips=tips,
-            centres=centres,
-            lr=lr,
-            **options,
-        )
+        options |= {"num_centres": num_centres, "tips": tips, "centres": centres, "lr": lr}
+        fit = fit_cones(resampler(*train), **options)
         critic = fit.critic
     return SelectedCritic(kind, critic.double().eval(), fit.history)
 
@@ -220,12 +200,7 @@ def _value(fit: SelectedCritic, samples: Samples) -> float:
 
 
 def _unit(points: Tensor) -> float:
-    """The power of two to train in: float32 squares, and Adam's epsilon, need sizes near 1.
-
-    Example:
-        >>> _unit(torch.tensor([0.5, -3.0])), _unit(torch.tensor([2.0**100])) == 2.0**100
-        (1.0, True)
-    """
+    """The power of two to train in: float32 squares, and Adam's epsilon, need sizes near 1."""
     largest = check_squares(points)
     exponent = math.frexp(largest)[1] - 1
     ordinary = largest == 0 or -10 <= exponent <= 20
@@ -257,10 +232,8 @@ def _enlarge(critic: nn.Module, unit: float) -> None:
         critic.centres.mul_(unit)
         critic.offsets.mul_(unit)
         critic.temperature *= unit
-    if isinstance(critic, (ConeCritic, nn.Linear)):
-        return
-    assert isinstance(critic, nn.Sequential)
-    before, after = critic[0], critic[-1]
-    assert isinstance(before, Scale) and isinstance(after, Scale)
-    before.factor /= unit
-    after.factor *= unit
+    elif isinstance(critic, nn.Sequential):
+        before, after = critic[0], critic[-1]
+        assert isinstance(before, Scale) and isinstance(after, Scale)
+        before.factor /= unit
+        after.factor *= unit

@@ -59,28 +59,23 @@ def skewed_directions(
     whiten_x, whiten_y = _whitening(x), _whitening(y)
     found, strength = x.new_zeros(0, x.shape[1]), x.new_zeros(0)
 
-    def lean(u: Tensor, deflate: bool) -> Tensor:
-        update = _third_moment(x, *whiten_x, u) - _third_moment(y, *whiten_y, u)
-        if deflate and len(found):
-            update = update - ((u @ found.T).square() * strength) @ found
-        return update
+    def lean(u: Tensor, pair: tuple[Tensor, Tensor] = (x, y)) -> Tensor:
+        return _third_moment(pair[0], *whiten_x, u) - _third_moment(pair[1], *whiten_y, u)
 
     for _ in range(num_rounds):
         drawn = x[torch.randint(len(x), (num_starts,), generator=generator)]
         u = torch.nn.functional.normalize((drawn - whiten_x[0]) @ whiten_x[1], dim=-1)
         for step in range(num_iterations):
+            update = lean(u)
             # The last steps use the full map, since the subtraction is only approximate.
-            u = torch.nn.functional.normalize(lean(u, step < num_iterations - 2), dim=-1)
-        update = lean(u, False)
-        found, strength = _distinct(
-            torch.cat([found, u]), torch.cat([strength, (update * u).sum(-1)])
-        )
+            if len(found) and step < num_iterations - 2:
+                update = update - ((u @ found.T).square() * strength) @ found
+            u = torch.nn.functional.normalize(update, dim=-1)
+        strengths = torch.cat([strength, (lean(u) * u).sum(-1)])
+        found, strength = _distinct(torch.cat([found, u]), strengths)
     if fresh is not None:
         # About the means of x and y, and whitened as they are.
-        update = _third_moment(fresh[0], *whiten_x, found) - _third_moment(
-            fresh[1], *whiten_y, found
-        )
-        found = found[(update * found).sum(-1) >= strength / 2]
+        found = found[(lean(found, fresh) * found).sum(-1) >= strength / 2]
     # Back from whitened coordinates to those of the data.
     back = torch.linalg.solve(whiten_x[1], found.T).T
     return torch.nn.functional.normalize(back, dim=-1)

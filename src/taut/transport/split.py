@@ -22,6 +22,9 @@ from taut.transport.feature_scaling import column_ranges
 
 _MOST_TRAINING = 100_000
 _MOST_VALIDATION = 10_000
+# In so many dimensions critics lack rows before the bounds do: beyond so many held-out rows, most train.
+_HIGH = 16
+_HELD_OUT = 20_000
 # Outside of both, for the upper bound.
 _MOST_RESERVE = 8192
 # 128 MB of float64 on each side, where rows are long.
@@ -33,39 +36,23 @@ OnRows = Callable[[int], None]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What one pass over a sample leaves in memory.
+    """What one pass over a sample leaves in memory; points are `(n, dim)`, float64."""
 
-    Attributes:
-        train: `(n, dim)`, float64: half of the rows, at most 100,000.
-        validation: a tenth, at most 10,000.
-        reserve: some of the held-out rows, drawn uniformly.
-        rows: total number of rows.
-        used: `(rows,)`, true for those of `train` and `validation`.
-        low: smallest value of each column.
-        high: largest value of each column.
-        checksum: of all rows, to detect a second pass that gives others.
-        unseen: names of the columns with values that the encoding has not seen.
-    """
-
-    train: Tensor
-    validation: Tensor
-    reserve: Tensor
+    train: Tensor  # half of the rows or more, at most 100,000; see `count_training`
+    validation: Tensor  # a tenth, at most 10,000
+    reserve: Tensor  # some of the held-out rows, drawn uniformly
     rows: int
-    used: np.ndarray
-    low: Tensor
+    used: np.ndarray  # (rows,), true for those of `train` and `validation`
+    low: Tensor  # smallest value of each column
     high: Tensor
-    checksum: int
-    unseen: tuple[str, ...]
+    checksum: int  # of all rows, to detect a second pass that gives others
+    unseen: tuple[str, ...]  # names of the columns with values that the encoding has not seen
 
 
 def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = None) -> Split:
     """One pass over `data` that draws its training, validation and reserve rows uniformly.
 
-    Args:
-        data: the sample.
-        seed: random seed of the keys.
-        index: 0 for x, 1 for y, whose keys are independent.
-        on_rows: called with the number of rows read so far.
+    `index` is 0 for x and 1 for y, whose keys are independent; `on_rows` is told the rows read so far.
     """
     # Not [seed, index] alone: numpy reads [0, 0] as 0, and keys from `default_rng(0)` would sort
     # rows that a user drew from `default_rng(0)` by their own values.
@@ -88,7 +75,7 @@ def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = No
         if on_rows is not None:
             on_rows(rows)
     positions, points = pool.sorted_rows()
-    first = min(rows // 2, training)
+    first = min(count_training(rows, data.dim), training)
     second = first + min(max(1, rows // 10), _MOST_VALIDATION)
     used = np.zeros(rows, bool)
     used[positions[:second].numpy()] = True
@@ -96,15 +83,23 @@ def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = No
     return Split(train, validation, reserve, rows, used, low, high, checksum, tuple(unseen))
 
 
+def count_training(rows: int, dim: int) -> int:
+    """The number of rows that train: half, or in 16 dimensions and more all but a tenth and 20,000.
+
+    Example:
+        >>> count_training(100_000, 8), count_training(100_000, 16), count_training(10_000, 16)
+        (50000, 70000, 5000)
+    """
+    most = rows * 9 // 10 - _HELD_OUT if dim >= _HIGH else 0
+    return max(rows // 2, most)
+
+
 def score_held_out(
     data: Dataset, split: Split, score: Callable[[Tensor], Scores], on_rows: OnRows | None = None
 ) -> Scores:
     """A second pass that scores all held-out rows, in their order.
 
-    Several processes share the batches; all return all scores.
-
-    Raises:
-        DataError: the rows are not those of the first pass.
+    Several processes share the batches; all return all scores. Raises where the rows are others.
     """
     positions, scores = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, 2).double()]
     rows, checksum = 0, 0
@@ -145,31 +140,28 @@ class _SmallestKeys:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.threshold = np.inf
-        self.keys: list[np.ndarray] = []
-        self.positions: list[np.ndarray] = []
-        self.points: list[Tensor] = []
         self.held = 0
+        self.parts: list[tuple[np.ndarray, np.ndarray, Tensor]] = []  # keys, positions and points
 
     def offer(self, keys: np.ndarray, start: int, points: Tensor) -> None:
         wanted = np.flatnonzero(keys < self.threshold)
-        self.keys.append(keys[wanted])
-        self.positions.append(start + wanted)
-        self.points.append(points[torch.from_numpy(wanted)])
+        self.parts.append((keys[wanted], start + wanted, points[torch.from_numpy(wanted)]))
         self.held += len(wanted)
         if self.held >= 2 * self.capacity:
             self._shrink()
 
     def _shrink(self) -> None:
-        keys = np.concatenate(self.keys)
+        every_key, positions, points = zip(*self.parts, strict=True)
+        keys = np.concatenate(every_key)
         order = np.argsort(keys, kind="stable")[: self.capacity]
-        self.keys = [keys[order]]
-        self.positions = [np.concatenate(self.positions)[order]]
-        self.points = [torch.cat(self.points)[torch.from_numpy(order)]]
+        rows = torch.cat(points)[torch.from_numpy(order)]
+        self.parts = [(keys[order], np.concatenate(positions)[order], rows)]
         self.held = len(order)
         if self.held == self.capacity:
-            self.threshold = float(self.keys[0][-1])
+            self.threshold = float(keys[order[-1]])
 
     def sorted_rows(self) -> tuple[Tensor, Tensor]:
         """Positions and rows by growing key: any first part is a uniform sample."""
         self._shrink()
-        return torch.from_numpy(self.positions[0]), self.points[0]
+        _, positions, points = self.parts[0]
+        return torch.from_numpy(positions), points

@@ -17,14 +17,7 @@ _MOST_PAIRED = 24
 _MOST_WHITENED = 256
 _FREQUENCIES = 128
 # Weights of the statistics: a shift of one column is what happens most.
-_WEIGHTS = {
-    "location": 2.0,
-    "direction": 1.0,
-    "spread": 1.0,
-    "shape": 1.0,
-    "kernel": 1.0,
-    "pairs": 1.0,
-}
+_WEIGHTS = {"location": 2.0}  # of the others 1
 # Statistics that differ by less than this share of the largest one are ties.
 _TIE = 1e-9
 
@@ -94,7 +87,7 @@ def two_sample_p_value(
         statistic = part.view(len(sums), *group.shape[1:]).sum(-1).amax(-1)
         least = statistic - _TIE * statistic.max()
         ranks = len(sums) - torch.searchsorted(statistic.sort().values, least)
-        order = torch.minimum(order, ranks / _WEIGHTS[name])
+        order = torch.minimum(order, ranks / _WEIGHTS.get(name, 1.0))
         spread = statistic.std(correction=0).clamp_min(1e-300)
         excess = torch.maximum(excess, (statistic - statistic.mean()) / spread)
     # Quotients of ranks and weights are half a unit apart or equal.
@@ -136,10 +129,8 @@ def _normal_scores(points: Tensor) -> Tensor:
     columns = points.masked_fill(gaps, float("inf")).T.contiguous()
     ascending = columns.sort(1).values
     # Equal numbers have equal ranks, in the middle of theirs.
-    ranks = torch.searchsorted(ascending, columns) + torch.searchsorted(
-        ascending, columns, right=True
-    )
-    shares = ranks.T / (2.0 * (~gaps).sum(0).clamp_min(1))
+    below, upto = (torch.searchsorted(ascending, columns, right=end) for end in (False, True))
+    shares = (below + upto).T / (2.0 * (~gaps).sum(0).clamp_min(1))
     return torch.special.ndtri(shares.double().masked_fill(gaps, 0.5))
 
 

@@ -1,4 +1,4 @@
-"""Cells of a table: what counts as missing and as a number, and the errors about the rest."""
+"""Values of a table's columns: which are missing, which are numbers, and errors about the rest."""
 
 import datetime
 import re
@@ -10,9 +10,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from taut.data.columns import column_label, keep_columns
+from taut.data.text_formats import read_numbers
 from taut.errors import DataError
 
 LARGEST_WHOLE = 2**53
+# What float32 holds exactly.
 _SMALL = {"bool", "int8", "uint8", "int16", "uint16", "float16", "float32"}
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "<na>"}
 _BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -39,12 +41,7 @@ _NO_NUMBERS = {
 
 
 def is_missing(cell: str | None) -> bool:
-    """Whether a cell of text stands for a missing value.
-
-    Example:
-        >>> [is_missing(cell) for cell in ("", "n/a", None, "0")]
-        [True, True, True, False]
-    """
+    """Whether a cell of text stands for a missing value."""
     return cell is None or cell.strip().lower() in _MISSING
 
 
@@ -66,7 +63,7 @@ def parse_number(cell: str) -> float | None:
         return None
 
 
-def as_cells(values: np.ndarray) -> np.ndarray:
+def as_column_values(values: np.ndarray) -> np.ndarray:
     """A column as numbers, dates or spans of time where all of it is so, else as text.
 
     Returns:
@@ -74,8 +71,10 @@ def as_cells(values: np.ndarray) -> np.ndarray:
         NaT; or an object array of `str`, `None` where the value is missing.
 
     Example:
-        >>> as_cells(np.array([1, None, 3], object)), as_cells(np.array(["a", None], object))
-        (array([ 1., nan,  3.]), array(['a', None], dtype=object))
+        >>> as_column_values(np.array([1, None, 3], object))
+        array([ 1., nan,  3.])
+        >>> as_column_values(np.array(["a", None], object))
+        array(['a', None], dtype=object)
     """
     if values.dtype.kind in "biufcMmV":
         return values
@@ -117,27 +116,12 @@ def _as_utc(moment: Any) -> Any:
     return moment
 
 
-def float_type(dtype: np.dtype) -> np.dtype | None:
-    """float32 where it holds every value of `dtype`, else float64; `None` for what is no number.
-
-    Example:
-        >>> float_type(np.dtype("uint8")), float_type(np.dtype("int64"))
-        (dtype('float32'), dtype('float64'))
-        >>> float_type(np.dtype("complex64")) is None
-        True
-    """
-    if dtype.name in _SMALL:
-        return np.dtype(np.float32)
-    return np.dtype(np.float64) if dtype.kind in "iuf" else None
-
-
 def to_floats(subject: str, values: np.ndarray) -> np.ndarray:
-    """A copy of the numbers in their `float_type`, in native byte order.
+    """A copy of the numbers in float32 where it holds all of their type, else float64.
 
     No whole number is rounded: one beyond `2**53` is refused.
     """
-    wanted = float_type(values.dtype)
-    if wanted is None:
+    if values.dtype.kind not in "biuf":
         unknown = ("text", "Drop it, or encode it as numbers.")
         what, remedy = _NO_NUMBERS.get(values.dtype.kind, unknown)
         raise DataError(
@@ -150,7 +134,7 @@ def to_floats(subject: str, values: np.ndarray) -> np.ndarray:
         check_whole(subject, int(values.max()))
         check_whole(subject, int(values.min()))
     with np.errstate(over="ignore"):  # what overflows is infinite, and refused as such
-        return values.astype(wanted)
+        return values.astype(np.float32 if values.dtype.name in _SMALL else np.float64)
 
 
 def stack_numbers(
@@ -173,7 +157,7 @@ def stack_numbers(
             label = f"{subject}: column {column_label(names, i)}"
             numbers.append(to_floats(label if len(columns) > 1 or names else subject, cells))
             continue
-        found = _parse_fast(cells) if parse else None
+        found = read_numbers(cells) if parse else None
         if found is None:
             found = [np.nan if c is None else parse_number(c) if parse else None for c in cells]
             if None in found:
@@ -194,15 +178,6 @@ def stack_numbers(
     return np.stack(numbers, axis=1)
 
 
-def _parse_fast(cells: np.ndarray) -> np.ndarray | None:
-    """Cells that are all plain numbers, at the speed of numpy; `None` if one is not."""
-    try:
-        # numpy reads 1_000 as a number; a table means an identifier.
-        return None if "_" in "".join(cells) else cells.astype(np.float64)
-    except (ValueError, TypeError):
-        return None
-
-
 def _refuse_text(
     subject: str,
     text: dict[int, tuple[str, int]],
@@ -210,23 +185,21 @@ def _refuse_text(
     locate: Callable[[int], str] | None,
     others: Sequence[str | int],
 ) -> NoReturn:
-    examples = list(text.values())
     kinds = {
         next(kind for kind, (form, _) in _KINDS.items() if form.fullmatch(example))
-        for example, _ in examples
+        for example, _ in text.values()
     }
     kind = kinds.pop() if len(kinds) == 1 else "text"
-    remedy = _KINDS[kind][1]
     columns = [column_label(names, i) for i in text]
     it, noun = ("them", "columns") if len(columns) > 1 else ("it", "column")
     some = ", ".join(columns[:8]) + (f" and {len(columns) - 8} more" if len(columns) > 8 else "")
-    example, row = examples[0]
+    example, row = next(iter(text.values()))
     example = example if len(example) <= 40 else example[:40] + "..."
     raise DataError(
         subject=subject,
         rule="every column must hold numbers",
         got=f"{kind} in {noun} {some}, such as {example!r}{f' in {locate(row)}' if locate else ''}",
-        remedy=remedy.format(it=it),
+        remedy=_KINDS[kind][1].format(it=it),
         option=None if kind == _COMMAS else keep_columns(others),
     )
 
@@ -251,11 +224,11 @@ def check_finite(
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):
             return
-    finite = np.isfinite(values)
-    if finite.all():
+    wrong = ~np.isfinite(values)
+    if not wrong.any():
         return
-    row, column = divmod(int(np.argmin(finite)), values.shape[1])
-    count = int(finite.size - np.count_nonzero(finite))
+    row, column = divmod(int(np.argmax(wrong)), values.shape[1])
+    count = np.count_nonzero(wrong)
     cells = "1 value is" if count == 1 else f"{count} values are"
     where = f"{locate(first_row + row)}, column {column_label(names, column)}"
     raise DataError(

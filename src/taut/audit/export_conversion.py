@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
+from taut.audit.container_tracing import sample_shape
 from taut.audit.evaluation_copy import Prepared
 from taut.audit.program import Program
-from taut.audit.tracing import sample_shape
 from taut.errors import NoRuleError
+from taut.linalg.convolution_axis import padding_sides
 from taut.rules import find_record
-from taut.rules.convolution import padded_convolution, padding_sides
+from taut.rules.convolution import padded_convolution
+from taut.rules.forms import each_dimension
 from taut.rules.normalisation import batch_norm
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
@@ -61,7 +63,6 @@ class Rewriter:
         prepared: the network that was exported.
         exported: what `torch.export` made of it.
         input_shape: of one input.
-        subject: subject of errors.
         whole: the layers and functions that stayed one operation, by their numbers.
     """
 
@@ -70,10 +71,9 @@ class Rewriter:
         prepared: Prepared,
         exported: Any,
         input_shape: tuple[int, ...],
-        subject: str,
         whole: list[Any],
     ) -> None:
-        self.prepared, self.exported, self.subject = prepared, exported, subject
+        self.prepared, self.exported = prepared, exported
         self.input_shape = input_shape
         self.whole = whole
         self.root = nn.Module()
@@ -116,7 +116,6 @@ class Rewriter:
     def _input(self, node: fx.Node) -> None:
         if self.batch is not None:
             raise NoRuleError(
-                subject=self.subject,
                 rule=f"the forward must take one tensor; `{node.target}` is another input",
                 remedy="Wrap the model so that only one varies.",
             )
@@ -131,7 +130,6 @@ class Rewriter:
         results = [out for out in outputs if getattr(out, "name", None) in wanted]  # type: ignore[union-attr]
         if len(results) != 1 or len(wanted) != 1 or results[0] not in self.following:
             raise NoRuleError(
-                subject=self.subject,
                 rule="the forward must return one tensor that depends on its input",
                 got=f"{len(wanted)} results",
             )
@@ -161,7 +159,6 @@ class Rewriter:
         if target is operator.getitem and args[0].target is batch_norm:
             if args[1] != 0:
                 raise NoRuleError(
-                    subject=self.subject,
                     rule=f"`{place}`: statistics of batch normalisation are not supported",
                 )
             self.made[node] = args[0]
@@ -175,11 +172,10 @@ class Rewriter:
             x, weight, bias, mean, var, _, eps = args
             made = self.graph.call_function(batch_norm, (x, weight, bias, mean, var, eps))
             found = found[0]
-        elif target in _CONVOLUTIONS and (padding := self._padding_by_copies(node)) is not None:
-            made = self._padded(node, padding)
         else:
-            made = self.graph.call_function(target, args, kwargs)
-        shape = sample_shape(found, self.batch, f"{self.subject}: `{place}`")
+            joined = self._padded_convolution(node) if target in _CONVOLUTIONS else None
+            made = joined or self.graph.call_function(target, args, kwargs)
+        shape = sample_shape(found, self.batch, place)
         if target in _RESHAPES and 0 not in shape:
             # Sizes may be written in many ways; what counts is the shape that they give.
             made.target, made.args = aten.reshape.default, (args[0], [-1, *shape])
@@ -193,7 +189,6 @@ class Rewriter:
         target: Any = node.target
         if target not in EXACT_ON_STORED and target is not operator.getitem:
             raise NoRuleError(
-                subject=self.subject,
                 argument=place,
                 rule="computes a constant in the forward, and what rounding makes of it is not "
                 "proven",
@@ -208,7 +203,6 @@ class Rewriter:
         dims = [dim for dim, size in enumerate(shape, 1) if size == 1]
         if self.batch == 1 and any(user.op != "output" for user in node.users):
             raise NoRuleError(
-                subject=self.subject,
                 argument=place,
                 rule="drops the dimension of a batch of one as well",
                 remedy="Use squeeze(dim).",
@@ -234,32 +228,26 @@ class Rewriter:
         more = {n: self._store(v) if isinstance(v, Tensor) else v for n, v in more.items()}
         return self.graph.call_function(target, (x,), more)
 
-    def _padding_by_copies(self, node: fx.Node) -> list[int] | str | None:
-        """The padding of a convolution behind `pad`, where one of torch's modules does the same."""
-        source, arguments = node.args[0], bind_arguments(node.target, node.args, node.kwargs)
+    def _padded_convolution(self, node: fx.Node) -> fx.Node | None:
+        """A convolution and the `pad` before it as one operation, where a module of torch's is both."""
+        source, given = node.args[0], bind_arguments(node.target, node.args, node.kwargs)
         if not isinstance(source, fx.Node) or source.target is not aten.pad.default:
             return None
         pad = bind_arguments(aten.pad.default, source.args, source.kwargs)
-        amounts, kernel = pad["pad"], arguments["weight"].meta["val"].shape[2:]
-        alone = len(source.users) == 1 and not any(arguments["padding"])
+        amounts, kernel = pad["pad"], given["weight"].meta["val"].shape[2:]
+        alone = len(source.users) == 1 and not any(given["padding"])
         if pad["mode"] == "constant" or not alone or len(amounts) != 2 * len(kernel):
             return None
         pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
-        dilation = arguments["dilation"] * (len(kernel) // len(arguments["dilation"]))
+        dilation, stride = each_dimension(given["dilation"], len(kernel)), given["stride"]
         # torch has no "same" padding with a stride.
-        named = ["same"] if max(arguments["stride"]) == 1 else []
+        named = ["same"] if max(stride) == 1 else []
         for padding in ([front for front, _ in pairs], *named):
-            if pairs == padding_sides(padding, kernel, dilation):
-                return padding
+            if pairs == padding_sides("convolution", padding, kernel, stride, dilation):
+                given |= {"input": pad["self"], "padding": padding, "padding_mode": pad["mode"]}
+                arguments: Any = map_arg(given, lambda n: self.made[n])
+                return self.graph.call_function(padded_convolution, (), arguments)
         return None  # padding that torch's own modules do not know is a step of its own
-
-    def _padded(self, node: fx.Node, padding: list[int] | str) -> fx.Node:
-        source: Any = node.args[0]
-        pad = bind_arguments(aten.pad.default, source.args, source.kwargs)
-        given = bind_arguments(node.target, node.args, node.kwargs)
-        given |= {"input": pad["self"], "padding": padding, "padding_mode": pad["mode"]}
-        given = map_arg(given, lambda n: self.made[n])
-        return self.graph.call_function(padded_convolution, (), given)  # type: ignore[arg-type]
 
     def _refuse_narrowing(self, node: fx.Node, place: str) -> None:
         sources = [n.meta["val"] for n in node.all_input_nodes if n in self.following]
@@ -269,7 +257,6 @@ class Rewriter:
         before = min((s.dtype for s in sources), key=lambda dtype: torch.finfo(dtype).eps)
         if not after.is_floating_point or torch.finfo(after).eps > torch.finfo(before).eps:
             raise NoRuleError(
-                subject=self.subject,
                 argument=place,
                 rule=f"casts {before} to {after}, which rounds, or jumps between whole numbers",
                 remedy="Only casts to wider floating-point types are supported.",
@@ -288,7 +275,6 @@ class Rewriter:
             if not (sized and inside):
                 place, _ = self._place(user)
                 raise NoRuleError(
-                    subject=self.subject,
                     argument=place,
                     rule="computes with the size of the batch",
                     remedy="It may only be passed on as a size: samples must pass through a "

@@ -7,10 +7,10 @@ from functools import partial
 from torch import nn
 
 from taut.audit.constants_interpreter import Audit, ConstantsInterpreter
+from taut.audit.container_tracing import find_input_shape, is_structural, trace
 from taut.audit.evaluation_copy import Prepared, prepare
 from taut.audit.forward_capture import capture
 from taut.audit.program import Program
-from taut.audit.tracing import find_input_shape, is_structural, trace
 from taut.bounds import Bound, Hypotheses
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic
@@ -86,7 +86,7 @@ def bound_lipschitz(
 def _without_shape(prepared: Prepared, norm: Norm) -> Audit | None:
     """The network on inputs of any shape; None if a shape is assumed and decides something."""
     try:
-        return audit_program(trace(prepared, None, _SUBJECT), norm)
+        return audit_program(trace(prepared, None), norm)
     except NoRuleError:
         if find_input_shape(prepared.model) is None:
             raise
@@ -145,7 +145,7 @@ def _hypotheses(found: Audit, q: Norm) -> Hypotheses:
 def _digest(model: nn.Module, input_shape: tuple[int, ...] | None) -> str:
     prepared = prepare(model, "holds_for")
     if input_shape is None and is_structural(prepared.model):
-        return trace(prepared, None, "holds_for").digest()
+        return trace(prepared, None).digest()
     return find_program(prepared, input_shape, "holds_for").digest()
 
 
@@ -166,19 +166,25 @@ def audit_program(program: Program, norm: Norm) -> Audit:
 
 def find_program(prepared: Prepared, input_shape: tuple[int, ...] | None, subject: str) -> Program:
     """The operations of a network: read off its layers, or captured from its forward."""
+    try:
+        return _find_program(prepared, input_shape)
+    except (ArgumentError, NoRuleError) as error:
+        raise error.replace(subject=subject) from error.__cause__
+
+
+def _find_program(prepared: Prepared, input_shape: tuple[int, ...] | None) -> Program:
     assumed = find_input_shape(prepared.model) if input_shape is None else input_shape
     if is_structural(prepared.model):
         try:
-            return trace(prepared, assumed, subject)
+            return trace(prepared, assumed)
         except ArgumentError:
             if input_shape is not None:
                 raise
-            return trace(prepared, None, subject)
+            return trace(prepared, None)
     if assumed is None:
         raise NoRuleError(
-            subject=subject,
             rule=f"{type(prepared.model).__name__} has a forward of its own, which can be "
             "captured only for inputs of a known shape",
             remedy="Give `input_shape`.",
         )
-    return capture(prepared, assumed, subject)
+    return capture(prepared, assumed)

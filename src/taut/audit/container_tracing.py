@@ -66,7 +66,7 @@ class _Tracer(fx.Tracer):
         return made
 
 
-def trace(prepared: Prepared, input_shape: tuple[int, ...] | None, subject: str) -> Program:
+def trace(prepared: Prepared, input_shape: tuple[int, ...] | None) -> Program:
     """The program of a network of containers and layers with records."""
     model = prepared.model
     record = find_record(model)
@@ -80,17 +80,16 @@ def trace(prepared: Prepared, input_shape: tuple[int, ...] | None, subject: str)
             node.target = _OPERATORS.get(node.target, node.target)
     program = Program(fx.GraphModule(model, graph), input_shape, exported=False)
     if input_shape is not None:
-        _Shapes(program, subject).run_on(input_shape)
+        _Shapes(program).run_on(input_shape)
     return program
 
 
 class _Shapes(fx.Interpreter):
     """Runs a program without numbers, and writes the shape of each result into its graph."""
 
-    def __init__(self, program: Program, subject: str) -> None:
+    def __init__(self, program: Program) -> None:
         super().__init__(program.module)
         self.extra_traceback = False
-        self.subject = subject
 
     def run_on(self, shape: tuple[int, ...]) -> None:
         """For inputs of this shape."""
@@ -109,20 +108,17 @@ class _Shapes(fx.Interpreter):
             result = super().run_node(n)
         except Exception as error:
             raise ArgumentError(
-                subject=self.subject,
                 argument="input_shape",
                 rule="must be one that the model takes",
                 got=f"input_shape={self.shape}, and `{n.meta.get('place', n)}` failed: "
                 f"{' '.join(str(error).split())[:300].rstrip('.')}",
             ) from error
         if n.op in ("call_function", "call_module", "placeholder"):
-            n.meta["shape"] = sample_shape(
-                result, _BATCH, f"{self.subject}: `{n.meta.get('place', n)}`"
-            )
+            n.meta["shape"] = sample_shape(result, _BATCH, n.meta.get("place", n))
         return result
 
 
-def sample_shape(result: Any, batch: Any, place: str) -> Any:
+def sample_shape(result: Any, batch: Any, place: object) -> Any:
     """The shape of one sample of a result, or a list of them for several results."""
     if isinstance(result, (tuple, list)):
         return [sample_shape(part, batch, place) for part in result if part.is_floating_point()]
@@ -130,13 +126,13 @@ def sample_shape(result: Any, batch: Any, place: str) -> Any:
         return None
     if not result.is_floating_point():
         raise NoRuleError(
-            rule=f"{place} gives {result.dtype}; only real floating-point tensors are supported, "
+            rule=f"`{place}` gives {result.dtype}; only real floating-point tensors are supported, "
             "and rounding to whole numbers jumps"
         )
     sizes = list(result.shape)
     if not sizes or str(sizes[0]) != str(batch) or not all(isinstance(n, int) for n in sizes[1:]):
         raise NoRuleError(
-            rule=f"{place} mixes the samples of a batch: its result has shape {tuple(sizes)} for "
+            rule=f"`{place}` mixes the samples of a batch: its result has shape {tuple(sizes)} for "
             f"{batch} inputs",
             remedy="Samples must pass through a network on their own.",
         )
