@@ -8,19 +8,18 @@ from torch import Tensor, nn
 
 from taut.audit import audit_program, bound_of, find_program, prepare
 from taut.bounds import Bound, Hypotheses
+from taut.certificates.certified_radii import Certificates
 from taut.certificates.direct_execution import float32_executor
-from taut.certificates.dtypes import Arithmetic, dtype_of
 from taut.certificates.input_checks import check_batch, check_labels
 from taut.certificates.interval_propagation import BoxInterpreter
 from taut.certificates.interval_propagation_radii import InputRange, interval_radii
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
-from taut.certificates.result import Certificates
-from taut.certificates.rounded_execution import Execution, in_double
-from taut.certificates.rounded_tensor import Rounded
+from taut.certificates.rounded_execution import RoundedExecution, dtype_of, in_double
+from taut.certificates.rounded_tensor import RoundedTensor
 from taut.certificates.weighted_norm import Tolerance, scale_problem
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
-from taut.names import CertificateMethod
+from taut.names import Arithmetic, CertificateMethod
 from taut.norms import LINF, Norm, NormLike, as_norm
 from taut.rules import Constants
 
@@ -124,7 +123,7 @@ def certify(
     device = torch.device("cpu") if held.device.type == "mps" else held.device
     program = in_double(stored, device)
     found = audit_program(program, p)
-    execution = Execution(program, p, dtype, _SUBJECT)
+    execution = RoundedExecution(program, p, dtype, _SUBJECT)
     run_in_float32 = float32_executor(prepared, stored) if arithmetic == "float32" else None
     certifier = _Certifier(found.output.constants)
     boxes = None if method == "lipschitz" else BoxInterpreter(program, _SUBJECT, dtype)
@@ -190,7 +189,7 @@ def _check_method(
 
 
 def _hypotheses(
-    lipschitz: Bound, arithmetic: str, execution: Execution, input_range: InputRange | None
+    lipschitz: Bound, arithmetic: str, execution: RoundedExecution, input_range: InputRange | None
 ) -> Hypotheses:
     known = lipschitz.hypotheses
     kept = [s for s in known.statements if "real arithmetic" not in s]
@@ -215,7 +214,7 @@ class _Certifier:
         self.pairs = PairRadii()
         self.method = ""
 
-    def __call__(self, run: Rounded, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, run: RoundedTensor, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of the tensor `output` that an execution gave, around the values of `run`."""
         if run.shape in ((), (1,)):
             self.method = "sign"

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from taut.audit import audit_program
 from taut.certificates.radii import PairRadii, differences, vector_radii
-from taut.certificates.rounded_execution import Execution, program_in_double
+from taut.certificates.rounded_execution import RoundedExecution, program_in_double
 from taut.errors import check_nonnegative
 from taut.linalg.rounding import check_arithmetic
 from taut.norms import NormLike, as_norm
@@ -52,7 +52,7 @@ def certify_exclusions(
     check_arithmetic(_SUBJECT)
     program = program_in_double(model, tuple(x.shape[1:]), _SUBJECT, x.device)
     found = audit_program(program, as_norm(norm, _SUBJECT))
-    execution = Execution(program, found.norm, torch.float64, _SUBJECT)
+    execution = RoundedExecution(program, found.norm, torch.float64, _SUBJECT)
     pairs = PairRadii()
     # A difference above q rounds to at least q: one float further and it rounds above it.
     limit_score = math.nextafter(threshold, math.inf)

@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from taut.certificates.rounded_tensor import LastLayer, Rounded, norms_up, up
+from taut.certificates.rounded_tensor import LastLayer, RoundedTensor, norms_up, up
 from taut.rules import Constants
 
 # Of the dual norms of e_t - e_i, for output norms L1, L2, LINF.
@@ -32,7 +32,9 @@ def bound_radius(margin: Tensor, error: Tensor, rate: Tensor) -> Tensor:
     return torch.where(radius > torch.finfo(radius.dtype).tiny, radius, 0.0)
 
 
-def sign_radii(run: Rounded, constants: Constants, prediction: Tensor) -> tuple[Tensor, Tensor]:
+def sign_radii(
+    run: RoundedTensor, constants: Constants, prediction: Tensor
+) -> tuple[Tensor, Tensor]:
     """Margins and radii of the sign of one output, `(batch,)` each; `prediction` is 1 or 0."""
     margin = torch.where(prediction == 1, run.value.flatten(), -run.value.flatten())
     bound = run.bound
@@ -41,7 +43,7 @@ def sign_radii(run: Rounded, constants: Constants, prediction: Tensor) -> tuple[
     return margin, bound_radius(margin, error, rate)
 
 
-def vector_radii(run: Rounded, constants: Constants, lead: Tensor) -> Tensor:
+def vector_radii(run: RoundedTensor, constants: Constants, lead: Tensor) -> Tensor:
     """Radii for every other class, `(batch, classes)`, of a vector map with these constants."""
     bound = run.bound
     pair = run.value.new_tensor(_PAIR)

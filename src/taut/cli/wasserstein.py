@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from taut.cli.alarm_command import AlarmCommand
-from taut.cli.column_options import COLUMN_OPTIONS, column_options
+from taut.cli.alarm_exit_status import AlarmExitCommand
+from taut.cli.column_encoding_options import COLUMN_OPTIONS, column_options
 from taut.cli.parameters import (
     COUNT,
     EXISTING_FILE,
@@ -28,7 +28,7 @@ _TRAINING = ("finite", "scaling", "diameter", "num_steps", *COLUMN_OPTIONS)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
 
 
-@click.command(cls=AlarmCommand)
+@click.command(cls=AlarmExitCommand)
 @click.argument("a", required=False, type=click.Path())
 @click.argument("b", required=False, type=click.Path())
 @column_options

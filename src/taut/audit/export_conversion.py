@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
+from taut.audit.container_tracing import sample_shape
 from taut.audit.evaluation_copy import Prepared
 from taut.audit.program import Program
-from taut.audit.tracing import sample_shape
 from taut.errors import NoRuleError
 from taut.linalg.convolution_axis import padding_sides
 from taut.rules import find_record
