@@ -51,7 +51,7 @@ class LoadedSource(_MemorySource):
     """The columns of another source, loaded into memory."""
 
     def __init__(self, source: ColumnSource):
-        vars(self).update(vars(source), chosen=None)
+        vars(self).update(vars(source), selection=None)
         self.parse, self.has_columns_argument = source.parse, source.has_columns_argument
         self._source = source
         blocks = zip(*source.select(None).column_batches(_BATCH_ROWS), strict=True)

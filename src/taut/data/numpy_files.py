@@ -41,7 +41,9 @@ class ArraySource(Source):
         for start in range(0, self.rows, batch_rows):
             block = np.asarray(self._array[start : start + batch_rows])
             rows = block.reshape(len(block), -1)
-            yield to_floats(self.subject, rows if self.chosen is None else rows[:, self.chosen])
+            yield to_floats(
+                self.subject, rows if self.selection is None else rows[:, self.selection]
+            )
 
 
 def open_npy(path: Path) -> ArraySource:

@@ -23,8 +23,8 @@ _GZIP = b"\x1f\x8b"
 class Source(ABC):
     """A table in a file or folder that can be read repeatedly, in batches of rows."""
 
-    selectable = True  # whether columns can be chosen
-    chosen: list[int] | None = None  # positions of the chosen columns, in their order; None for all
+    selectable = True  # whether columns can be selected
+    selection: list[int] | None = None  # positions of the selected columns; None for all
     rows: int | None = None  # None if only reading the file gives it
     image_shape: tuple[int, ...] | None = None  # shape of a row that is an image, before flattening
     names: tuple[str, ...]  # names of all columns, or none
@@ -52,20 +52,20 @@ class Source(ABC):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the chosen columns, or none."""
-        return self.names if self.chosen is None else tuple(self.pick(self.names))
+        """Names of the selected columns, or none."""
+        return self.names if self.selection is None else tuple(self.pick(self.names))
 
     @property
     def dim(self) -> int:
-        """Number of chosen columns."""
-        return self.width if self.chosen is None else len(self.chosen)
+        """Number of selected columns."""
+        return self.width if self.selection is None else len(self.selection)
 
     def pick(self, row: Sequence[T]) -> Sequence[T]:
-        """Selects the items of the chosen columns from a row; an empty row stays empty."""
-        return row if self.chosen is None or not row else [row[i] for i in self.chosen]
+        """Selects the items of the selected columns from a row; an empty row stays empty."""
+        return row if self.selection is None or not row else [row[i] for i in self.selection]
 
     def select(self, columns: Columns) -> Self:
-        """Returns a source of the same file with the chosen columns."""
+        """Returns a source of the same file with the selected columns."""
         if columns is not None and not self.selectable:
             rule = "must be left out for images"
             raise ArgumentError(subject=self.subject, argument="columns", rule=rule, got=columns)
@@ -73,12 +73,12 @@ class Source(ABC):
         if columns is not None:
             positions = select_positions(self.subject, self.names, self.width, columns)
             if positions != list(range(self.width)):
-                selected.chosen, selected.image_shape = positions, None
+                selected.selection, selected.image_shape = positions, None
         return selected
 
     @abstractmethod
     def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
-        """Yields the chosen columns in batches of `batch_rows` rows; NaN for a missing value."""
+        """Yields the selected columns in batches of `batch_rows` rows; NaN for a missing value."""
 
     def count(self) -> int:
         """Number of rows; reads the file if its format does not state it."""
@@ -101,7 +101,7 @@ class ColumnSource(Source):
 
     @abstractmethod
     def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
-        """Yields the chosen columns, converted by `as_column_values`, `batch_rows` rows at a time."""
+        """Yields the selected columns, converted by `as_column_values`, `batch_rows` rows at a time."""
 
     def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`; raises for a column that holds something other than numbers."""

@@ -48,7 +48,7 @@ class Table:
         return len(self.values)
 
     def select(self, columns: Sequence[str | int]) -> "Table":
-        """The chosen columns, by name or position, in the order of the choice."""
+        """The selected columns, by name or position, in the given order."""
         positions = select_positions(f"data: {self.source}", self.columns, self.dim, columns)
         names = tuple(self.columns[i] for i in positions) if self.columns else ()
         shape = self.image_shape if positions == list(range(self.dim)) else None
@@ -230,10 +230,10 @@ class TableStream:
         return self.rows
 
     def select(self, columns: Sequence[str | int]) -> "TableStream":
-        """A stream of the chosen columns, by name or position among those of this stream."""
+        """A stream of the selected columns, by name or position among those of this stream."""
         among = select_positions(self._opened.subject, self.columns, self.dim, columns)
         positions = (
-            among if self._opened.chosen is None else [self._opened.chosen[i] for i in among]
+            among if self._opened.selection is None else [self._opened.selection[i] for i in among]
         )
         return TableStream(self.path, columns=positions, **self._options)
 
