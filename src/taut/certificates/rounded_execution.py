@@ -71,13 +71,13 @@ class RoundedExecution(RuleInterpreter):
         self.limit = x.new_full((len(x),), math.inf)
         return self.run(RoundedTensor(x, ErrorBound(nothing, nothing, reach, still))), self.limit
 
-    def value_of(self, held: RoundedTensor) -> Value:
+    def value_of(self, tensor: RoundedTensor) -> Value:
         """Its shape; the constants are put in where they are asked for."""
-        return Value(held.bound.reach, held.shape)
+        return Value(tensor.bound.reach, tensor.shape)
 
-    def size_of(self, held: RoundedTensor) -> Any:
+    def size_of(self, tensor: RoundedTensor) -> Any:
         """The number of samples."""
-        return len(held.value)
+        return len(tensor.value)
 
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
         """The result with what the operation rounds."""

@@ -176,8 +176,8 @@ def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
                 _append(options["log"], monitor.batches[done:])
     page = None
     if options["report"]:
-        facts = [("Monitor", str(path)), ("Reference", f"{monitor.rows:,} rows")]
-        page = monitor_page(monitor, facts).write(options["report"])
+        metadata = [("Monitor", str(path)), ("Reference", f"{monitor.rows:,} rows")]
+        page = monitor_page(monitor, metadata).write(options["report"])
     if options["as_json"]:
         print_json(_settings(monitor, path) | {"report": page})
         return monitor.alarm

@@ -101,7 +101,7 @@ def read_table(
         (('height', 'width'), [[9.5, 8.0], [11.0, 7.5]])
     """
     if limit is not None:
-        check_count("read_table", "limit", limit, least=2)
+        check_count("read_table", "limit", limit, minimum=2)
     return read_source(_open(path, columns, names, encoding), limit, encoding)
 
 

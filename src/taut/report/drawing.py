@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.evaluation import EvaluatedClassifier
-from taut.export import flat_layers, fold, lead_rates
+from taut.export import flat_layers, fold, margin_lipschitz
 from taut.nn import Abs, FullSort, GroupSort, MaxMin, Scale
 from taut.norms import L1
 from taut.report.figures import as_image
@@ -57,7 +57,7 @@ def drawing(classifier: EvaluatedClassifier) -> Drawing | None:
         norm=classifier.norm.name,
         classes=spec.classes,
         layers=[layer for layer in layers if layer],
-        rates=lead_rates(classifier.model, classifier.norm, spec.shape).tolist(),
+        rates=margin_lipschitz(classifier.model, classifier.norm, spec.shape).tolist(),
         frame=_frame(classifier.examples.inputs.reshape(-1, *image.shape)),
         examples=_examples(classifier),
     )
