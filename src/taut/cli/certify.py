@@ -28,9 +28,9 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 def certify(**options: Any) -> None:
     """Certify the predictions of a classifier.
 
-    PATH is the folder of a taut train run, or a network file written by taut.save (which needs
-    --data). Every prediction gets a certified radius: no smaller perturbation of the input can
-    change it. The table shows the certified accuracy at each radius.
+    PATH is the folder of a taut train run, or a network file written by taut.save; for a file,
+    --data is required. Every prediction gets a certified radius: no smaller perturbation of the input
+    can change it. The table shows the certified accuracy at each radius.
 
     \b
     Examples:

@@ -96,10 +96,11 @@ def _line(monitor: Monitor) -> Picture:
             above, [values[p - 1] for p in above], "o", color=COLOURS["vermilion"], markersize=4
         )
         axes.axhline(threshold, color=COLOURS["vermilion"], linestyle="--", linewidth=1.2)
-        axes.text(1, threshold, "alarm", color=COLOURS["vermilion"], va="bottom", ha="left")
+        axes.text(0.6, threshold, "alarm", color=COLOURS["vermilion"], va="bottom", ha="left")
         axes.set(yscale="log", xlabel="batch", ylabel="evidence of drift")
         axes.set_ylim(min(0.01, *values) / 2, max(5 * threshold, *values) * 2)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlim(0.5, len(values) + 0.5)
+        axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
     alt = f"Evidence after each of {len(values)} batches: {values[-1]:.3g} at last; alarm at {threshold:g}."
     return draw(paint, alt=alt, size=(4.6, 2.9))

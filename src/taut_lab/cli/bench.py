@@ -87,7 +87,7 @@ def bench() -> None:
 @_timed_peers
 @_timing
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time the training of dense networks, activations and the Björck iteration.
+    """Time training steps, activations and the Björck iteration.
 
     A dense network with three hidden layers and MaxMin learns to classify images, with the cross-entropy
     with margin for L2 radius 1.58 and Adam at learning rates 0.001 and 0.003; the first steps of the
@@ -124,9 +124,9 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     """Time convolutional layers.
 
     Inputs have shape 3 x 32 x 32 and 64 x 16 x 16. Layers are timed in turn in one process, on one
-    thread; the tables show median times and their ratios to the unconstrained layer. The error
-    column shows how far the convolution's singular values are from 1, at most; all layers use
-    circular padding. Takes about two minutes.
+    thread; the tables show median times and their ratios to the unconstrained layer. The column
+    `error` is the largest deviation of a singular value from 1; all layers use circular padding. Takes
+    about two minutes.
 
     \b
     Example:
@@ -151,7 +151,7 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 )
 @_timing
 def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time the layers of --arch distance.
+    """Time the L-inf distance layers of taut train.
 
     Compares the forward and backward passes of the fused kernels, of the fallback without a compiler and
     of torch.cdist, for several exponents p, with a dense layer of the same size. Takes about three
@@ -178,10 +178,10 @@ def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any)
     default=200,
     help="Number of pairs with a shift; an equal number has none.",
 )
-@click.option("--rows", type=Whole(min=20), default=200, help="Rows of a sample.")
+@click.option("--rows", type=Whole(min=20), default=200, help="Number of rows per sample.")
 @_output
 def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Compare two-sample tests: false alarms, power, time and memory.
+    """Compare tests for drift: false alarms, power and time.
 
     Every detector is tested on the same pairs of normal samples, half of them with one of five columns
     shifted by 0.4 standard deviations. evidently, alibi-detect and river are included if installed.
@@ -330,7 +330,7 @@ def zoo(
     figure: Path | None,
     **settings: Any,
 ) -> None:
-    """Compare 1-Lipschitz convolutions in one network, at equal training time.
+    """Compare 1-Lipschitz convolutions at equal training time.
 
     Every layer is trained in a network of the same shape, for the same CPU time on one thread, and
     certified at L2 radius 36/255 (CIFAR-10) or 1.58 (MNIST) with a proven Lipschitz constant. Each
