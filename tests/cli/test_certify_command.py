@@ -198,7 +198,7 @@ def test_outputs_without_names_are_numbers(digits_run, tmp_path):
     assert "one class for each output of the network" in " ".join(result.stderr.split())
     np.savez(tmp_path / "c.npz", x=np.zeros((4, 9)), y=np.arange(4))
     result = run(model, "--data", tmp_path / "c.npz", code=2)
-    assert "the 64 numbers" in " ".join(result.stderr.split())
+    assert "each input must have 64 numbers" in " ".join(result.stderr.split())
 
 
 def test_another_norm_is_proven_as_well(digits_run):
