@@ -11,8 +11,8 @@ from taut.transport.feature_scaling import SCALINGS, Scaling
 from taut.transport.finite_comparison import FiniteComparison
 from taut.transport.mean_bounds import METHODS, Method
 from taut.transport.population_comparison import PopulationComparison
-from taut.transport.result import WassersteinResult
 from taut.transport.selection import CRITICS, CriticName, OnProgress
+from taut.transport.wasserstein_result import WassersteinResult
 
 _SUBJECT = "wasserstein"
 
