@@ -63,9 +63,9 @@ def test_not_a_count(value):
 
 def test_count():
     check_count("f", "n", 1)
-    check_count("f", "n", 0, least=0)
+    check_count("f", "n", 0, minimum=0)
     with pytest.raises(ArgumentError, match="`n` must be a whole number >= 2; got n=1."):
-        check_count("f", "n", 1, least=2)
+        check_count("f", "n", 1, minimum=2)
 
 
 def test_choice():

@@ -17,7 +17,7 @@ import taut
 from support import seeded
 from taut import checker, runner
 from taut.errors import ArgumentError, DamagedFileError
-from taut.export import describe_certificate, lead_rates, open_file
+from taut.export import describe_certificate, margin_lipschitz, open_file
 
 FILE = Path(runner.__file__)
 
@@ -112,7 +112,7 @@ def test_errors_of_rounding_are_bounded():
 
 def test_rates_are_never_below_the_true_slopes():
     model = taut.fold(_network("abs")).double()
-    rates = lead_rates(model, "l2", (6,))
+    rates = margin_lipschitz(model, "l2", (6,))
     for x in torch.randn(100, 6, generator=seeded(2), dtype=torch.float64):
         jacobian: Any = torch.autograd.functional.jacobian(lambda v: model(v[None])[0], x)
         assert ((jacobian[:, None] - jacobian).norm(dim=2) <= rates + 1e-12).all()

@@ -1,4 +1,4 @@
-"""Numbers with their side, norm and proof: `Bound`, `Interval`, `Estimate`."""
+"""The value types of results: `Bound`, `Interval` and `Estimate`, each with its norm and hypotheses."""
 
 import math
 from collections.abc import Callable

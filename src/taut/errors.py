@@ -1,4 +1,4 @@
-"""The exceptions of taut: one root class, and messages of one form whose parts are also fields."""
+"""The exceptions of taut. All derive from `TautError` and build their message from structured fields."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -41,11 +41,12 @@ class TautError(Exception):
     Args:
         subject: function, class or file that raises the error.
         argument: name of the argument that breaks the rule, if there is one.
-        rule: the rule: "must be positive" for an argument, else a whole clause.
+        rule: the violated rule: a verb phrase ("must be positive") if `argument` is given, otherwise a
+            full clause.
         got: what was given instead: text, or the value of the argument.
         remedy: what to do, as a sentence.
-        option: another remedy: the name of an argument, and the value to give it. Commands say
-            which of their options to use instead.
+        option: an alternative remedy, as `(argument, value)`; the CLI replaces the argument with its
+            own option. A string is used as is.
 
     Example:
         >>> error = ArgumentError(
@@ -108,7 +109,7 @@ class DataError(TautError, ValueError):
 
 
 class DtypeError(TautError, TypeError):
-    """A tensor has a dtype in which the promise of the callee cannot be kept."""
+    """A tensor has a dtype that the function does not support."""
 
 
 class NoRuleError(TautError, NotImplementedError):
@@ -128,7 +129,7 @@ class MissingExtraError(TautError, ImportError):
 
 
 class ViolatedCertificateError(TautError, AssertionError):
-    """An attack succeeded where a certificate says that none can: an error of taut."""
+    """An attack succeeded where a certificate says that none can: a bug in taut."""
 
 
 class TautWarning(UserWarning):
@@ -175,10 +176,10 @@ def check_nonnegative(subject: str, argument: str, value: float) -> None:
         _refuse(subject, argument, "must be finite and >= 0", value)
 
 
-def check_count(subject: str, argument: str, value: int, least: int = 1) -> None:
-    """Raises unless `value` is a whole number of at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        _refuse(subject, argument, f"must be a whole number >= {least}", value)
+def check_count(subject: str, argument: str, value: int, minimum: int = 1) -> None:
+    """Raises unless `value` is a whole number of at least `minimum`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+        _refuse(subject, argument, f"must be a whole number >= {minimum}", value)
 
 
 def check_within(
@@ -216,7 +217,7 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """
     from difflib import SequenceMatcher
 
-    bare = name.strip("'")  # equal quotes are no likeness
+    bare = name.strip("'")  # matching quotes must not count as similarity
     ratios = {each: SequenceMatcher(None, bare, each.strip("'")).ratio() for each in choices}
     best = max(ratios.values(), default=0.0)
     near = [each for each, ratio in ratios.items() if ratio >= max(0.6, best - 0.05)]

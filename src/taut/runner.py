@@ -7,13 +7,14 @@ with taut, and its file may be copied to where taut is not installed.
 The network is computed in float64 beside a bound $e$ of the rounding error of every number: a dense
 layer on $n$ inputs adds $(n + 2) (u (|W| |x| + |b|) + 2^{-1073})$ to $|W| e$, with $u = 2^{-53}$;
 sorting, magnitudes and ReLU move no number by more than the largest error of those they choose from.
-With leads $m_i$ of the predicted class and the proven slope $L_i$ of each lead, from the file,
+With the margin $m_i$ of the predicted class over class $i$, and the Lipschitz constant $L_i$ of that margin
+from the file,
 
 $$r = \min_i (m_i - e_t - e_i) / L_i :$$
 
 no input nearer than $r$ has another prediction by the network in exact arithmetic, and none where this
-program returns a positive radius has another prediction by this program. Slopes are the file's own
-statement: prove its constant once with `checker.py`, which needs numpy alone as well.
+program returns a positive radius has another prediction by this program. The constants are the file's
+own statement: prove its constant once with `checker.py`, which needs numpy alone as well.
 """
 
 import json
@@ -29,7 +30,7 @@ U = 2.0**-53 * (1 + 1e-6)
 # What underflow may take from a product.
 TINY = 2.0**-1073
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I8": "<i1"}
-# By how much the lead of one class over another can grow, for outputs that move by 1 in a norm.
+# By how much the margin of one class over another can grow, for outputs that move by 1 in a norm.
 PAIR = {"l1": 1.0, "l2": math.sqrt(2) * (1 + 1e-15), "linf": 2.0}
 
 
@@ -67,7 +68,7 @@ class Runner:
         columns: names of the inputs of a table, where they are known.
         norm: norm of the radii.
         tolerance: unit of each input; None if it is 1. Inputs with tolerance 0 do not change.
-        rates: proven slopes of the leads, `(classes, classes)`.
+        margin_lipschitz: proven Lipschitz constants of the margins, `(classes, classes)`.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -84,7 +85,7 @@ class Runner:
             stated = {"norm": self.header["norm"], "tolerance": None}
             stated["rates"] = np.full((outputs, outputs), constant * factor)
         self.norm, self.tolerance = stated["norm"], stated["tolerance"]
-        self.rates = np.array(stated["rates"], dtype=np.float64)
+        self.margin_lipschitz = np.array(stated["rates"], dtype=np.float64)
         self.classes = about.get("classes", [str(i) for i in range(max(2, outputs))])
         self.columns = about.get("columns", [])
 
@@ -140,16 +141,16 @@ class Runner:
         outputs, error = self.evaluate(x)
         if outputs.shape[1] == 1:
             prediction = (outputs[:, 0] > 0).astype(int)
-            margin, rate = np.abs(outputs), np.broadcast_to(self.rates, outputs.shape)
+            margin, rate = np.abs(outputs), np.broadcast_to(self.margin_lipschitz, outputs.shape)
         else:
             prediction = outputs.argmax(1)
             rows = np.arange(len(outputs))
             margin = outputs[rows, prediction][:, None] - outputs
             error = error[rows, prediction][:, None] + error
-            rate = self.rates[prediction].copy()
+            rate = self.margin_lipschitz[prediction].copy()
             margin[rows, prediction] = math.inf
             rate[rows, prediction] = 1.0
-        # A lead and a quotient are rounded as well.
+        # A margin and a quotient are rounded as well.
         sure = margin * (1 - 8 * U) - error * (1 + 8 * U)
         # No slope at all, as of a constant network, is divided by as the smallest float.
         radius = (np.maximum(sure, 0.0) / np.maximum(rate, TINY)).min(1) * (1 - 8 * U)

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 import taut
 from taut.audit import find_program, prepare
 from taut.certificates import bound_outputs, direct_executor
-from taut.certificates.rounded_execution import Execution, in_double
+from taut.certificates.rounded_execution import RoundedExecution, in_double
 from taut.norms import L2, LINF, Norm
 
 pytestmark = pytest.mark.slow
@@ -333,7 +333,7 @@ def test_errors_of_single_operations_stay_within_their_bounds(name):
                 truth = [mpmath.mpf(t.numerator) / t.denominator if isinstance(t, Fraction) else t
                          for t in exact(x)]  # fmt: skip
                 for dtype in (None, torch.float32):
-                    run, limit = Execution(program, LINF, dtype, "test")(x.double())
+                    run, limit = RoundedExecution(program, LINF, dtype, "test")(x.double())
                     assert limit.item() > 0
                     with torch.no_grad():
                         there = run.value if dtype is None else execute(x).double()
@@ -361,7 +361,7 @@ def test_windows_given_by_one_number_count_all_of_their_cells():
     """Seven by seven cells are summed, not seven."""
     pool = nn.AvgPool2d(7)
     program = in_double(find_program(prepare(pool, "t"), (1, 7, 7), "t"), torch.device("cpu"))
-    run, _ = Execution(program, LINF, torch.float32, "t")(torch.ones(1, 1, 7, 7).double())
+    run, _ = RoundedExecution(program, LINF, torch.float32, "t")(torch.ones(1, 1, 7, 7).double())
     assert run.bound.far.linf >= 49 * 2.0**-24
 
 

@@ -9,13 +9,13 @@ from torch import nn
 
 import taut
 from taut.audit import find_program, prepare
-from taut.certificates.rounded_execution import Execution, in_double
+from taut.certificates.rounded_execution import RoundedExecution, in_double
 from taut.norms import L1, L2, LINF, as_norm
 
 
 def execution(model, norm, dtype):
     program = in_double(find_program(prepare(model, "test"), (6,), "test"), torch.device("cpu"))
-    return Execution(program, as_norm(norm), dtype, "test")
+    return RoundedExecution(program, as_norm(norm), dtype, "test")
 
 
 def exact_output(layers, x):

@@ -116,9 +116,7 @@ def test_mistakes_are_one_line(folder, tmp_path):
     assert "`DATA` must be an existing file" in result.stderr
     (tmp_path / "wide.csv").write_text("1,2,3,4\n1,2,3,4\n")
     result = run(folder / "run", tmp_path / "wide.csv")
-    assert (
-        result.exit_code == 2 and "must have the 2 columns of the network; got 4" in result.stderr
-    )
+    assert result.exit_code == 2 and "must have exactly 2 columns; got 4" in result.stderr
     assert not list(tmp_path.glob(".*"))
 
 

@@ -47,7 +47,7 @@ def frame(rows: int, seed: int = 0, shift: float = 0.0) -> pd.DataFrame:
 def encode(table: pd.DataFrame, **options) -> tuple[Encoding, np.ndarray]:
     source = FrameSource(table, "t")
     encoding = fit_encoding(source, **options)
-    (cells,) = source.select(encoding.select(source.names)).cells(len(table))
+    (cells,) = source.select(encoding.select(source.names)).column_batches(len(table))
     return encoding, encoding.encode(cells)
 
 

@@ -52,7 +52,7 @@ def example() -> Page:
                 note="Small print.",
             )
         ],
-        facts=[("Seed", "7")],
+        metadata=[("Seed", "7")],
     )
 
 

@@ -123,8 +123,8 @@ def distance() -> Page:
     names = tuple(f"a column with a rather long name, number {j}" for j in range(12))
     x, y = (Table(draws.uniform(size=(40, 12)) + s, names, None, "rows.csv") for s in (0.0, 1.0))
     result = wasserstein(x, y, num_steps=3)
-    facts = [("Command", "taut wasserstein " + "a-very-long-folder/" * 8 + "rows.csv")]
-    return wasserstein_page(result, x, y, names=("old.csv", "new.csv"), facts=facts)
+    metadata = [("Command", "taut wasserstein " + "a-very-long-folder/" * 8 + "rows.csv")]
+    return wasserstein_page(result, x, y, names=("old.csv", "new.csv"), metadata=metadata)
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def finite() -> tuple[WassersteinResult, Table, Table]:
 
 @pytest.fixture(scope="module")
 def population_html(population) -> str:
-    return render(population, method="betting", facts=[("Command", "taut wasserstein a b")])
+    return render(population, method="betting", metadata=[("Command", "taut wasserstein a b")])
 
 
 @pytest.fixture(scope="module")

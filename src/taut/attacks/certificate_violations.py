@@ -4,7 +4,7 @@ import math
 
 from torch import nn
 
-from taut.attacks.result import AttackResult
+from taut.attacks.attack_result import AttackResult
 from taut.certificates import Certificates, certify
 from taut.errors import ArgumentError, ViolatedCertificateError
 from taut.linalg import gamma

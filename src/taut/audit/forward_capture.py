@@ -15,10 +15,10 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from taut import functional
+from taut.audit.container_tracing import stored_like
 from taut.audit.evaluation_copy import Prepared
-from taut.audit.graph_rewriting import Rewriter
+from taut.audit.export_conversion import Rewriter
 from taut.audit.program import Program
-from taut.audit.tracing import stored_like
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution

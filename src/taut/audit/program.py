@@ -52,9 +52,9 @@ class Program:
                 module = self.module.get_submodule(str(node.target))
                 for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                     summary.update(name.encode() + _bytes_of(tensor))
-                for name, held in sorted(vars(module).items()):
-                    if isinstance(held, (bool, int, float, str, tuple, list)):
-                        summary.update(f"{name}={held!r}\n".encode())
+                for name, value in sorted(vars(module).items()):
+                    if isinstance(value, (bool, int, float, str, tuple, list)):
+                        summary.update(f"{name}={value!r}\n".encode())
         return summary.hexdigest()
 
 
@@ -65,5 +65,5 @@ def _bytes_of(tensor: Tensor) -> bytes:
 
 
 def target_name(target: Any) -> str:
-    """What an operation or a module of a graph is called in messages and checksums."""
+    """The name of an operation or a module of a graph in messages and checksums."""
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))

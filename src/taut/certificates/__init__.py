@@ -5,17 +5,17 @@ and errors into radii, `intervals` propagates boxes, `interval_radii` finds the 
 """
 
 from taut.certificates.certification import certify
+from taut.certificates.certified_radii import Certificates
 from taut.certificates.conformal_exclusion import certify_exclusions
 from taut.certificates.direct_execution import direct_executor
-from taut.certificates.dtypes import Arithmetic
 from taut.certificates.input_checks import check_batch, check_labels
 from taut.certificates.interval_propagation import bound_outputs
-from taut.certificates.monotonicity_gap import bound_order_gap
+from taut.certificates.monotone_roundoff import bound_order_gap
 from taut.certificates.output_bounds import BoundedEvaluation, bound_output
 from taut.certificates.radii import radii_after_rounding
-from taut.certificates.result import Certificates
 from taut.certificates.sphere_tracing import RayTrace, trace_rays
 from taut.certificates.weighted_norm import Tolerance, scale_network
+from taut.names import Arithmetic
 
 __all__ = [
     "Arithmetic",

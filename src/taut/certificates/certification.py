@@ -8,19 +8,18 @@ from torch import Tensor, nn
 
 from taut.audit import audit_program, bound_of, find_program, prepare
 from taut.bounds import Bound, Hypotheses
+from taut.certificates.certified_radii import Certificates
 from taut.certificates.direct_execution import float32_executor
-from taut.certificates.dtypes import Arithmetic, dtype_of
 from taut.certificates.input_checks import check_batch, check_labels
 from taut.certificates.interval_propagation import BoxInterpreter
 from taut.certificates.interval_propagation_radii import InputRange, interval_radii
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
-from taut.certificates.result import Certificates
-from taut.certificates.rounded_execution import Execution, in_double
-from taut.certificates.rounded_tensor import Rounded
+from taut.certificates.rounded_execution import RoundedExecution, dtype_of, in_double
+from taut.certificates.rounded_tensor import RoundedTensor
 from taut.certificates.weighted_norm import Tolerance, scale_problem
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
-from taut.names import CertificateMethod
+from taut.names import Arithmetic, CertificateMethod
 from taut.norms import LINF, Norm, NormLike, as_norm
 from taut.rules import Constants
 
@@ -112,21 +111,21 @@ def certify(
                 got=f"arithmetic={arithmetic!r}, input_range={input_range!r}",
             )
         scaled = scale_problem(model, x, tolerance)
-        found = certify(
+        certificates = certify(
             scaled.model, scaled.x, p, labels, arithmetic, batch_size, method, radius=radius
         )
-        return scaled.settle(found, p)
+        return scaled.settle(certificates, p)
     if arithmetic == "float32":
         _check_float32(model, x)
     prepared = prepare(model, _SUBJECT)
     stored = find_program(prepared, tuple(x.shape[1:]), _SUBJECT)
-    held = next(model.parameters(), x)
-    device = torch.device("cpu") if held.device.type == "mps" else held.device
+    home = next(model.parameters(), x).device
+    device = torch.device("cpu") if home.type == "mps" else home
     program = in_double(stored, device)
-    found = audit_program(program, p)
-    execution = Execution(program, p, dtype, _SUBJECT)
+    audit = audit_program(program, p)
+    execution = RoundedExecution(program, p, dtype, _SUBJECT)
     run_in_float32 = float32_executor(prepared, stored) if arithmetic == "float32" else None
-    certifier = _Certifier(found.output.constants)
+    certifier = _Certifier(audit.output.constants)
     boxes = None if method == "lipschitz" else BoxInterpreter(program, _SUBJECT, dtype)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for batch in x.detach().split(batch_size):
@@ -134,8 +133,8 @@ def certify(
         run, limit = execution(exact)
         output = run.value
         if run_in_float32 is not None:
-            with torch.autocast(held.device.type, enabled=False):
-                output = run_in_float32(batch.to(held.device)).to(device).view_as(run.value)
+            with torch.autocast(home.type, enabled=False):
+                output = run_in_float32(batch.to(home)).to(device).view_as(run.value)
         prediction, margin, found_radius = certifier(run, output)
         finite = _finite(exact) & _finite(output) & _finite(run.value)
         radii = torch.where(finite & (limit > 0), torch.minimum(found_radius, limit), 0.0)
@@ -145,9 +144,9 @@ def certify(
                 boxes, exact[finite], prediction[finite], start, input_range, radius
             )
         parts.append((prediction, margin, radii))
-    home = device if x.device.type == "mps" else x.device
-    prediction, margin, radii = (torch.cat(part).to(home) for part in zip(*parts, strict=True))
-    lipschitz = bound_of(found)
+    target = device if x.device.type == "mps" else x.device
+    prediction, margin, radii = (torch.cat(part).to(target) for part in zip(*parts, strict=True))
+    lipschitz = bound_of(audit)
     return Certificates(
         prediction=prediction,
         margin=margin,
@@ -190,21 +189,25 @@ def _check_method(
 
 
 def _hypotheses(
-    lipschitz: Bound, arithmetic: str, execution: Execution, input_range: InputRange | None
+    lipschitz: Bound, arithmetic: str, execution: RoundedExecution, input_range: InputRange | None
 ) -> Hypotheses:
-    known = lipschitz.hypotheses
-    kept = [s for s in known.statements if "real arithmetic" not in s]
+    network = lipschitz.hypotheses
+    statements = [s for s in network.statements if "real arithmetic" not in s]
     if input_range is not None:
-        kept.append(f"every entry of an input lies between {input_range[0]} and {input_range[1]}")
+        statements.append(
+            f"every entry of an input lies between {input_range[0]} and {input_range[1]}"
+        )
     if arithmetic == "real":
-        kept.append("the prediction is that of the network computed exactly, in real arithmetic")
+        statements.append(
+            "the prediction is that of the network computed exactly, in real arithmetic"
+        )
     else:
-        kept.append(
+        statements.append(
             f"the network is executed in {arithmetic}, rounding to nearest, at the input and at "
             "every other point; sums may be taken in any order"
         )
-        kept.extend(f"it uses {assumption}" for assumption in execution.assumptions)
-    return Hypotheses(tuple(kept), known.input_shape, known.digest, known.digest_of)
+        statements.extend(f"it uses {assumption}" for assumption in execution.assumptions)
+    return Hypotheses(tuple(statements), network.input_shape, network.digest, network.digest_of)
 
 
 class _Certifier:
@@ -215,8 +218,8 @@ class _Certifier:
         self.pairs = PairRadii()
         self.method = ""
 
-    def __call__(self, run: Rounded, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the tensor `output` that an execution gave, around the values of `run`."""
+    def __call__(self, run: RoundedTensor, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Certifies the tensor `output` of an execution, which is around the values of `run`."""
         if run.shape in ((), (1,)):
             self.method = "sign"
             prediction = (output.flatten() > 0).long()
@@ -226,29 +229,29 @@ class _Certifier:
             raise ArgumentError(
                 subject=_SUBJECT,
                 argument="model",
-                rule="must give one row of outputs a sample",
+                rule="must return one row of outputs per sample",
                 got=f"the shape {run.shape}",
-                remedy="Flatten them, or choose some.",
+                remedy="Flatten the outputs, or select some.",
             )
         prediction = output.argmax(1)
-        lead = differences(run.value, prediction)
+        margins = differences(run.value, prediction)
         if run.last is None:
             self.method = "vector map"
-            radii = vector_radii(run, self.constants, lead)
+            radii = vector_radii(run, self.constants, margins)
         else:
             self.method = "last-layer pairs"
-            radii = self.pairs(run.last, prediction, lead)
-        return prediction, lead.amin(1), radii.amin(1)
+            radii = self.pairs(run.last, prediction, margins)
+        return prediction, margins.amin(1), radii.amin(1)
 
 
 def _check_float32(model: nn.Module, x: Tensor) -> None:
-    held = {t.dtype for t in (x, *model.parameters(), *model.buffers()) if t.is_floating_point()}
-    if held != {torch.float32}:
+    dtypes = {t.dtype for t in (x, *model.parameters(), *model.buffers()) if t.is_floating_point()}
+    if dtypes != {torch.float32}:
         raise DtypeError(
             subject=_SUBJECT,
             argument="arithmetic",
             rule="'float32' must be that of the model and of `x`",
-            got=", ".join(sorted(map(str, held))),
+            got=", ".join(sorted(map(str, dtypes))),
             remedy="Convert both with .float(), or use 'real'.",
         )
     if torch.get_float32_matmul_precision() != "highest":

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from taut.audit import audit_program
 from taut.certificates.radii import PairRadii, differences, vector_radii
-from taut.certificates.rounded_execution import Execution, program_in_double
+from taut.certificates.rounded_execution import RoundedExecution, program_in_double
 from taut.errors import check_nonnegative
 from taut.linalg.rounding import check_arithmetic
 from taut.norms import NormLike, as_norm
@@ -26,7 +26,7 @@ def certify_exclusions(
 ) -> Tensor:
     r"""Classes whose score $s(x, y) = \max_{i \ne y} f_i(x) - f_y(x)$ is above a threshold all around.
 
-    A class is excluded at $x$ if the lead of some $i \ne y$ satisfies $f_i(x') - f_y(x') > q$ at every
+    A class is excluded at $x$ if some $i \ne y$ satisfies $f_i(x') - f_y(x') > q$ at every
     $x'$ with $\|x' - x\| \le r$, executed in float64, which is proven as a certified radius is.
 
     Args:
@@ -51,8 +51,8 @@ def certify_exclusions(
     check_nonnegative(_SUBJECT, "radius", radius)
     check_arithmetic(_SUBJECT)
     program = program_in_double(model, tuple(x.shape[1:]), _SUBJECT, x.device)
-    found = audit_program(program, as_norm(norm, _SUBJECT))
-    execution = Execution(program, found.norm, torch.float64, _SUBJECT)
+    audit = audit_program(program, as_norm(norm, _SUBJECT))
+    execution = RoundedExecution(program, audit.norm, torch.float64, _SUBJECT)
     pairs = PairRadii()
     # A difference above q rounds to at least q: one float further and it rounds above it.
     limit_score = math.nextafter(threshold, math.inf)
@@ -61,16 +61,16 @@ def certify_exclusions(
         run, limit = execution(rows)
         excluded = torch.zeros_like(run.value, dtype=torch.bool)
         for i in range(run.value.shape[1]):
-            chosen = torch.full((len(rows),), i, device=x.device)
-            lead = differences(run.value, chosen)
+            label = torch.full((len(rows),), i, device=x.device)
+            margins = differences(run.value, label)
             # Both subtractions round, each by far less than this.
-            lead = lead - limit_score - 2.0**-50 * (lead.abs() + abs(limit_score))
-            lead = torch.where(lead.isfinite(), lead, -math.inf)
-            lead[:, i] = -math.inf
+            margins = margins - limit_score - 2.0**-50 * (margins.abs() + abs(limit_score))
+            margins = torch.where(margins.isfinite(), margins, -math.inf)
+            margins[:, i] = -math.inf
             if run.last is None:
-                radii = vector_radii(run, found.output.constants, lead)
+                radii = vector_radii(run, audit.output.constants, margins)
             else:
-                radii = pairs(run.last, chosen, lead)
+                radii = pairs(run.last, label, margins)
             excluded |= radii > radius
         usual = run.value.isfinite().all(1) & rows.flatten(1).isfinite().all(1) & (limit > radius)
         parts.append(excluded & usual[:, None])

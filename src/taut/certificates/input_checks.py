@@ -12,7 +12,7 @@ def check_batch(subject: str, x: Tensor) -> None:
         raise DtypeError(
             subject=subject,
             argument="x",
-            rule="must be of floating point",
+            rule="must have a floating-point dtype",
             got=str(x.dtype),
             remedy="Convert it with .float().",
         )

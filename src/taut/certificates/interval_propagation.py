@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, fx, nn
 
 from taut.audit import RuleInterpreter
-from taut.certificates.dtypes import Arithmetic, dtype_of
-from taut.certificates.rounded_execution import program_in_double, with_rounded_numbers
+from taut.certificates.rounded_execution import dtype_of, program_in_double, with_rounded_numbers
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic, gamma
+from taut.names import Arithmetic
 from taut.rules import Call, Constants, Record, Value
 
 _SUBJECT = "bound_outputs"

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from taut.certificates.rounded_execution import Execution, program_in_double
+from taut.certificates.rounded_execution import RoundedExecution, program_in_double
 from taut.certificates.rounded_tensor import up
 from taut.norms import L2, NormLike, as_norm
 
@@ -32,7 +32,7 @@ class BoundedEvaluation:
         subject = "BoundedEvaluation"
         device = next((value.device for value in model.parameters()), torch.device("cpu"))
         program = program_in_double(model, (features,), subject, device)
-        self._execution = Execution(program, L2, None, subject)
+        self._execution = RoundedExecution(program, L2, None, subject)
 
     @torch.no_grad()
     def __call__(self, x: Tensor, batch_size: int = 8192) -> tuple[Tensor, Tensor]:
@@ -72,7 +72,7 @@ def bound_output(
         (2.0, 12.0)
     """
     program = program_in_double(model, tuple(x.shape[1:]), "bound_output", x.device)
-    execution = Execution(program, as_norm(norm), torch.float64, "bound_output")
+    execution = RoundedExecution(program, as_norm(norm), torch.float64, "bound_output")
     ends: list[tuple[Tensor, Tensor]] = []
     for rows, within in zip(x.split(batch_size), radius.split(batch_size), strict=True):
         run, limit = execution(rows)

@@ -1,16 +1,16 @@
-r"""From outputs and their spreads to radii.
+r"""Certified radii from margins, Lipschitz constants and roundoff.
 
-A prediction $t$ stands as long as every difference $z_t - z_i$ stays positive. At a point within
+A prediction $t$ stands as long as every difference $z_t - z_i$ stays positive. At a point $x'$ within
 $r$ of $x$, a difference of $m_i$ at $x$ is still at least $m_i - L_i r$, where
 
-- of a vector map that is $K$-Lipschitz into norm $q$, $L = 2^{1 - 1/q} K$, for
+- if the outputs are $K$-Lipschitz in norm $q$, $L = 2^{1 - 1/q} K$, because
   $\|e_t - e_i\|$ in the dual norm of $q$ is 1, $\sqrt 2$ or 2 for $q = 1, 2, \infty$;
-- behind a last dense layer on $K_h$-Lipschitz features, $L_i = K_h \|w_t - w_i\|_{q^*}$, which is
-  never larger;
-- of one output, whose sign is the prediction, $L = K$.
+- if a last linear layer follows features that are $K_h$-Lipschitz,
+  $L_i = K_h \|w_t - w_i\|_{q^*}$, which is never larger;
+- for one output, whose sign is the prediction, $L = K$.
 
-The smallest over $q$ counts. What evaluation lost, $\varepsilon$, and what execution may lose
-at the other point, $\alpha + \beta r$, are subtracted: $r = (m - \varepsilon - \alpha)/(L + \beta)$.
+The smallest over $q$ counts. The roundoff of the evaluation at $x$, $\varepsilon$, and that of
+execution at $x'$, at most $\alpha + \beta r$, are subtracted: $r = (m - \varepsilon - \alpha)/(L + \beta)$.
 """
 
 import math
@@ -18,10 +18,10 @@ import math
 import torch
 from torch import Tensor
 
-from taut.certificates.rounded_tensor import LastLayer, Rounded, norms_up, up
+from taut.certificates.rounded_tensor import LastLayer, RoundedTensor, norms_up, up
 from taut.rules import Constants
 
-# Of the dual norms of e_t - e_i, for output norms L1, L2, LINF.
+# The dual norms of e_t - e_i, for output norms L1, L2, LINF.
 _PAIR = (1.0, math.nextafter(math.sqrt(2), 2), 2.0)
 
 
@@ -32,7 +32,9 @@ def bound_radius(margin: Tensor, error: Tensor, rate: Tensor) -> Tensor:
     return torch.where(radius > torch.finfo(radius.dtype).tiny, radius, 0.0)
 
 
-def sign_radii(run: Rounded, constants: Constants, prediction: Tensor) -> tuple[Tensor, Tensor]:
+def sign_radii(
+    run: RoundedTensor, constants: Constants, prediction: Tensor
+) -> tuple[Tensor, Tensor]:
     """Margins and radii of the sign of one output, `(batch,)` each; `prediction` is 1 or 0."""
     margin = torch.where(prediction == 1, run.value.flatten(), -run.value.flatten())
     bound = run.bound
@@ -41,14 +43,14 @@ def sign_radii(run: Rounded, constants: Constants, prediction: Tensor) -> tuple[
     return margin, bound_radius(margin, error, rate)
 
 
-def vector_radii(run: Rounded, constants: Constants, lead: Tensor) -> Tensor:
+def vector_radii(run: RoundedTensor, constants: Constants, margin: Tensor) -> Tensor:
     """Radii for every other class, `(batch, classes)`, of a vector map with these constants."""
     bound = run.bound
     pair = run.value.new_tensor(_PAIR)
     parts = (bound.error.values, bound.far.values)
     error = up(sum((part * pair[:, None]).amin(0) for part in parts))  # type: ignore[arg-type]
     rate = up((constants.values.to(pair) * pair).amin() + (bound.slope.values * pair).amin())
-    return bound_radius(lead, error[:, None], rate)
+    return bound_radius(margin, error[:, None], rate)
 
 
 class PairRadii:
@@ -57,14 +59,14 @@ class PairRadii:
     def __init__(self) -> None:
         self._rows: dict[int, Tensor] = {}
 
-    def __call__(self, last: LastLayer, prediction: Tensor, lead: Tensor) -> Tensor:
+    def __call__(self, last: LastLayer, prediction: Tensor, margin: Tensor) -> Tensor:
         """Radii for every other class, `(batch, classes)`."""
-        classes, place = prediction.unique(return_inverse=True)
+        classes, class_index = prediction.unique(return_inverse=True)
         if not len(classes):
-            return lead
+            return margin
         rows = torch.stack([self._differences_of(last.weight, int(t)) for t in classes], 1)
-        dual = rows[:, place] * last.factor
-        pair = lead.new_tensor(_PAIR)
+        dual = rows[:, class_index] * last.factor
+        pair = margin.new_tensor(_PAIR)
 
         def bound(carried: Constants, fresh: Constants | None) -> Tensor:
             moved = carried.values.reshape(3, -1, 1)
@@ -77,7 +79,7 @@ class PairRadii:
         features, fresh = last.features, last.fresh
         error = up(bound(features.error, fresh.error) + bound(features.far, fresh.far))
         rate = up(bound(features.reach, None) + bound(features.slope, fresh.slope))
-        return bound_radius(lead, error, rate)
+        return bound_radius(margin, error, rate)
 
     def _differences_of(self, weight: Tensor, t: int) -> Tensor:
         r"""$\|w_t - w_i\|_{q^*}$ for $q = 1, 2, \infty$ and every `i`, `(3, classes)`."""
@@ -87,9 +89,9 @@ class PairRadii:
 
 
 def differences(logits: Tensor, prediction: Tensor) -> Tensor:
-    """By how much the predicted class leads each other; infinity for itself."""
-    chosen = prediction[:, None]
-    return (logits.gather(1, chosen) - logits).scatter(1, chosen, math.inf)
+    """The margin of the predicted class over each other class; infinity for itself."""
+    index = prediction[:, None]
+    return (logits.gather(1, index) - logits).scatter(1, index, math.inf)
 
 
 def radii_after_rounding(radius: Tensor, length: Tensor, unit: float) -> Tensor:

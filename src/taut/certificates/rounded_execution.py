@@ -10,14 +10,23 @@ import torch
 from torch import Tensor, fx, nn
 
 from taut.audit import Program, RuleInterpreter, find_program, prepare
-from taut.certificates.rounded_tensor import ErrorBound, LastLayer, Rounded, added_rounding
-from taut.errors import NoRuleError
+from taut.certificates.rounded_tensor import ErrorBound, LastLayer, RoundedTensor, added_rounding
+from taut.errors import NoRuleError, check_choice
+from taut.names import Arithmetic
 from taut.norms import Norm
 from taut.rules import Call, Constants, Record, Value
 
 aten = torch.ops.aten
 # Behind these a last dense layer is still the last one.
 _PASSING = {"identity", "clone", "contiguous", "alias", "detach", "flatten", "view", "reshape"}
+
+_DTYPES = {"real": None, "float64": torch.float64, "float32": torch.float32}
+
+
+def dtype_of(arithmetic: Arithmetic, subject: str) -> torch.dtype | None:
+    """The dtype of an execution; None for real numbers."""
+    check_choice(subject, "arithmetic", arithmetic, tuple(_DTYPES))
+    return _DTYPES[arithmetic]
 
 
 def in_double(program: Program, device: torch.device) -> Program:
@@ -33,7 +42,7 @@ def program_in_double(
     return in_double(find_program(prepare(model, subject), input_shape, subject), device)
 
 
-class Execution(RuleInterpreter):
+class RoundedExecution(RuleInterpreter):
     """Runs a program on batches in float64, together with a bound of every rounding error.
 
     Args:
@@ -43,7 +52,7 @@ class Execution(RuleInterpreter):
         subject: subject of errors.
     """
 
-    tracked = Rounded
+    tracked = RoundedTensor
 
     def __init__(
         self, program: Program, norm: Norm, dtype: torch.dtype | None, subject: str
@@ -54,21 +63,21 @@ class Execution(RuleInterpreter):
         self.dtype = dtype
         self.assumptions: dict[str, None] = {}
 
-    def __call__(self, x: Tensor) -> tuple[Rounded, Tensor]:
+    def __call__(self, x: Tensor) -> tuple[RoundedTensor, Tensor]:
         """The output for `(batch, ...)`, and how far from each sample nothing can overflow."""
         nothing = Constants.of(x.new_zeros(3, len(x)))
         still = Constants.of(x.new_zeros(3))
         reach = Constants.of(self.reach.values.to(x))
         self.limit = x.new_full((len(x),), math.inf)
-        return self.run(Rounded(x, ErrorBound(nothing, nothing, reach, still))), self.limit
+        return self.run(RoundedTensor(x, ErrorBound(nothing, nothing, reach, still))), self.limit
 
-    def value_of(self, held: Rounded) -> Value:
+    def value_of(self, tensor: RoundedTensor) -> Value:
         """Its shape; the constants are put in where they are asked for."""
-        return Value(held.bound.reach, held.shape)
+        return Value(tensor.bound.reach, tensor.shape)
 
-    def size_of(self, held: Rounded) -> Any:
+    def size_of(self, tensor: RoundedTensor) -> Any:
         """The number of samples."""
-        return len(held.value)
+        return len(tensor.value)
 
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
         """The result with what the operation rounds."""
@@ -90,8 +99,8 @@ class Execution(RuleInterpreter):
         return tuple(made) if isinstance(value, (tuple, list)) else made[0]
 
     def _rounded(
-        self, record: Record, call: Call, tracked: list[Rounded], value: Tensor, node: fx.Node
-    ) -> Rounded:
+        self, record: Record, call: Call, tracked: list[RoundedTensor], value: Tensor, node: fx.Node
+    ) -> RoundedTensor:
         size = math.prod(value.shape[1:])
         assert record.constants is not None
         columns = zip(*(r.bound.parts for r in tracked), strict=True)
@@ -108,16 +117,16 @@ class Execution(RuleInterpreter):
         if record.exact:
             keeps = record.proof == "permutation" and operation_name(call.target) in _PASSING
             same = len(tracked) == 1 and value.shape == tracked[0].value.shape
-            return Rounded(value, carried, tracked[0].last if keeps and same else None)
+            return RoundedTensor(value, carried, tracked[0].last if keeps and same else None)
         assert record.rounding is not None
         if record.rounding.assumes and self.dtype is not None:
             self.assumptions[record.rounding.assumes] = None
         fresh, limit = added_rounding(record.rounding, call, tracked, value, self.dtype)
         self.limit = torch.minimum(self.limit, limit)
-        return Rounded(value, carried + fresh, self._last(call, tracked, value, fresh))
+        return RoundedTensor(value, carried + fresh, self._last(call, tracked, value, fresh))
 
     def _last(
-        self, call: Call, tracked: list[Rounded], value: Tensor, fresh: ErrorBound
+        self, call: Call, tracked: list[RoundedTensor], value: Tensor, fresh: ErrorBound
     ) -> LastLayer | None:
         """The last dense layer behind the result: this one, or one that was only scaled since."""
         if call.target is aten.linear.default and value.dim() == 2:

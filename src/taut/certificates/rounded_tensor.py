@@ -87,7 +87,7 @@ class LastLayer:
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedTensor:
     """A tensor `(batch, ...)`, its error bound and, behind a last dense layer, that layer."""
 
     value: Tensor
@@ -100,7 +100,7 @@ class Rounded:
         return tuple(self.value.shape[1:])
 
 
-def _magnitudes(rounding: Rounding, call: Call, incoming: list[Rounded]) -> Tensor:
+def _magnitudes(rounding: Rounding, call: Call, incoming: list[RoundedTensor]) -> Tensor:
     """The norms of the magnitudes, which are computed in float64 with as many roundings, from above."""
     terms = rounding.magnitude(call, *(r.value for r in incoming))
     norms = up(norms_up(terms) * (1 + 2 * gamma(rounding.count(call) + 2)))
@@ -110,7 +110,7 @@ def _magnitudes(rounding: Rounding, call: Call, incoming: list[Rounded]) -> Tens
 def added_rounding(
     rounding: Rounding,
     call: Call,
-    incoming: list[Rounded],
+    incoming: list[RoundedTensor],
     value: Tensor,
     dtype: torch.dtype | None,
 ) -> tuple[ErrorBound, Tensor]:

@@ -70,16 +70,16 @@ def attack(**options: Any) -> None:
 
     if options["page"] or (options["report"] and options["path"].is_dir()):
         check_extras()
-    chosen = read_classifier(options)
-    if chosen.classifier.spec.weights is not None:
+    target = read_classifier(options)
+    if target.classifier.spec.weights is not None:
         raise click.UsageError(
-            "attacks move every column, and this run has columns that are fixed or free: its "
-            "certificates speak of other changes."
+            "attacks perturb every column, but this run has fixed or free columns, so its "
+            "certificates cover a different set of perturbations."
         )
-    radii = _radii(chosen, options)
-    names = _attacks(chosen, options["attacks"])
-    rows = evenly_spaced_rows(len(chosen.classifier.examples), options["limit"])
-    part = chosen.classifier.take(rows)
+    radii = _radii(target, options)
+    names = _attacks(target, options["attacks"])
+    rows = evenly_spaced_rows(len(target.classifier.examples), options["limit"])
+    part = target.classifier.take(rows)
     settings = {name: options[name] for name in ("num_steps", "num_restarts", "seed")}
     with progress(quiet=options["as_json"]) as bar:
         done, total = count(), len(names) * len(radii) + 1
@@ -88,66 +88,67 @@ def attack(**options: Any) -> None:
             text = f"{ATTACK_NAMES[name]} at {radius:.4g}" if radius else "minimal perturbations"
             bar("attacks", next(done), total, text)
 
-        found = evaluate_robustness(part, radii, names, on_attack=on_attack, **settings)
+        robustness = evaluate_robustness(part, radii, names, on_attack=on_attack, **settings)
     with announce_folders((options["page"] or options["path"]).parent):
-        page = _write_page(chosen, found, options)
+        page = _write_page(target, robustness, options)
     if options["as_json"]:
         record = {
             "path": options["path"],
-            "data": chosen.classifier.name,
-            "examples": len(found.certificates),
+            "data": target.classifier.name,
+            "examples": len(robustness.certificates),
             "norm": part.norm.name,
-            "lipschitz": found.certificates.lipschitz.value,
-            "clean": found.clean,
+            "lipschitz": robustness.certificates.lipschitz.value,
+            "clean": robustness.clean,
             "radii": [
                 {
                     "radius": radius,
-                    "certified": found.certified(radius),
-                    **{name: found.accuracy(radius, name) for name in found.distances},
+                    "certified": robustness.certified(radius),
+                    **{name: robustness.accuracy(radius, name) for name in robustness.distances},
                 }
-                for radius in found.radii
+                for radius in robustness.radii
             ],
-            "settings": found.settings,
-            "violations": list(found.violations),
+            "settings": robustness.settings,
+            "violations": list(robustness.violations),
             "report": page,
         }
         print_json(record)
     else:
-        print_attacked(found)
+        print_attacked(robustness)
         if page is not None:
             say(f"Report: {page}")
-    for sentence in found.violations:
+    for sentence in robustness.violations:
         click.secho(f"taut attack: VIOLATED CERTIFICATE: {sentence}", fg="red", bold=True, err=True)
-    if found.violations:
+    if robustness.violations:
         raise SystemExit(_VIOLATED)
 
 
-def print_attacked(found: "RobustnessResult") -> None:
+def print_attacked(robustness: "RobustnessResult") -> None:
     """Prints certified and attacked accuracy side by side."""
     from taut.cli.output import print_table, say
     from taut.report import accuracy_table, percent
 
-    header, rows = accuracy_table(found.certificates, found.radii, found)
+    header, rows = accuracy_table(robustness.certificates, robustness.radii, robustness)
     print_table(header, [[name, *map(percent, shares)] for name, shares in rows])
-    if not found.violations:
-        held = "no attack changed a prediction inside its certified radius"
-        say(f"{len(found.certificates):,} examples; {held}.", style="green")
+    if not robustness.violations:
+        summary = "no attack changed a prediction inside its certified radius"
+        say(f"{len(robustness.certificates):,} examples; {summary}.", style="green")
 
 
-def _radii(chosen: ClassifierInput, options: dict[str, Any]) -> list[float]:
+def _radii(target: ClassifierInput, options: dict[str, Any]) -> list[float]:
     if options["radii"]:
         return sorted(set(options["radii"]))
-    if chosen.radius is None:
+    if target.radius is None:
         raise click.UsageError(
-            "give --radius: a default is known only for the norm that the run was trained in."
+            "give --radius: default radii exist only for a training run, and only in the norm of its "
+            "training."
         )
-    return [share * chosen.radius for share in _SHARES]
+    return [share * target.radius for share in _SHARES]
 
 
-def _attacks(chosen: ClassifierInput, asked: tuple[str, ...]) -> list[str]:
+def _attacks(target: ClassifierInput, asked: tuple[str, ...]) -> list[str]:
     from taut.evaluation import ATTACKS
 
-    if chosen.classifier.norm.name == "l1":
+    if target.classifier.norm.name == "l1":
         if idle := [name for name in asked if name in ("fgsm", "pgd")]:
             message = f"--attack {idle[0]} does not support L1: use --attack autoattack."
             raise click.UsageError(message)
@@ -157,20 +158,27 @@ def _attacks(chosen: ClassifierInput, asked: tuple[str, ...]) -> list[str]:
 
 
 def _write_page(
-    chosen: ClassifierInput, found: "RobustnessResult", options: dict[str, Any]
+    target: ClassifierInput, robustness: "RobustnessResult", options: dict[str, Any]
 ) -> Path | None:
     path = options["page"]
-    if path is None and options["report"] and chosen.run is not None and options["data"] is None:
+    if path is None and options["report"] and target.run is not None and options["data"] is None:
         path = options["path"] / "index.html"
     if path is None:
         return None
-    from taut.report import classifier_page, run_facts
+    from taut.report import classifier_page, run_metadata
 
-    facts = [] if chosen.run is None else run_facts(chosen.run)
-    told = ", ".join(f"{name.partition('_')[2] or name} {n}" for name, n in found.settings.items())
-    facts.append(("Attacks", f"{', '.join(found.distances)}: {told}"))
-    radius = chosen.radius or found.radii[0]
-    certificates = chosen.classifier.certify()
+    metadata = [] if target.run is None else run_metadata(target.run)
+    settings = ", ".join(
+        f"{name.partition('_')[2] or name} {n}" for name, n in robustness.settings.items()
+    )
+    metadata.append(("Attacks", f"{', '.join(robustness.distances)}: {settings}"))
+    radius = target.radius or robustness.radii[0]
+    certificates = target.classifier.certify()
     return classifier_page(
-        chosen.classifier, certificates, radius, attacked=found, run=chosen.run, facts=facts
+        target.classifier,
+        certificates,
+        radius,
+        attacked=robustness,
+        run=target.run,
+        metadata=metadata,
     ).write(path)

@@ -60,7 +60,7 @@ class ClassifierInput:
 
     classifier: "EvaluatedClassifier"  # the classifier and its examples
     run: "TrainedRun | None" = None  # the training run; None for a network from a file
-    radius: float | None = None  # target radius of the training; None where that is not known
+    radius: float | None = None  # target radius of the training run; None without one
 
 
 def read_classifier(options: dict[str, Any]) -> ClassifierInput:
@@ -87,8 +87,8 @@ def _from_run(options: dict[str, Any]) -> ClassifierInput:
             config = replace(config, data_dir=options["data_dir"])
         classifier = EvaluatedClassifier.from_run(replace(run, config=config), norm)
     else:
-        rows = _read_for(run, options)
-        examples = _on(run.model, run.inputs.apply(rows.inputs), rows)
+        rows = _read_run_examples(run, options)
+        examples = _to_examples(run.model, run.inputs.apply(rows.inputs), rows)
         name, rounded = Path(source).name, bool(run.inputs.shift)
         classifier = EvaluatedClassifier(name, run.model, run.inputs, examples, norm, rounded)
     return ClassifierInput(classifier, run, radius)
@@ -114,15 +114,15 @@ def _from_file(options: dict[str, Any]) -> ClassifierInput:
     shape = tuple(saved.input_shape or inputs.shape[1:])
     if inputs[0].numel() != prod(shape):
         rule = (
-            f"an input must have the {prod(shape)} numbers that the network takes, of shape {shape}"
+            f"each input must have {prod(shape)} numbers, of shape {shape}, as the network expects"
         )
         raise DataError(subject=f"data: {source}", rule=rule, got=str(tuple(inputs.shape[1:])))
     # Flat rows may be images, and images flat rows.
     inputs, model = inputs.reshape(-1, *shape), saved.model.eval()
     with torch.no_grad():
-        outputs = model(_on(model, inputs[:1], rows).inputs).shape[-1]
-    rows = _by_output(rows, outputs)
-    examples = _on(model, inputs, rows)
+        outputs = model(_to_examples(model, inputs[:1], rows).inputs).shape[-1]
+    rows = _label_by_output(rows, outputs)
+    examples = _to_examples(model, inputs, rows)
     spec = InputSpec(shape=shape, classes=rows.classes, low=rows.low, high=rows.high)
     rounded = inputs.dtype != examples.inputs.dtype
     return ClassifierInput(
@@ -130,8 +130,8 @@ def _from_file(options: dict[str, Any]) -> ClassifierInput:
     )
 
 
-def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
-    """Other examples for a run, with its columns and classes."""
+def _read_run_examples(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
+    """Reads other examples for a run, with its columns and classes."""
     from taut.data import detect_format, read_matching
 
     source, spec, label = options["data"], run.inputs, options["label"]
@@ -143,9 +143,11 @@ def _read_for(run: "TrainedRun", options: dict[str, Any]) -> "LabelledSet":
         source, columns=spec.columns, classes=spec.classes, names=names_for(run, source), **where
     )
     if rows.inputs.shape[1:] != spec.shape:
-        rule = f"an input must be as {options['path']} was trained on, {_what(spec.shape)}"
+        rule = (
+            f"each input must be {_shape_text(spec.shape)}, as in the training of {options['path']}"
+        )
         remedy = "Give data of the same kind as its own, or leave out --data for its test examples."
-        got = _what(rows.inputs.shape[1:])
+        got = _shape_text(rows.inputs.shape[1:])
         raise DataError(subject=f"data: {source}", rule=rule, got=got, remedy=remedy)
     return rows
 
@@ -163,21 +165,21 @@ def names_for(run: "TrainedRun", source: str) -> list[str]:
     opened = open_source(path)
     if not isinstance(opened, ColumnSource) or opened.names:
         return []
-    known = [str(name) for name in parse_columns(run.config.names)] if run.config.names else []
+    all_names = [str(name) for name in parse_columns(run.config.names)] if run.config.names else []
     used = spec.columns if spec.encoding is None else [c.name for c in spec.encoding.used]
-    for names in (known, [name for name in known if name != run.config.label], list(used)):
+    for names in (all_names, [name for name in all_names if name != run.config.label], list(used)):
         if len(names) == opened.width:
             return names
     return []
 
 
-def _what(shape: tuple[int, ...]) -> str:
+def _shape_text(shape: tuple[int, ...]) -> str:
     sizes = " x ".join(map(str, shape))
     return f"an image of {sizes}" if len(shape) == 3 else f"a row of {sizes} numbers"
 
 
-def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
-    """Rows with labels that are output indices of a network without class names.
+def _label_by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
+    """Turns labels into output indices, for a network without class names.
 
     Labels 0, 1, ... are output indices, even where some do not occur; other labels are taken in
     their order, one for each output.
@@ -198,11 +200,11 @@ def _by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
     return rows
 
 
-def _on(model: "nn.Module", inputs: "Tensor", rows: "LabelledSet") -> "Examples":
-    """Examples where the weights of the network are, in their dtype."""
+def _to_examples(model: "nn.Module", inputs: "Tensor", rows: "LabelledSet") -> "Examples":
+    """Examples on the device of the network's weights, in their dtype."""
     import torch
 
     from taut.training import Examples
 
-    held = next(model.parameters(), inputs)
-    return Examples(inputs, torch.as_tensor(rows.labels)).to(held.device, held.dtype)
+    weight = next(model.parameters(), inputs)
+    return Examples(inputs, torch.as_tensor(rows.labels)).to(weight.device, weight.dtype)

@@ -71,32 +71,38 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
     written = check_format(out, kind)
     torch.set_num_threads(options["threads"])
     predictor = _Predictor(path, options)
-    count, held = 0, 0
+    count, num_certified = 0, 0
     unseen: set[str] = set()
     batches = predictor.batches(data, options["batch_rows"])
     with progress(quiet=out is None) as bar, open_output(out, written) as write:
         for rows in batches:
-            found = predictor(rows)
+            certificates = predictor(rows)
             if predictor.spec.encoding is not None:
                 unseen.update(predictor.spec.encoding.unseen(rows))
-            certified = found.radius > predictor.radius
-            tensors = {"margin": found.margin, "radius": found.radius, "certified": certified}
+            certified = certificates.radius > predictor.radius
+            tensors = {
+                "margin": certificates.margin,
+                "radius": certificates.radius,
+                "certified": certified,
+            }
             write(
                 {
                     "row": range(count, count + len(rows)),
-                    "prediction": [predictor.spec.classes[i] for i in found.prediction.tolist()],
+                    "prediction": [
+                        predictor.spec.classes[i] for i in certificates.prediction.tolist()
+                    ],
                     **{name: tensor.tolist() for name, tensor in tensors.items()},
                 }
             )
             count += len(rows)
-            held += int(certified.sum())
+            num_certified += int(certified.sum())
             bar("predicting", count, count, f"{count:,} rows")
     if unseen:
         names = ", ".join(sorted(unseen))
         text = "Some rows have values that training has not seen, in columns"
         click.echo(f"{text}: {names}", err=True)
     if out is not None:
-        say(f"{count:,} rows, {held:,} certified within {predictor.statement}.")
+        say(f"{count:,} rows, {num_certified:,} certified within {predictor.statement}.")
         say(f"Predictions: {out}")
 
 
@@ -125,8 +131,8 @@ class _Predictor:
         if options["tolerance"]:
             given = parse_tolerances(options["tolerance"])
             count = prod(self.spec.shape)
-            found = feature_tolerances(given, self.spec.columns, count, self.spec.encoding)
-            self.spec = replace(self.spec, tolerance=found)
+            tolerance = feature_tolerances(given, self.spec.columns, count, self.spec.encoding)
+            self.spec = replace(self.spec, tolerance=tolerance)
             norm, self.radius = "linf", 1.0
         self.norm = as_norm(options["norm"] or norm)
         self.arithmetic = options["arithmetic"]
@@ -139,38 +145,41 @@ class _Predictor:
 
         from taut.training import certify_inputs
 
-        held = next(self.model.parameters(), torch.empty(0))
+        parameter = next(self.model.parameters(), torch.empty(0))
         shaped = rows.reshape(-1, *self.spec.shape)
         x = self.spec.apply(shaped) if self.spec.shift else torch.as_tensor(shaped)
-        rounded = bool(self.spec.shift) or x.dtype != held.dtype
-        given = x.to(held.device, held.dtype)
+        rounded = bool(self.spec.shift) or x.dtype != parameter.dtype
+        given = x.to(parameter.device, parameter.dtype)
         return certify_inputs(
             self.model, self.spec, given, self.norm, None, self.arithmetic, rounded=rounded
         )
 
     def batches(self, data: str, batch_rows: int) -> "Iterator[np.ndarray]":
-        """The rows of a file, some at a time."""
+        """Yields the rows of a file in batches."""
         from taut.data import TableStream, open_source
 
         spec, names = self.spec, [] if self.run is None else names_for(self.run, data)
         try:
             source = open_source(data, names)
         except ArgumentError as error:
-            # What the reader calls `path` is DATA here.
+            # The reader calls `path` what is DATA here.
             named = "data" if error.argument == "path" else error.argument
             raise error.replace(argument=named) from None
         columns = list(spec.columns) if spec.columns and source.names else None
         if spec.encoding is not None and not source.names:
             used = len(spec.encoding.used)
-            rule = f"a table without a header must have the {used} columns of the network"
-            got, remedy = str(source.width), "Name the columns in a header."
+            rule = f"a table without a header must have exactly {used} columns"
+            got, remedy = str(source.width), "Add a header so that columns can be matched by name."
             raise DataError(subject=source.subject, rule=rule, got=got, remedy=remedy)
         given: Any = {"columns": columns} if spec.encoding is None else {"encoding": spec.encoding}
         stream = TableStream(data, batch_rows=batch_rows, names=names, min_rows=1, **given)
         if stream.dim != prod(spec.shape):
-            rule = f"a row must have the {prod(spec.shape)} numbers that the network takes"
-            got, remedy = str(stream.dim), "Leave out the label, or name the columns in a header."
-            raise DataError(subject=f"data: {data}", rule=rule, got=got, remedy=remedy)
+            rule = f"each row must have {prod(spec.shape)} features, as the network expects"
+            got, remedy = (
+                str(stream.dim),
+                "Leave out the label, or add a header so that columns can be matched by name.",
+            )
+            raise DataError(subject=f"data: {data}", rule=rule, got=str(stream.dim), remedy=remedy)
         return iter(stream)
 
 
@@ -183,12 +192,13 @@ def _spec_of_file(saved: Any) -> "InputSpec":
     shape = saved.input_shape
     if shape is None:
         raise click.UsageError("the network file must state the shape of its inputs.")
-    held = next(saved.model.parameters(), torch.empty(0))
+    parameter = next(saved.model.parameters(), torch.empty(0))
     with torch.no_grad():
-        outputs = saved.model(held.new_zeros(1, *shape)).shape[-1]
+        outputs = saved.model(parameter.new_zeros(1, *shape)).shape[-1]
     stated = saved.metadata
     classes = tuple(stated.get("classes", map(str, range(max(2, outputs)))))
     about = {"shape": shape, "classes": classes, "columns": stated.get("columns", [])}
-    # The values of a free category are known to the run alone: for a file it does not change.
+    # Only the run stores the possible values of a "free" category. For a network file such a column is
+    # treated as fixed (tolerance 0).
     tolerance = [0.0 if unit == "free" else unit for unit in stated.get("tolerance", [])]
     return InputSpec.from_dict(about | {"tolerance": tolerance})

@@ -248,13 +248,15 @@ def _show_in(bar: Callable[..., None]) -> Callable[[Progress], None]:
 def _write_page(run: TrainedRun, page: Path) -> None:
     from taut.evaluation import EvaluatedClassifier
     from taut.norms import as_norm
-    from taut.report import classifier_page, run_facts
+    from taut.report import classifier_page, run_metadata
 
     radius = run.config.radius
     assert radius is not None
     classifier = EvaluatedClassifier.from_run(run, as_norm(run.config.norm))
     certificates = classifier.certify()
-    classifier_page(classifier, certificates, radius, run=run, facts=run_facts(run)).write(page)
+    classifier_page(classifier, certificates, radius, run=run, metadata=run_metadata(run)).write(
+        page
+    )
 
 
 def _print_run(run: TrainedRun, out: Path, page: Path | None, done: bool) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from taut.cli.alarm_command import AlarmCommand
-from taut.cli.column_options import COLUMN_OPTIONS, column_options
+from taut.cli.alarm_exit_status import AlarmExitCommand
+from taut.cli.column_encoding_options import COLUMN_OPTIONS, column_options
 from taut.cli.parameters import (
     COUNT,
     EXISTING_FILE,
@@ -28,7 +28,7 @@ _TRAINING = ("finite", "scaling", "diameter", "num_steps", *COLUMN_OPTIONS)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}
 
 
-@click.command(cls=AlarmCommand)
+@click.command(cls=AlarmExitCommand)
 @click.argument("a", required=False, type=click.Path())
 @click.argument("b", required=False, type=click.Path())
 @column_options
@@ -157,7 +157,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     """Compares two datasets and prints the result; whether to raise the alarm."""
     from taut.cli.output import check_outputs, print_json, progress
     from taut.cli.wasserstein_data import names_of, open_data, rows_for_page
-    from taut.cli.wasserstein_output import Comparison
+    from taut.cli.wasserstein_output import ComparisonOutput
     from taut.data import check_pair
     from taut.report import check_extras, column_records, wasserstein_page
     from taut.transport import wasserstein as measure
@@ -178,7 +178,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
         result = measure(pair.first, pair.second, on_progress=on_progress, **given)
     seconds = time.perf_counter() - start
     notes = tuple(dict.fromkeys((*samples.notes, *pair.notes, *result.notes)))
-    found = Comparison(result, (a, b), names_of(a, b), notes, options, seconds)
+    found = ComparisonOutput(result, (a, b), names_of(a, b), notes, options, seconds)
     if not first:
         return found.alarm
     # The critic is saved before anything else can fail, and the result is printed even if the
@@ -192,7 +192,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
         if options["as_json"]:
             compared = column_records(result, *rows, seed=options["seed"])
         if options["report"]:
-            about = {"names": found.names, "facts": found.facts(_command())}
+            about = {"names": found.names, "metadata": found.metadata(_command())}
             choices = {name: options[name] for name in ("method", "seed")}
             page = wasserstein_page(result, *rows, **about, **choices).write(options["report"])
     finally:
@@ -207,7 +207,7 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
     """Scores new rows with a saved critic and prints the result; whether to raise the alarm."""
     from taut.cli.output import check_outputs, print_json
     from taut.cli.wasserstein_data import open_data
-    from taut.cli.wasserstein_output import NewScores
+    from taut.cli.wasserstein_output import ScoreOutput
     from taut.transport import load_critic
 
     path, new = options["critic"], options["score"]
@@ -216,7 +216,7 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
     (data,) = open_data((new,), options, critic.encoding).data
     level, method, seed = options["confidence"], options["method"], options["seed"]
     scores, *bounds = critic.evaluate(data, level, method, seed=seed)
-    found = NewScores(critic, scores, bounds, options)
+    found = ScoreOutput(critic, scores, bounds, options)
     if first and options["scores_out"]:
         found.write(options["scores_out"])
     if first and options["as_json"]:

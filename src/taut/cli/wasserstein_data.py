@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from taut.cli.column_options import COLUMN_OPTIONS
+from taut.cli.column_encoding_options import COLUMN_OPTIONS
 from taut.data import (
     ColumnSource,
     Encoding,

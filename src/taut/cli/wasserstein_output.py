@@ -27,7 +27,7 @@ from taut.transport import SavedCritic, WassersteinResult
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class ComparisonOutput:
     """A result of `taut.wasserstein`, and how it was computed."""
 
     result: WassersteinResult
@@ -39,7 +39,7 @@ class Comparison:
 
     @property
     def alarm(self) -> bool:
-        """Whether the lower bound is above the tolerance."""
+        """Whether the lower bound exceeds --fail-above."""
         return _is_above(self.result.lower, self.options)
 
     def record(self, page: Path | None) -> dict[str, Any]:
@@ -68,15 +68,15 @@ class Comparison:
         }
 
     def show(self, page: Path | None) -> None:
-        """Prints the answer and what it assumes; with --explain also methods and guarantees."""
+        """Prints the result and its assumptions, and with --explain also methods and guarantees."""
         result, options = self.result, self.options
         say(f"{distance_headline(result, self.names)}.", style="bold")
         if options["explain"]:
             self._explain()
         else:
             rows = " and ".join(f"{count:,}" for count in result.rows)
-            told = f"Estimate {result.estimate.value:.4g}, {UNITS[result.scaling.method]}"
-            say(f"{told}; {rows} rows of {len(result.scaling.shift)} features.")
+            estimate = f"Estimate {result.estimate.value:.4g}, {UNITS[result.scaling.method]}"
+            say(f"{estimate}; {rows} rows of {len(result.scaling.shift)} features.")
             say(" ".join([distance_assumption(result), *map(as_sentence, self.notes)]))
             say("Methods, guarantees and the use of each column: --explain.", style="dim")
         for name, path in (("Critic", options["save"]), ("Report", page)):
@@ -95,30 +95,32 @@ class Comparison:
         if result.encoding is not None and (result.encoding.mixed or result.encoding.left_out):
             accounts = result.encoding.accounts.items()
             print_table(["column", "use"], [list(account) for account in accounts], left=(0, 1))
-        told = list(distance_guarantees(result, self.options["method"]).items())
-        for name, sentence in [*told, *(("Note", as_sentence(note)) for note in self.notes)]:
+        guarantees = list(distance_guarantees(result, self.options["method"]).items())
+        for name, sentence in [*guarantees, *(("Note", as_sentence(note)) for note in self.notes)]:
             line = Text.assemble((f"{name}.", "bold"), f" {sentence}")
             Console().print(Padding(line, (0, 0, 0, 2)))
 
-    def facts(self, command: str) -> list[tuple[str, str]]:
+    def metadata(self, command: str) -> list[tuple[str, str]]:
         """Metadata of the run, for the end of the report."""
         result, threads = self.result, self.options["threads"]
         sides = zip("AB", self.paths, result.rows, strict=True)
-        facts = [("Command", command)]
-        facts += [(side, f"{path}, {rows:,} rows") for side, path, rows in sides]
-        facts.append(("Features", f"{len(result.scaling.shift)}, {UNITS[result.scaling.method]}"))
-        facts += [("Note", note) for note in self.notes]
+        metadata = [("Command", command)]
+        metadata += [(side, f"{path}, {rows:,} rows") for side, path, rows in sides]
+        metadata.append(
+            ("Features", f"{len(result.scaling.shift)}, {UNITS[result.scaling.method]}")
+        )
+        metadata += [("Note", note) for note in self.notes]
         if result.history:
             steps = self.options["num_steps"]
-            facts.append(("Training", f"at most {steps} steps of each critic"))
-        facts.append(("Seed", str(self.options["seed"])))
-        facts.append(("Time", f"{self.seconds:.0f} s, {threads} thread{'s' * (threads > 1)}"))
-        facts.append(("Versions", ", ".join(f"{k} {v}" for k, v in _versions().items())))
-        return facts
+            metadata.append(("Training", f"at most {steps} steps of each critic"))
+        metadata.append(("Seed", str(self.options["seed"])))
+        metadata.append(("Time", f"{self.seconds:.0f} s, {threads} thread{'s' * (threads > 1)}"))
+        metadata.append(("Versions", ", ".join(f"{k} {v}" for k, v in _versions().items())))
+        return metadata
 
 
 @dataclass(frozen=True, eq=False)
-class NewScores:
+class ScoreOutput:
     """The scores of new rows by a saved critic, and lower bounds of their distances from A and B."""
 
     critic: SavedCritic
@@ -128,12 +130,12 @@ class NewScores:
 
     @property
     def alarm(self) -> bool:
-        """Whether the lower bound of the distance from A is above the tolerance."""
+        """Whether the lower bound of the distance from A exceeds --fail-above."""
         return _is_above(self.bounds[0], self.options)
 
     @property
-    def known(self) -> list[float]:
-        """The mean scores of A and B, each the middle of the interval that is known of it."""
+    def reference_means(self) -> list[float]:
+        """Mean scores of A and B: the midpoints of their confidence intervals."""
         return [sum(ends) / 2 for ends in self.critic.means]
 
     def record(self) -> dict[str, Any]:
@@ -143,7 +145,7 @@ class NewScores:
             "critic": {"path": options["critic"], **_critic(self.critic)},
             "new": {"path": options["score"], "rows": len(self.scores)},
             "mean_score": self.scores.mean().item(),
-            "mean_scores_known": dict(zip("ab", self.known, strict=True)),
+            "mean_scores_known": dict(zip("ab", self.reference_means, strict=True)),
             "lower_from_a": _bound(self.bounds[0]),
             "lower_from_b": _bound(self.bounds[1]),
             "scores_out": options["scores_out"],
@@ -152,18 +154,18 @@ class NewScores:
         }
 
     def show(self) -> None:
-        """Prints the scores for people."""
+        """Prints the scores as a table."""
         critic, options, name = self.critic, self.options, Path(self.options["score"]).name
         rows = [[name, f"{self.scores.mean().item():.4g}", ""]]
-        for side, mean, bound in zip("AB", self.known, self.bounds, strict=True):
+        for side, mean, bound in zip("AB", self.reference_means, self.bounds, strict=True):
             rows.append([side, f"{mean:.4g}", format_bound(bound.value, "lower")])
         print_table(["", "mean score", f"lower bound of the distance to {name}"], rows)
-        whose = "the rows of" if critic.finite else "the population of"
+        reference = "the rows of" if critic.finite else "the population of"
         sentence = (
-            f"Each bound holds with probability {100 * options['confidence']:.4g} %: it bounds the "
-            f"distance of the population of {name} from {whose} A, or of B, "
+            f"Each bound holds with probability {100 * options['confidence']:.4g} %: it bounds from "
+            f"below the distance between the population of {name} and {reference} A (or B), "
             f"{UNITS[critic.scaling.method]}. The {critic.kind} critic was trained before it saw the "
-            f"{len(self.scores):,} new rows, and its constant is proven again to be at most "
+            f"{len(self.scores):,} new rows, and its Lipschitz constant was verified again: at most "
             f"{format_bound(critic.lipschitz.value, 'upper', 7)}. Assumption: the new rows are "
             "i.i.d. samples of one population."
         )
@@ -193,16 +195,16 @@ def _print_alarm(bound: Bound, name: str, options: dict[str, Any]) -> None:
     say(f"The {name}, {value}, is {relation} {options['fail_above']:g}.", style=style)
 
 
-def _critic(found: WassersteinResult | SavedCritic) -> dict[str, Any]:
-    return {"kind": found.kind, "lipschitz": _number(found.lipschitz.value), "norm": "l2"}
+def _critic(source: WassersteinResult | SavedCritic) -> dict[str, Any]:
+    return {"kind": source.kind, "lipschitz": _number(source.lipschitz.value), "norm": "l2"}
 
 
 def _settings(
-    found: WassersteinResult | SavedCritic, options: dict[str, Any], alarm: bool
+    source: WassersteinResult | SavedCritic, options: dict[str, Any], alarm: bool
 ) -> dict[str, Any]:
     return {
-        "scaling": found.scaling.method,
-        "finite": found.finite,
+        "scaling": source.scaling.method,
+        "finite": source.finite,
         **{name: options[name] for name in ("method", "seed", "fail_above")},
         "alarm": alarm,
         "versions": _versions(),

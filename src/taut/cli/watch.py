@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.alarm_command import AlarmCommand
-from taut.cli.column_options import COLUMN_OPTIONS, column_options
+from taut.cli.alarm_exit_status import AlarmExitCommand
+from taut.cli.column_encoding_options import COLUMN_OPTIONS, column_options
 from taut.cli.parameters import (
     COUNT,
     EXISTING_FILE,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
 
 
-@click.command(cls=AlarmCommand)
+@click.command(cls=AlarmExitCommand)
 @click.argument("files", nargs=-1, type=click.Path(), metavar="REFERENCE | BATCH...")
 @click.option("--save", type=FILE, metavar="WATCH", help="Fit a monitor to REFERENCE and save it.")
 @click.option(
@@ -176,8 +176,8 @@ def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
                 _append(options["log"], monitor.batches[done:])
     page = None
     if options["report"]:
-        facts = [("Monitor", str(path)), ("Reference", f"{monitor.rows:,} rows")]
-        page = monitor_page(monitor, facts).write(options["report"])
+        metadata = [("Monitor", str(path)), ("Reference", f"{monitor.rows:,} rows")]
+        page = monitor_page(monitor, metadata).write(options["report"])
     if options["as_json"]:
         print_json(_settings(monitor, path) | {"report": page})
         return monitor.alarm

@@ -19,7 +19,7 @@ from taut.data.download import FetchError, fetch
 from taut.data.encoding import ColumnEncoding, Encoding
 from taut.data.encoding_fit import fit_encoding
 from taut.data.formats import detect_format, open_source
-from taut.data.frames import CellSource, FrameSource, is_frame
+from taut.data.frames import FrameSource, LoadedSource, is_frame
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_loading import load_labelled, read_labelled, read_matching
 from taut.data.labels import NoLabelError
@@ -30,7 +30,6 @@ from taut.data.table import Table, TableStream, count_rows, read_source, read_ta
 
 __all__ = [
     "OFFICIAL_SETS",
-    "CellSource",
     "ColumnEncoding",
     "ColumnSource",
     "Columns",
@@ -39,6 +38,7 @@ __all__ = [
     "FrameSource",
     "LabelledData",
     "LabelledSet",
+    "LoadedSource",
     "NoLabelError",
     "OfficialSet",
     "Pair",

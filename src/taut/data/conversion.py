@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import as_cells, check_finite, check_rows, stack_numbers, to_floats
+from taut.data.column_values import (
+    as_column_values,
+    check_finite,
+    check_rows,
+    stack_numbers,
+    to_floats,
+)
 from taut.data.columns import check_names, list_some
 from taut.data.frames import FrameSource, is_frame
 from taut.data.table import Table, TableStream
@@ -156,5 +162,5 @@ def _from_cells(cells: np.ndarray, name: str, columns: tuple[str, ...] = ()) -> 
         return to_floats(name, cells)
     rows = np.atleast_1d(cells)
     rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
-    found = [as_cells(rows[:, i]) for i in range(rows.shape[1])]
+    found = [as_column_values(rows[:, i]) for i in range(rows.shape[1])]
     return stack_numbers(name, found, columns).reshape(cells.shape)

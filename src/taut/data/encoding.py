@@ -32,9 +32,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from taut.data.cells import is_missing, to_floats
+from taut.data.column_values import is_missing, to_floats
 from taut.data.columns import list_some
-from taut.data.text_forms import FORMS, days, divide_spans, read_form, read_numbers
+from taut.data.text_formats import FORMATS, parse_column, read_numbers, to_days, to_unit
 from taut.errors import DataError
 
 ColumnKind = Literal["number", "date", "time", "ordered", "category", "left out"]
@@ -49,7 +49,7 @@ class ColumnEncoding:
     Attributes:
         name: name of the column.
         kind: what the column holds, or "left out".
-        form: how its text writes numbers or dates, one of `taut.data.text_forms.FORMS`.
+        form: how its text writes numbers or dates, one of `taut.data.text_formats.FORMATS`.
         categories: the categories, in order where they are ordered.
         distance: distance of any two categories.
         missing: whether some values are missing.
@@ -75,7 +75,7 @@ class ColumnEncoding:
             and all(isinstance(text, str) for text in texts)
             and all(isinstance(x, float) and 0 < x < math.inf for x in numbers)
             and isinstance(self.missing, bool)
-            and self.form in FORMS
+            and self.form in FORMATS
             and len(set(self.categories)) == len(self.categories)
         ):
             raise ValueError("no encoding of a column")
@@ -99,7 +99,7 @@ class ColumnEncoding:
         return (True,) * len(names) if self.kind == "category" else (False, True)[: len(names)]
 
     def encode(self, cells: np.ndarray) -> np.ndarray:
-        """The features of cells as `as_cells` gives them, `(n, features)`; NaN for a missing number.
+        """Encodes the output of `as_column_values` as features, `(n, features)`; NaN for a missing number.
 
         Raises:
             DataError: a cell is no number or date, or no category of an ordered column.
@@ -132,9 +132,9 @@ class ColumnEncoding:
             return np.array([np.nan if name is None else index[name] for name in names])
         match cells.dtype.kind:
             case "M":
-                return days(cells)
+                return to_days(cells)
             case "m":
-                return divide_spans(cells, "h")
+                return to_unit(cells, "h")
             case "O":
                 return self._read(cells)
         return to_floats(f"column {self.name!r}", cells)
@@ -145,9 +145,9 @@ class ColumnEncoding:
         values = np.full(len(cells), np.nan)
         there = [i for i, cell in enumerate(cells) if not is_missing(cell)]
         texts = [str(cells[i]).strip() for i in there]
-        found = read_form(self.form, texts) if texts else np.zeros(0)
+        found = parse_column(self.form, texts) if texts else np.zeros(0)
         if found is None:
-            odd = next(text for text in texts if read_form(self.form, [text]) is None)
+            odd = next(text for text in texts if parse_column(self.form, [text]) is None)
             self._refuse(f"a {self.kind}", odd)
         values[there] = found
         return values

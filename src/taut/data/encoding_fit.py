@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import LARGEST_WHOLE, check_rows, is_missing
+from taut.data.column_values import LARGEST_WHOLE, check_rows, is_missing
 from taut.data.columns import check_names, list_some, select_positions
 from taut.data.encoding import ColumnEncoding, Encoding, name_category
 from taut.data.source_base import ColumnSource
-from taut.data.text_forms import FORMS, read_form
+from taut.data.text_formats import FORMATS, parse_column
 from taut.errors import ArgumentError, DataError, check_positive
 
 _SUBJECT = "fit_encoding"
@@ -99,7 +99,7 @@ def _read_table(source: ColumnSource, profiles: "list[_Profile]") -> None:
     start = 0
     for profile in profiles:
         profile.open(source)
-    for block in source.select(chosen).cells(_BATCH_ROWS):
+    for block in source.select(chosen).column_batches(_BATCH_ROWS):
         for profile, cells in zip(profiles, block, strict=True):
             profile.add(cells, start)
         start += len(block[0])
@@ -119,7 +119,7 @@ class _Profile:
     missing: int = 0
     kinds: set[str] = field(default_factory=set)  # what typed cells hold; "text" tells by its forms
     # Forms in which all text can be read, the likeliest first.
-    forms: list[str] = field(default_factory=lambda: list(FORMS))
+    forms: list[str] = field(default_factory=lambda: list(FORMATS))
     categories: set[str] | None = field(default_factory=set)  # distinct values; None for too many
     order: tuple[str, ...] = ()  # of the categories, by the type of the column
     declared: bool = False  # whether a table's type says that the column holds categories
@@ -180,8 +180,8 @@ class _Profile:
         if not texts:
             return
         self.kinds.add("text")
-        numbers = read_form("number", texts) if "number" in self.forms else None
-        self.forms = [form for form in self.forms if read_form(form, texts) is not None]
+        numbers = parse_column("number", texts) if "number" in self.forms else None
+        self.forms = [form for form in self.forms if parse_column(form, texts) is not None]
         if numbers is not None:
             infinite = np.zeros(len(cells), bool)
             infinite[rows] = np.isinf(numbers)
@@ -189,7 +189,7 @@ class _Profile:
             large = (texts[i].lstrip("+-") for i in np.flatnonzero(abs(numbers) >= LARGEST_WHOLE))
             self.identifies |= any(t.isdecimal() and int(t) > LARGEST_WHOLE for t in large)
         plain = numbers is not None
-        are_numbers = [plain or read_form("number", [text]) is not None for text in texts]
+        are_numbers = [plain or parse_column("number", [text]) is not None for text in texts]
         self.texts[-1][0] += sum(are_numbers)
         self.texts[-1][1] += len(texts) - sum(are_numbers)
         if not self.odd and not all(are_numbers):
@@ -246,7 +246,7 @@ class _Profile:
         if self.identifies:
             return "left out", "an identifier, whole numbers beyond 2**53"
         form = self.forms[0] if self.forms else ""
-        text = {FORMS[form][0] if form else "text"} if "text" in self.kinds else set()
+        text = {FORMATS[form][0] if form else "text"} if "text" in self.kinds else set()
         kinds = self.kinds - {"text"} | text
         if len(kinds) == 1 and kinds != {"text"}:
             return min(kinds), form or "number"
@@ -272,7 +272,7 @@ class _Profile:
                 got = f"more in column {self.name!r}"
                 raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
             return kind, ""
-        forms = [form for form in self.forms if FORMS[form][0] == kind]
+        forms = [form for form in self.forms if FORMATS[form][0] == kind]
         if "text" in self.kinds and not forms:
             rule = f"column {self.name!r} must hold a {kind} in every cell"
             raise DataError(subject=self.source.subject, rule=rule, got=self.odd or "other text")
@@ -293,7 +293,7 @@ class _Profile:
         return order
 
     def _distance(self, text: str) -> float:
-        numbers = read_form("number", [text])
+        numbers = parse_column("number", [text])
         distance = -1.0 if numbers is None else float(numbers[0])
         check_positive(_SUBJECT, f"encode of {self.name!r}", distance)
         return distance

@@ -1,4 +1,4 @@
-"""Tables in memory: data frames of pandas, polars and pyarrow, and the cells of other sources."""
+"""Tables in memory: data frames of pandas, polars and pyarrow, and loaded columns of other sources."""
 
 from collections.abc import Iterator
 from copy import copy
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from taut.data.cells import as_cells
+from taut.data.column_values import as_column_values
 from taut.data.columns import check_names
 from taut.data.encoding import name_category
 from taut.data.source_base import ColumnSource
@@ -39,7 +39,7 @@ class _MemorySource(ColumnSource):
         taken.rows = len(rows)
         return taken
 
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+    def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
         """See `ColumnSource`."""
         for start in range(0, max(1, self.rows), batch_rows):
             rows = slice(start, start + batch_rows)
@@ -47,14 +47,14 @@ class _MemorySource(ColumnSource):
             yield [column[rows] for column in self.pick(self._columns)]
 
 
-class CellSource(_MemorySource):
-    """The cells of another source."""
+class LoadedSource(_MemorySource):
+    """The columns of another source, loaded into memory."""
 
     def __init__(self, source: ColumnSource):
         vars(self).update(vars(source), chosen=None)
         self.parse, self.has_columns_argument = source.parse, source.has_columns_argument
         self._source = source
-        blocks = zip(*source.select(None).cells(_BATCH_ROWS), strict=True)
+        blocks = zip(*source.select(None).column_batches(_BATCH_ROWS), strict=True)
         self._hold([np.concatenate(parts) for parts in blocks])
 
     def locate(self, row: int) -> str:
@@ -81,13 +81,13 @@ class FrameSource(_MemorySource):
         self._set_columns(() if counted else tuple(map(str, titles)), len(titles))
         check_names(name, self.names)
         columns = [frame[title] for title in titles]
-        self._hold([as_cells(np.asarray(column.to_numpy())) for column in columns])
+        self._hold([as_column_values(np.asarray(column.to_numpy())) for column in columns])
         dtypes: list[Any] = [getattr(c, "dtype", getattr(c, "type", None)) for c in columns]
         self.categorical = frozenset(
             i for i, dtype in enumerate(dtypes) if str(dtype).startswith(_CATEGORICAL)
         )
         self.orders = {
-            i: tuple(map(str, name_category(as_cells(np.asarray(dtypes[i].categories)))))
+            i: tuple(map(str, name_category(as_column_values(np.asarray(dtypes[i].categories)))))
             for i in self.categorical
             if getattr(dtypes[i], "ordered", False) is True and hasattr(dtypes[i], "categories")
         }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import check_finite
+from taut.data.column_values import check_finite
 from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
@@ -77,7 +77,7 @@ def _select_inputs(source: ColumnSource, label: int, options: TableOptions) -> l
 
 def _cells(source: ColumnSource, column: int) -> list[Any]:
     """The values of one column in every row."""
-    blocks = source.select([column]).cells(2**16)
+    blocks = source.select([column]).column_batches(2**16)
     return [c.strip() if isinstance(c, str) else c for (cells,) in blocks for c in cells.tolist()]
 
 

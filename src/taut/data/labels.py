@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import parse_number
+from taut.data.column_values import parse_number
 from taut.data.columns import list_some, select_positions
 from taut.errors import ArgumentError, DataError
 

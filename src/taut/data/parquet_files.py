@@ -1,4 +1,4 @@
-"""Parquet files, some rows at a time."""
+"""Reads Parquet files in batches of rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from taut.data.cells import as_cells
+from taut.data.column_values import as_column_values
 from taut.data.columns import Columns, check_names
 from taut.data.source_base import ColumnSource, refuse_damage
 from taut.errors import require
@@ -30,7 +30,7 @@ class ParquetSource(ColumnSource):
             index = stored.get("index_columns", [])
             self._names = [name for name in schema.names if name not in index]
             self.orders = self._find_orders(file, schema)
-            # Types do not tell of categories that are numbers, but pandas does.
+            # The Arrow type does not mark numeric categories; the pandas metadata does.
             categorical = [
                 c for c in stored.get("columns", []) if c["pandas_type"] == "categorical"
             ]
@@ -48,7 +48,7 @@ class ParquetSource(ColumnSource):
         check_names(self.subject, [name for name in self._names if name in names])
         return selected
 
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+    def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
         """See `ColumnSource`."""
         names = list(self.pick(self._names))
         with self._open() as file:
@@ -86,7 +86,7 @@ class ParquetSource(ColumnSource):
             column = column.cast(arrow.float64())
         if types.is_integer(column.type) and column.null_count:
             try:
-                column = column.cast(arrow.float64())  # raises where digits would be lost
+                column = column.cast(arrow.float64())  # raises if precision would be lost
             except arrow.ArrowInvalid:
-                return as_cells(np.array([*column.to_pylist(), None], object)[:-1])
-        return as_cells(column.to_numpy(zero_copy_only=False))
+                return as_column_values(np.array([*column.to_pylist(), None], object)[:-1])
+        return as_column_values(column.to_numpy(zero_copy_only=False))

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self, TypeVar, cast
 
 import numpy as np
 
-from taut.data.cells import stack_numbers
+from taut.data.column_values import stack_numbers
 from taut.data.columns import Columns, check_names, list_some, select_positions
 from taut.errors import ArgumentError, DamagedFileError, DataError, TautError
 
@@ -100,14 +100,14 @@ class ColumnSource(Source):
     categorical: frozenset[int] = frozenset()  # positions of columns of categories, by their type
 
     @abstractmethod
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
-        """The chosen columns of all rows, each as `as_cells` gives it, `batch_rows` at a time."""
+    def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+        """The chosen columns of all rows, each as `as_column_values` gives it, `batch_rows` at a time."""
 
     def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`; raises for a column that holds something other than numbers."""
         check_names(self.subject, self.columns)
         start = 0
-        for columns in self.cells(batch_rows):
+        for columns in self.column_batches(batch_rows):
             yield stack_numbers(
                 self.subject,
                 columns,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.cells import check_finite, check_rows
+from taut.data.column_values import check_finite, check_rows
 from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.formats import PathLike, open_source
@@ -101,7 +101,7 @@ def read_table(
         (('height', 'width'), [[9.5, 8.0], [11.0, 7.5]])
     """
     if limit is not None:
-        check_count("read_table", "limit", limit, least=2)
+        check_count("read_table", "limit", limit, minimum=2)
     return read_source(_open(path, columns, names, encoding), limit, encoding)
 
 
@@ -145,7 +145,7 @@ def _read_blocks(
         # All columns are numbers: arrays and images have no other.
         yield from (encoding.encode(list(block.T)) for block in source.blocks(batch_rows))
         return
-    for cells in source.cells(batch_rows):
+    for cells in source.column_batches(batch_rows):
         try:
             yield encoding.encode(cells)
         except DataError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taut.data.cells import is_missing, parse_number
+from taut.data.column_values import is_missing, parse_number
 from taut.data.columns import list_some
 from taut.data.labels import as_position
 from taut.data.source_base import ColumnSource, open_bytes, refuse_damage
@@ -81,7 +81,7 @@ class TextSource(ColumnSource):
             "columns by words.",
         )
 
-    def cells(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
+    def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
         """See `ColumnSource`."""
         records = (self.pick(row) for _, row in islice(self._records(), self._start, None))
         while batch := list(islice(records, batch_rows)):

@@ -1,4 +1,4 @@
-"""Derivatives of a network at given inputs: Jacobians, their norms, and gradients. Computed."""
+"""Jacobians, their norms, and gradients, evaluated numerically, without proven error bounds."""
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,9 @@ def jacobians(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def jacobian_norms(model: nn.Module, x: Tensor, norm: Norm) -> Tensor:
-    """The operator norm of the Jacobian at each input, `(n,)`: the local slope. Not a bound.
+    """The operator norm of the Jacobian at each input, `(n,)`.
+
+    This is a local slope, not an upper bound on the Lipschitz constant.
 
     Example:
         >>> from taut.norms import L2

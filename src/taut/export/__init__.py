@@ -1,6 +1,6 @@
 """Networks for other programs: folded into plain layers, saved, exported, rewritten for verifiers."""
 
-from taut.export.certificate import describe_certificate, flat_layers, lead_rates
+from taut.export.certificate import describe_certificate, flat_layers, margin_lipschitz
 from taut.export.container import write_atomically, written_beside
 from taut.export.files import SavedModel, load, open_file, save
 from taut.export.fold import fold
@@ -17,8 +17,8 @@ __all__ = [
     "export_pt2",
     "flat_layers",
     "fold",
-    "lead_rates",
     "load",
+    "margin_lipschitz",
     "open_file",
     "rewrite_relu",
     "round_weights",

@@ -1,14 +1,15 @@
 r"""`describe_certificate`: what a runtime without taut needs to turn margins into certified radii.
 
-For classes $t$ and $i$ the *rate* $L_{ti}$ bounds the slope of the lead $f_t - f_i$ in the norm of
-the inputs, divided by their tolerances where there are some. A prediction $t$ with leads
-$m_i = f_t(x) - f_i(x)$ then holds at every $x'$ with
+For classes $t$ and $i$, $L_{ti}$ is a Lipschitz constant of the margin $f_t - f_i$ with respect to the
+chosen input norm. If tolerances are given, each input is first divided by its tolerance. A prediction
+$t$ with margins $m_i = f_t(x) - f_i(x)$ then holds at every $x'$ with
 
 $$\|x' - x\| < \min_{i \ne t} m_i / L_{ti},$$
 
-for $f_t - f_i$ is at least $m_i - L_{ti} \|x' - x\|$ there. Behind a last dense layer with rows
-$w_i$, on features of constant $K_q$ into norm $q$, $L_{ti} = \min_q K_q \|w_t - w_i\|_{q^*}$; else
-$L = 2^{1 - 1/q} K_q$.
+for $f_t - f_i$ is at least $m_i - L_{ti} \|x' - x\|$ there. If the network ends in a linear layer with
+weight rows $w_i$, and its features are $K_q$-Lipschitz in norm $q$, then
+$L_{ti} = \min_q K_q \|w_t - w_i\|_{q^*}$. Otherwise $L_{ti} = \min_q 2^{1 - 1/q} K_q$, where the outputs
+are $K_q$-Lipschitz in norm $q$.
 """
 
 import math
@@ -37,10 +38,11 @@ def flat_layers(model: nn.Module) -> list[nn.Module]:
 
 
 @torch.no_grad()
-def lead_rates(model: nn.Module, norm: NormLike, input_shape: Sequence[int]) -> Tensor:
-    r"""Proven slopes $L_{ti}$ of the leads $f_t - f_i$, `(classes, classes)`, float64.
+def margin_lipschitz(model: nn.Module, norm: NormLike, input_shape: Sequence[int]) -> Tensor:
+    r"""Proven Lipschitz constants $L_{ti}$ of the margins $f_t - f_i$, `(classes, classes)`, float64.
 
-    Of a single output, whose sign is the prediction, its constant, `(1, 1)`.
+    For a network with one output (the prediction is its sign), the result is its Lipschitz constant,
+    with shape `(1, 1)`.
 
     Args:
         model: any network that `taut.bound_lipschitz` follows; not changed.
@@ -50,7 +52,7 @@ def lead_rates(model: nn.Module, norm: NormLike, input_shape: Sequence[int]) -> 
     Example:
         >>> net = torch.nn.Linear(2, 2, bias=False)
         >>> _ = net.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
-        >>> print(f"{lead_rates(net, 'l2', (2,))[0, 1]:.4f}")
+        >>> print(f"{margin_lipschitz(net, 'l2', (2,))[0, 1]:.4f}")
         5.0000
     """
     plain, p = fold(model).double(), as_norm(norm)
@@ -60,22 +62,25 @@ def lead_rates(model: nn.Module, norm: NormLike, input_shape: Sequence[int]) -> 
     if last < 0 or not all(isinstance(m, Scale) for m in tail):
         shape = plain(torch.zeros(1, *input_shape, dtype=torch.float64)).shape[1:]
         if len(shape) != 1:
-            rule = "must give one row of outputs a sample"
-            raise ArgumentError(subject="lead_rates", argument="model", rule=rule, got=str(shape))
-        known = [_constant(plain, p, input_shape, q) * f for q, f in _OUTPUTS.items()]
-        rate = known[0] if shape == (1,) else min(known) * (1 + 2.0**-48)
-        return torch.full((shape[0], shape[0]), rate, dtype=torch.float64)
+            rule = "must return one row of outputs per sample"
+            raise ArgumentError(
+                subject="margin_lipschitz", argument="model", rule=rule, got=str(shape)
+            )
+        bounds = [_constant(plain, p, input_shape, q) * f for q, f in _OUTPUTS.items()]
+        constant = bounds[0] if shape == (1,) else min(bounds) * (1 + 2.0**-48)
+        return torch.full((shape[0], shape[0]), constant, dtype=torch.float64)
     head = layers[last]
     assert isinstance(head, nn.Linear)
     weight = head.weight.cpu()
     # One output is compared with zero.
-    apart = weight[:, None] - weight if len(weight) > 1 else weight[:, None]
+    weight_differences = weight[:, None] - weight if len(weight) > 1 else weight[:, None]
     features = nn.Sequential(*layers[:last])
     factor = abs(math.prod(m.factor for m in tail if isinstance(m, Scale)))
     # What float64 loses in a difference, a norm of that many numbers and a few products.
     slack = 1 + (weight.shape[1] + 32) * 2.0**-52
     routes = [
-        q.dual.vector(apart) * (_constant(features, p, input_shape, q) * factor * slack)
+        q.dual.vector(weight_differences)
+        * (_constant(features, p, input_shape, q) * factor * slack)
         for q in (L1, L2, LINF)
     ]
     return torch.stack(routes).nan_to_num(nan=math.inf).amin(0)
@@ -105,19 +110,19 @@ def describe_certificate(
         tolerance: unit of each entry of an input, 0 for those that do not change.
 
     Returns:
-        `norm`; `tolerance`; `rates`, see above; and `statement`, a sentence for people.
+        `norm`; `tolerance`; `rates`, the constants $L_{ti}$; and `statement`, a human-readable sentence.
     """
     shape, units = tuple(input_shape), "the inputs"
     if tolerance is None:
-        rates = lead_rates(model, norm, shape)
+        constants = margin_lipschitz(model, norm, shape)
     else:
         units = "the tolerances; inputs with tolerance 0 do not change"
         scaled, error = scale_network(model, shape, tolerance)
-        rates = lead_rates(scaled, norm, shape) * (1 + 2 * error)
+        constants = margin_lipschitz(scaled, norm, shape) * (1 + 2 * error)
     return {
         "norm": as_norm(norm).name,
         "tolerance": None if tolerance is None else list(tolerance),
-        "rates": rates.tolist(),
+        "rates": constants.tolist(),
         "statement": (
             "A prediction t holds for every input at a distance below the smallest of (output[t] - "
             "output[i]) / rates[t][i], i other than t, in exact arithmetic. Distances are in the "

@@ -227,7 +227,7 @@ def _pick(kept: Sequence[int], width: int, dtype: torch.dtype | None) -> Tensor:
 
 
 def _half(subject: str, num_channels: int) -> int:
-    check_count(subject, "num_channels", num_channels, least=2)
+    check_count(subject, "num_channels", num_channels, minimum=2)
     if num_channels % 2:
         raise ArgumentError(
             subject=subject,

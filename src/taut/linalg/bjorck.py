@@ -111,7 +111,7 @@ def bjorck(
             got=f"num_steps={num_steps}, tol={tol}",
         )
     if num_steps is not None:
-        check_count("bjorck", "num_steps", num_steps, least=0)
+        check_count("bjorck", "num_steps", num_steps, minimum=0)
     wide = weight.shape[-2] < weight.shape[-1]
     a = weight.mT if wide else weight
     if scaling is not None:
@@ -175,7 +175,7 @@ def apply_bjorck(weight: Tensor, x: Tensor, num_steps: int) -> Tensor:
         >>> torch.allclose(apply_bjorck(w, x, 2), bjorck(w, num_steps=2, scaling=None) @ x)
         True
     """
-    check_count("apply_bjorck", "num_steps", num_steps, least=0)
+    check_count("apply_bjorck", "num_steps", num_steps, minimum=0)
 
     def apply_m(u: Tensor, step: int) -> Tensor:
         if step == 0:

@@ -12,7 +12,7 @@ from taut.errors import ArgumentError, check_choice, check_count
 
 
 def per_dimension(
-    subject: str, argument: str, value: int | Sequence[int], dims: int, least: int = 1
+    subject: str, argument: str, value: int | Sequence[int], dims: int, minimum: int = 1
 ) -> tuple[int, ...]:
     """One whole number per dimension, from one for all or one for each."""
     values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
@@ -24,7 +24,7 @@ def per_dimension(
             got=f"{argument}={value} for {dims} dimensions",
         )
     for each in values:
-        check_count(subject, argument, each, least)
+        check_count(subject, argument, each, minimum)
     return values
 
 
@@ -37,7 +37,7 @@ def padding_sides(
 ) -> list[tuple[int, int]]:
     """The padding in front and behind, per dimension, from an argument as torch takes it."""
     if not isinstance(padding, str):
-        amounts = per_dimension(subject, "padding", padding, len(taps), least=0)
+        amounts = per_dimension(subject, "padding", padding, len(taps), minimum=0)
         return [(amount, amount) for amount in amounts]
     check_choice(subject, "padding", padding, ("same", "valid"))
     if padding == "valid":

@@ -121,7 +121,7 @@ def bound_convolution(
     blocks = exact_double(subject, kernel).unflatten(0, (groups, -1))
     strides = per_dimension(subject, "stride", stride, dims)
     steps = per_dimension(subject, "dilation", dilation, dims)
-    extra = per_dimension(subject, "output_padding", output_padding, dims, least=0)
+    extra = per_dimension(subject, "output_padding", output_padding, dims, minimum=0)
     pads = padding_sides(subject, padding, kernel.shape[2:], strides, steps)
     sizes: Sequence[int | None] = [None] * dims
     if input_size is not None:

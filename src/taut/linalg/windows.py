@@ -87,7 +87,7 @@ def bound_pooling(
     check_count(subject, "dims", dims)
     k = per_dimension(subject, "kernel_size", kernel_size, dims)
     s = k if stride is None else per_dimension(subject, "stride", stride, dims)
-    pads = per_dimension(subject, "padding", padding, dims, least=0)
+    pads = per_dimension(subject, "padding", padding, dims, minimum=0)
     d = per_dimension(subject, "dilation", dilation, dims)
     n: Sequence[int | None] = [None] * dims
     if input_size is not None:

@@ -164,7 +164,7 @@ class Householder(
         dim: int | None = None,
     ) -> None:
         super().__init__(dim)
-        check_count("Householder", "num_channels", num_channels, least=2)
+        check_count("Householder", "num_channels", num_channels, minimum=2)
         if num_channels % 2:
             raise ArgumentError(
                 subject="Householder",

@@ -82,10 +82,10 @@ class ConstrainedConv(ConstrainedLayer):
         self.padding: str | tuple[int, ...] = (
             padding
             if isinstance(padding, str)
-            else per_dimension(name, "padding", padding, self._dims, least=0)
+            else per_dimension(name, "padding", padding, self._dims, minimum=0)
         )
         self.output_padding = per_dimension(
-            name, "output_padding", output_padding, self._dims, least=0
+            name, "output_padding", output_padding, self._dims, minimum=0
         )
         self.groups = groups
         check_choice(name, "padding_mode", padding_mode, PADDING_MODES)

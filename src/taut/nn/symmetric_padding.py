@@ -21,7 +21,7 @@ class _SymmetricPad(nn.Module):
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
         name, sides = type(self).__name__, 2 * self._dims
-        self.padding = per_dimension(name, "padding", padding, sides, least=0)
+        self.padding = per_dimension(name, "padding", padding, sides, minimum=0)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(batch, channels, *sizes)` to larger sizes."""

@@ -1,7 +1,7 @@
 """Self-contained HTML reports: one file, nothing fetched, readable without scripts."""
 
 from taut.plotting import COLOURS, Picture, draw
-from taut.report.classifier import classifier_page, classifier_sections, run_facts
+from taut.report.classifier import classifier_page, classifier_sections, run_metadata
 from taut.report.monitor import monitor_headline, monitor_page, monitor_rows
 from taut.report.page import Code, Compared, Link, Meter, Page, Section, Table, check_extras
 from taut.report.sentences import (
@@ -55,6 +55,6 @@ __all__ = [
     "monitor_rows",
     "percent",
     "radius_unit",
-    "run_facts",
+    "run_metadata",
     "wasserstein_page",
 ]

@@ -44,7 +44,7 @@ def classifier_page(
     *,
     attacked: RobustnessResult | None = None,
     run: TrainedRun | None = None,
-    facts: Sequence[tuple[str, str]] = (),
+    metadata: Sequence[tuple[str, str]] = (),
 ) -> Page:
     """The report of one classifier.
 
@@ -54,7 +54,7 @@ def classifier_page(
         radius: target radius.
         attacked: attacks on some of the examples.
         run: the training run.
-        facts: metadata of the run: names and values.
+        metadata: names and values that describe the run.
     """
     return Page(
         title=f"{classifier.name}: {certified_headline(certificates, radius)}",
@@ -64,7 +64,7 @@ def classifier_page(
             "input can change it. That is a theorem, not a test."
         ),
         sections=classifier_sections(classifier, certificates, radius, attacked=attacked, run=run),
-        facts=facts,
+        metadata=metadata,
     )
 
 
@@ -251,13 +251,13 @@ def _training(run: TrainedRun | None) -> list[Section]:
     return [Section("Training", pictures=[picture], note=f"{note}.")]
 
 
-def run_facts(run: TrainedRun) -> list[tuple[str, str]]:
+def run_metadata(run: TrainedRun) -> list[tuple[str, str]]:
     """Metadata of a training run, for the end of a report."""
     config, result = run.config, run.result
     sizes = " × ".join(map(str, config.hidden or ()))
     loss: dict[str, Any] = {"margin": config.margin, "temperature": config.temperature}
     told = ", ".join(f"{name} {value:.4g}" for name, value in loss.items() if value is not None)
-    facts = [
+    metadata = [
         ("Data", f"{Path(config.data).name}, {result['train_rows']:,} training rows"),
         ("Network", f"hidden {sizes}, {config.activation}, {config.constraint} layers"),
         ("Loss", f"{config.loss}, {told}"),
@@ -271,5 +271,5 @@ def run_facts(run: TrainedRun) -> list[tuple[str, str]]:
     ]
     if run.folder is not None:
         again = f"taut train --config {run.folder / 'config.toml'} --out NEW"
-        facts.insert(0, ("Command", again))
-    return facts
+        metadata.insert(0, ("Command", again))
+    return metadata

@@ -51,7 +51,7 @@ def demo_page(run: DemoRun) -> Page:
             "certified radius for each prediction: draw your own."
         ),
         sections=sections,
-        facts=_facts(run),
+        metadata=_metadata(run),
     )
 
 
@@ -284,8 +284,8 @@ def _title(result: TaskResult) -> str:
     return result.task.problem.name.capitalize()
 
 
-def _facts(run: DemoRun) -> list[tuple[str, str]]:
-    facts = [("Command", f"taut demo --seed {run.seed}")]
+def _metadata(run: DemoRun) -> list[tuple[str, str]]:
+    metadata = [("Command", f"taut demo --seed {run.seed}")]
     for result in run.tasks:
         task = result.task
         times = (f"{LABELS[critic.activation]} {critic.seconds:.0f} s" for critic in result.critics)
@@ -293,7 +293,7 @@ def _facts(run: DemoRun) -> list[tuple[str, str]]:
             f"hidden layers {_sizes(task.hidden)}, {task.num_steps} steps of Adam from lr "
             f"{task.lr:g} down to 0, batches of {task.batch_size}; {', '.join(times)}"
         )
-        facts.append((_title(result), told))
+        metadata.append((_title(result), told))
     trained, (training, attacks) = run.digits.run, run.digits.seconds
     told = (
         f"hidden layers {_sizes(trained.config.hidden or ())}, {trained.config.epochs} epochs of "
@@ -306,7 +306,7 @@ def _facts(run: DemoRun) -> list[tuple[str, str]]:
     )
     versions = ", ".join(f"{name} {number}" for name, number in trained.result["versions"].items())
     return [
-        *facts,
+        *metadata,
         ("Digits", told),
         ("Settings", settings),
         ("Time", f"{run.seconds:.0f} s, threads: {trained.result['threads']}"),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.evaluation import EvaluatedClassifier
-from taut.export import flat_layers, fold, lead_rates
+from taut.export import flat_layers, fold, margin_lipschitz
 from taut.nn import Abs, FullSort, GroupSort, MaxMin, Scale
 from taut.norms import L1
 from taut.report.figures import as_image
@@ -23,7 +23,7 @@ class Drawing:
 
     With rows $w_i$ of the last layer behind features that are $K$-Lipschitz, the difference of two
     logits changes by at most $K \|w_i - w_j\|_*$ times the change of the image. `rates` holds these
-    constants, rounded up; a lead of $m_j$ over every other class gives the certified radius
+    constants, rounded up; a margin of $m_j$ over every other class gives the certified radius
     $\min_j m_j / \mathrm{rates}_{ij}$, which the page rounds down by $10^{-9}$.
     """
 
@@ -57,7 +57,7 @@ def drawing(classifier: EvaluatedClassifier) -> Drawing | None:
         norm=classifier.norm.name,
         classes=spec.classes,
         layers=[layer for layer in layers if layer],
-        rates=lead_rates(classifier.model, classifier.norm, spec.shape).tolist(),
+        rates=margin_lipschitz(classifier.model, classifier.norm, spec.shape).tolist(),
         frame=_frame(classifier.examples.inputs.reshape(-1, *image.shape)),
         examples=_examples(classifier),
     )

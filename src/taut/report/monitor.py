@@ -41,12 +41,12 @@ def monitor_rows(
     return ["batch", "rows", "evidence", "p-value so far", "most evidence for"], rows
 
 
-def monitor_page(monitor: Monitor, facts: Sequence[tuple[str, str]] = ()) -> Page:
+def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> Page:
     """The report of all batches so far.
 
     Args:
         monitor: the monitor.
-        facts: metadata of the run: names and values.
+        metadata: names and values that describe the run.
     """
     unit, rate = UNITS[monitor.scaling.method], monitor.false_alarm_rate
     header, rows = monitor_rows(monitor, monitor.batches[-_MOST_ROWS:])
@@ -79,7 +79,7 @@ def monitor_page(monitor: Monitor, facts: Sequence[tuple[str, str]] = ()) -> Pag
         title=monitor_headline(monitor),
         lead=f"Drift from a reference of {monitor.rows:,} rows, watched by {len(monitor.nodes)} scores.",
         sections=[*sections, Section("Guarantees", terms=_guarantees(monitor))],
-        facts=facts,
+        metadata=metadata,
     )
 
 

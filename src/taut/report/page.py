@@ -155,7 +155,7 @@ class Page:
     title: str
     lead: str = ""
     sections: Sequence[Section] = ()
-    facts: Sequence[tuple[str, str]] = ()
+    metadata: Sequence[tuple[str, str]] = ()
     links: Sequence[Link] = ()
 
     def render(self) -> str:

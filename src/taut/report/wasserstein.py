@@ -30,7 +30,7 @@ def wasserstein_page(
     *,
     names: tuple[str, str] = ("A", "B"),
     method: str = "",
-    facts: Sequence[tuple[str, str]] = (),
+    metadata: Sequence[tuple[str, str]] = (),
     seed: int = 0,
 ) -> Page:
     """The report of one result.
@@ -41,7 +41,7 @@ def wasserstein_page(
         y: rows of the second dataset.
         names: names of the two datasets.
         method: confidence bound of the means.
-        facts: metadata of the run: names and values.
+        metadata: names and values that describe the run.
         seed: random seed of the choice of rows where there are many.
     """
     details = collect_details(result, x, y, names, Generator().manual_seed(seed))
@@ -70,7 +70,7 @@ def wasserstein_page(
             *_training(result),
             Section("Guarantees", terms=tuple(distance_guarantees(result, method).items())),
         ],
-        facts=facts,
+        metadata=metadata,
     )
 
 

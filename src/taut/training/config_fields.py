@@ -105,7 +105,7 @@ class Configuration:
         if kind.choices and kind.check != "open":
             check_choice(subject, name, value, kind.choices)
         elif kind.base is int:
-            check_count(subject, name, value, least=int(kind.check != "whole"))
+            check_count(subject, name, value, minimum=int(kind.check != "whole"))
         elif kind.base is tuple:
             for item in value:
                 check_count(subject, name, item)

@@ -32,11 +32,11 @@ from taut.transport.problems import (
     three_cones,
 )
 from taut.transport.resampling import permutation_p_value
-from taut.transport.result import WassersteinResult
 from taut.transport.saved_critic import SavedCritic, load_critic
 from taut.transport.selection import CRITICS, CriticName
 from taut.transport.skewed_directions import pursue_centres, skewed_directions
 from taut.transport.two_sample_test import two_sample_p_value
+from taut.transport.wasserstein_result import WassersteinResult
 
 __all__ = [
     "CRITICS",

@@ -126,7 +126,7 @@ def confidence_of_each(subject: str, confidence: float) -> float:
 
 def check_seed(subject: str, seed: int) -> None:
     """Raises unless both numpy and torch accept it as a seed."""
-    check_count(subject, "seed", seed, least=0)
+    check_count(subject, "seed", seed, minimum=0)
     if seed >= 2**63:
         remedy = "Any smaller whole number, such as 0, serves as well."
         raise _refuse(subject, "seed", "must be below 2**63", f"seed={seed!r}", remedy)

@@ -18,8 +18,8 @@ from taut.transport.dataset import Dataset
 from taut.transport.distance_bounds import Scores, bound_mean_score
 from taut.transport.feature_scaling import FeatureScaling, Scaling, fit_scaling
 from taut.transport.line import score_line
-from taut.transport.result import WassersteinResult
 from taut.transport.selection import CriticName, OnProgress, SelectedCritic, select_critic
+from taut.transport.wasserstein_result import WassersteinResult
 
 SUBJECT = "wasserstein"
 POTENTIAL = "transport potential"

@@ -58,8 +58,8 @@ def coupling_upper_bound(
     """
     subject = "coupling_upper_bound"
     check_choice(subject, "method", method, ("blocks", "sinkhorn"))
-    check_count(subject, "block_size", block_size, least=2)
-    check_count(subject, "num_sweeps", num_sweeps, least=0)
+    check_count(subject, "block_size", block_size, minimum=2)
+    check_count(subject, "num_sweeps", num_sweeps, minimum=0)
     x, y = check_point_pair(subject, x, y)
     a = check_weights(subject, "x_weights", x_weights, len(x))
     b = check_weights(subject, "y_weights", y_weights, len(y))

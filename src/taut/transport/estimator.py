@@ -11,8 +11,8 @@ from taut.transport.feature_scaling import SCALINGS, Scaling
 from taut.transport.finite_comparison import FiniteComparison
 from taut.transport.mean_bounds import METHODS, Method
 from taut.transport.population_comparison import PopulationComparison
-from taut.transport.result import WassersteinResult
 from taut.transport.selection import CRITICS, CriticName, OnProgress
+from taut.transport.wasserstein_result import WassersteinResult
 
 _SUBJECT = "wasserstein"
 
@@ -39,11 +39,12 @@ def wasserstein(
     $$W_1(P, Q) = \min_\pi \mathbb{E}_\pi \|X - Y\| = \max_{f\ \text{1-Lipschitz}}
       \mathbb{E}_P f - \mathbb{E}_Q f$$
 
-    By default `x` and `y` are treated as i.i.d. samples of two populations. Half of each, at most
-    100,000 rows, trains critics, a tenth, at most 10,000, selects one of them, and the held-out
-    rest gives the lower bound: the difference of mean scores less a confidence slack, divided by
-    the critic's *proven* constant. Of samples of up to 5,000 rows every row counts twice: a critic from
-    the first 30 % is judged by the second 30 %, which then help to train the final one. The upper bound
+    By default `x` and `y` are treated as i.i.d. samples of two populations. Half of each, in 16 dimensions
+    and more up to three quarters of large samples, at most 100,000 rows, trains critics, a tenth, at most
+    10,000, selects one of them, and the held-out rest gives the lower bound: the difference of mean scores
+    less a confidence slack, divided by the critic's *proven* constant. Of samples of up to 5,000 rows every
+    row counts twice: a critic from the first 30 % is judged by the second 30 %, which then help to train
+    the final one. The upper bound
     is the cost of a coupling of up to 32,768 rows of each sample, whose distance is on average never below
     that of the populations, plus a deviation term. In high dimension it may be of no use, and
     `upper_is_useful` says so. Each bound gets half of `1 - confidence`. Streams are read twice and

@@ -15,8 +15,8 @@ from taut.transport.distance_bounds import bound_finite_lower
 from taut.transport.exact import exact_transport
 from taut.transport.feature_scaling import column_ranges
 from taut.transport.line import line_distance, line_potential
-from taut.transport.result import WassersteinResult
 from taut.transport.selection import SelectedCritic, check_squares
+from taut.transport.wasserstein_result import WassersteinResult
 
 # Exact transport of finite sets up to this many pairs: about 300 MB, a minute or two.
 _MOST_PAIRS = 40_000_000

@@ -55,7 +55,7 @@ def funnels(dim: int, num_funnels: int, seed: int, *, num_pairs: int = 2**17) ->
     """
     check_count("funnels", "dim", dim)
     check_count("funnels", "num_funnels", num_funnels)
-    check_count("funnels", "num_pairs", num_pairs, least=2)
+    check_count("funnels", "num_pairs", num_pairs, minimum=2)
     # Hashed, so that a sampler with the same small seed does not draw the apexes themselves.
     digest = hashlib.sha256(f"funnels {seed}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from taut.data import CellSource, Encoding, describe_columns, fit_encoding, read_source
+from taut.data import Encoding, LoadedSource, describe_columns, fit_encoding, read_source
 from taut.errors import ArgumentError, DataError, check_choice, check_count, check_nonnegative
 from taut.transport.arguments import check_seed
 from taut.transport.dataset import (
@@ -340,7 +340,7 @@ def _split(
         rows = load_rows(opened, _SUBJECT)
         first, second = drawn = _halves(len(rows), generator)
         return rows[first], rows[second], torch.cat(drawn), opened.columns or None, None
-    cells = CellSource(source)
+    cells = LoadedSource(source)
     drawn = _halves(cells.rows, generator)
     halves = [cells.take(half.numpy()) for half in drawn]
     found = fit_encoding(halves[0], **options or {})

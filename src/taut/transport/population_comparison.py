@@ -29,10 +29,10 @@ from taut.transport.independence_checks import note_copies, note_order
 from taut.transport.line import line_potential
 from taut.transport.mean_bounds import Method, log_inverse
 from taut.transport.resampling import bootstrap_interval, combine_p_values, permutation_p_value
-from taut.transport.result import WassersteinResult
 from taut.transport.selection import SelectedCritic, check_squares
 from taut.transport.split import score_held_out, split_rows
 from taut.transport.two_sample_test import two_sample_p_value
+from taut.transport.wasserstein_result import WassersteinResult
 
 _MIN_ROWS = 20
 _MOST_LINE_TRAINING = 100_000

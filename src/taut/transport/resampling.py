@@ -13,7 +13,7 @@ from taut.transport.arguments import check_sample
 from taut.transport.mean_bounds import shuffle
 
 _CHUNK_ENTRIES = 2**22
-_MOST_BLOCKS = 2**14
+_MOST_BLOCKS = 2**12
 _BOOTSTRAP_BLOCKS = 2**12
 _BOOTSTRAPS = 999
 
@@ -32,7 +32,7 @@ def permutation_p_value(
     itself; without it p could be 0, which no number of shuffles proves. A tie counts against the
     difference, and so does what rounding cannot tell from a tie.
 
-    More than 16,384 scores on a side are shuffled and averaged in blocks of one size, and the means
+    More than 4,096 scores on a side are shuffled and averaged in blocks of one size, and the means
     permuted: under one law these are exchangeable like the scores, so the p-value is as valid, with
     nearly the same power, in time that no longer grows with $B (n + m)$.
 

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from taut.transport import Problem, laplaces, shells, shifted_gaussians, wasserstein
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch, estimated
-from taut_lab.experiments.prob_dim import PAPER_VALUES, RECIPES, Recipe, train_cone
+from taut_lab.experiments.cone_dimensions import PAPER_VALUES, RECIPES, Recipe, train_cone
 
 _SIZES = (200, 500, 1000, 2000)
 _DIMS = (1, 2, 3, 5, 10, 20, 50)

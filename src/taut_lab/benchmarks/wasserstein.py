@@ -11,7 +11,7 @@ from taut_lab.benchmarks.cone_and_coverage_jobs import cone_jobs, coverage_jobs
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticRecords, CriticResult, Stopwatch
 from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs, grid_jobs
 from taut_lab.benchmarks.real_problems import real_jobs
-from taut_lab.experiments.prob_dim import Recipe
+from taut_lab.experiments.cone_dimensions import Recipe
 from taut_lab.framework.timing import one_thread
 
 PARTS = ("table1", "funnels", "grid", "coverage", "real")

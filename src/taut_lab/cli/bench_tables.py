@@ -10,7 +10,7 @@ from taut_lab.benchmarks import Comparison, TimingEntry, TimingRecord
 from taut_lab.benchmarks.critic_records import CriticRecords, CriticResult
 from taut_lab.benchmarks.drift_detectors import DriftRecord
 from taut_lab.experiments.bjorck_runtime import PAPER_SECONDS, full_name, product_name
-from taut_lab.experiments.prob_dim import PAPER_VALUES
+from taut_lab.experiments.cone_dimensions import PAPER_VALUES
 from taut_lab.framework.timing import Timing
 
 Row = Sequence[RenderableType]

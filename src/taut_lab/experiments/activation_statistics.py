@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from taut.plotting import COLOURS, Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result, ResultTable
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result, ResultTable
 from taut_lab.framework.result_tables import numbers_of, select, tabulate
 
 _FREE = "free"
@@ -94,7 +94,7 @@ def activation_frequencies(model: nn.Module, inputs: Tensor) -> Tensor:
     )
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     trained = _without_short(results)
 
     def found(number: str, constant: float | str) -> list[float]:
@@ -107,9 +107,9 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     sparse = {_name(c): (found("mean", c), found("mean", _FREE)) for c in _CONSTANTS[:-1]}
     always = {"0.1-Lipschitz": (found("undead", 0.1), 0.05)}
     return [
-        Part("units are active more often with a smaller constant", active),
-        Part("units are active more often than without a constraint", sparse),
-        Part("at least 5 % of units always active in the worst case", always, magnitude=True),
+        Check("units are active more often with a smaller constant", active),
+        Check("units are active more often than without a constraint", sparse),
+        Check("at least 5 % of units always active in the worst case", always, magnitude=True),
     ]
 
 
@@ -194,5 +194,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

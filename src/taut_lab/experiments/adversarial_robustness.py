@@ -19,7 +19,7 @@ from taut_lab.experiments.robustness_figures import (
     proof_table,
     proven_figure,
 )
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of
 
 _CONSTANT = 1000.0
@@ -150,7 +150,7 @@ def _count_changed_within(seen: RobustnessResult, asked: float) -> int:
     return int(((nearest < radius) & seen.certificates.correct).sum())
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     def found(number: str, row: str) -> list[float]:
         return numbers_of(results, number, row=row)
 
@@ -165,11 +165,11 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     trained = {r: (found("pgd_0.3", r), found("pgd_0.3", "Margin-0.3 MaxMin")) for r in _ROWS[-2:]}
     certified = {row: (found("proven_0.1", row), 0.0) for row in margins}
     return [
-        Part("PGD at 0.1 changes over 90 % of predictions of standard networks", standard),
-        Part("fewer of networks with a margin loss", resist),
-        Part("smaller errors with MaxMin than with ReLU", pairs),
-        Part("at radius 0.3 also than by training on PGD examples", trained),
-        Part("some inputs are certified at radius 0.1", certified),
+        Check("PGD at 0.1 changes over 90 % of predictions of standard networks", standard),
+        Check("fewer of networks with a margin loss", resist),
+        Check("smaller errors with MaxMin than with ReLU", pairs),
+        Check("at radius 0.3 also than by training on PGD examples", trained),
+        Check("some inputs are certified at radius 0.1", certified),
     ]
 
 
@@ -221,5 +221,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

@@ -7,7 +7,7 @@ from typing import Any
 from taut.plotting import COLOURS, Figure
 from taut.transport import cone
 from taut_lab.experiments.critic_training import at_point, run_critic
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result, ResultTable
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result, ResultTable
 from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
 
 # The paper's tuned learning rates for Adam.
@@ -53,7 +53,7 @@ def _run(config: Config) -> Outcome:
     return Outcome(numbers, run.curve())
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     def found(number: str, dim: int) -> tuple[list[float], list[float]]:
         bjorck, spectral = (numbers_of(results, number, dim=dim, constraint=c) for c in _NAMES)
         return bjorck, spectral
@@ -63,9 +63,9 @@ def _parts(results: Sequence[Result]) -> list[Part]:
         f"dim {d}": (steps[1], steps[0]) for d in _DIMS if (steps := found("steps_to_half", d))
     }
     return [
-        Part("larger objective by Björck", {f"dim {d}": found("objective", d) for d in _DIMS}),
-        Part("half of the distance in fewer steps", later, magnitude=True),
-        Part("a larger gap in 512 dimensions", {"": (gaps[512], gaps[128])}, magnitude=True),
+        Check("larger objective by Björck", {f"dim {d}": found("objective", d) for d in _DIMS}),
+        Check("half of the distance in fewer steps", later, magnitude=True),
+        Check("a larger gap in 512 dimensions", {"": (gaps[512], gaps[128])}, magnitude=True),
     ]
 
 
@@ -132,5 +132,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

@@ -10,10 +10,10 @@ from torch import Generator, Tensor
 from taut.linalg import bjorck
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework import (
+    Check,
     Config,
     Experiment,
     Outcome,
-    Part,
     Presentation,
     Result,
     ResultTable,
@@ -70,7 +70,7 @@ def _run(config: Config) -> Outcome:
     return Outcome(numbers, series=series)
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     def smallest(result: Result) -> float:
         """The smallest singular value after 2,000 iterations, or a few more."""
         series = result.outcome.series
@@ -80,8 +80,8 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     late = [r for r in select(results, beta=PARSEVAL) if r.config["steps"][-1] >= 2000]
     done = numbers_of(results, "smallest_after_50", beta=0.5)
     return [
-        Part("beta 0.5: all singular values above 0.99 after 50 iterations", {"": (done, 0.99)}),
-        Part(
+        Check("beta 0.5: all singular values above 0.99 after 50 iterations", {"": (done, 0.99)}),
+        Check(
             f"beta {PARSEVAL}: the smallest below 0.5 after 2,000",
             {"": (0.5, [smallest(result) for result in late])},
         ),
@@ -169,5 +169,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

@@ -9,10 +9,10 @@ import torch
 from taut.linalg import apply_bjorck, bjorck, bound_by_scaling
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework import (
+    Check,
     Config,
     Experiment,
     Outcome,
-    Part,
     Presentation,
     Result,
     ResultTable,
@@ -86,12 +86,12 @@ def _run(config: Config) -> Outcome:
     return Outcome(numbers)
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     ratios = {k: numbers_of(results, f"ratio_{k}", size=1000) for k in PAPER_SECONDS}
     few = {f"{k} iterations": (ratios[k], 2.0) for k in ratios if k <= 5}
     return [
-        Part("more than twice as fast with up to 5 iterations", few),
-        Part("slower with 10", {"10 iterations": (1.0, ratios[10])}),
+        Check("more than twice as fast with up to 5 iterations", few),
+        Check("slower with 10", {"10 iterations": (1.0, ratios[10])}),
     ]
 
 
@@ -164,5 +164,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

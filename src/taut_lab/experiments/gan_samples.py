@@ -11,7 +11,7 @@ from torch import Generator
 from taut.plotting import Figure
 from taut.training.gan import GanConfig, draw_grid
 from taut_lab.experiments.generator_distance import evaluate_generator, train_once
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART
 from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
 
@@ -67,7 +67,7 @@ def _run(config: Config) -> Outcome:
     return Outcome(numbers, curve, {"shades": shades.tolist()})
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     def found(critic: str, activation: str, data: str) -> list[float]:
         chosen = {"critic": critic, "critic_activation": activation, "data": data}
         return numbers_of(results, "distance", **chosen)
@@ -84,8 +84,8 @@ def _parts(results: Sequence[Result]) -> list[Part]:
         for d in data
     }
     return [
-        Part("the 1-Lipschitz critic trains a closer generator than clipped weights", clipped),
-        Part("under a penalty, MaxMin trains a generator at most 10 % further away", penalised),
+        Check("the 1-Lipschitz critic trains a closer generator than clipped weights", clipped),
+        Check("under a penalty, MaxMin trains a generator at most 10 % further away", penalised),
     ]
 
 
@@ -146,5 +146,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

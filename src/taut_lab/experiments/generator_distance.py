@@ -24,7 +24,7 @@ from taut_lab.experiments.critic_training import (
     CriticRun,
     run_critic,
 )
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART, load_dataset
 from taut_lab.framework.result_tables import numbers_of, tabulate, values_of
 
@@ -202,7 +202,7 @@ def _run(config: Config) -> Outcome:
     return Outcome(numbers, found.run.curve())
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     results = [replace(r, config=_as_row(r.config)) for r in results]
 
     def found(constraint: str, activation: str, data: str) -> list[float]:
@@ -224,8 +224,8 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     }
     # Two standard errors of a mean over 4,096 images.
     return [
-        Part("orthonormal layers above spectral ones", constraints, noise=0.02),
-        *(Part(statement, cases, noise=0.02) for statement, cases in orders.items()),
+        Check("orthonormal layers above spectral ones", constraints, noise=0.02),
+        *(Check(statement, cases, noise=0.02) for statement, cases in orders.items()),
     ]
 
 
@@ -280,5 +280,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from taut.plotting import Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of, tabulate
 
 _SHOWN = (0, 1, 2, 3, 4)
@@ -99,12 +99,12 @@ def _rounded(values: Tensor) -> list[Any]:
     return values.double().numpy().round(3).tolist()
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     standard, lipschitz = (numbers_of(results, "neighbours", network=name) for name in _NETWORKS)
     statement = (
         "gradients of the Lipschitz network are smoother: neighbouring pixels correlate more"
     )
-    return [Part(statement, {"correlation": (lipschitz, standard)})]
+    return [Check(statement, {"correlation": (lipschitz, standard)})]
 
 
 def _show(results: Sequence[Result]) -> Presentation:
@@ -179,5 +179,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

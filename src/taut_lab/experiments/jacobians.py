@@ -10,7 +10,7 @@ from taut.evaluation import evenly_spaced_rows, jacobian_singular_values
 from taut.plotting import COLOURS, Figure
 from taut.training import Prepared, TrainConfig, build_network, load_data, prepare, resolve
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
 
 _CONSTANT = 10.0
@@ -107,17 +107,17 @@ def _untrained(asked: TrainConfig) -> tuple[nn.Module, Prepared]:
     return build_network(asked, data.spec.shape, len(data.spec.classes)).eval(), data
 
 
-def _norm_parts(results: Sequence[Result]) -> list[Part]:
+def _norm_checks(results: Sequence[Result]) -> list[Check]:
     relu, maxmin = (numbers_of(results, "mean", activation=a) for a in _NAMES)
     largest = numbers_of(results, "largest", activation="relu")
     return [
-        Part("mean norm of the GroupSort network above 9", {"mean": (maxmin, 9.0)}),
-        Part("mean norm above that of the ReLU network", {"mean": (maxmin, relu)}),
-        Part("largest norm of the ReLU network closer to 8 than to 10", {"9": (9.0, largest)}),
+        Check("mean norm of the GroupSort network above 9", {"mean": (maxmin, 9.0)}),
+        Check("mean norm above that of the ReLU network", {"mean": (maxmin, relu)}),
+        Check("largest norm of the ReLU network closer to 8 than to 10", {"9": (9.0, largest)}),
     ]
 
 
-def _isometry_parts(results: Sequence[Result]) -> list[Part]:
+def _isometry_checks(results: Sequence[Result]) -> list[Check]:
     lengths = [epochs for epochs in values_of(results, "epochs") if epochs]
 
     def quantile(number: str, activation: str, epochs: int) -> list[float]:
@@ -127,9 +127,9 @@ def _isometry_parts(results: Sequence[Result]) -> list[Part]:
     above = {_length(e): (quantile("low", "relu", e), 4.0) for e in lengths[-1:]}
     below = {_length(e): (8.0, quantile("high", "relu", e)) for e in lengths[-1:]}
     return [
-        Part("95 % of the singular values of the GroupSort network above 9", sorting),
-        Part("95 % of those of the ReLU network above 4", above, magnitude=True),
-        Part("95 % of them below 8", below),
+        Check("95 % of the singular values of the GroupSort network above 9", sorting),
+        Check("95 % of those of the ReLU network above 4", above, magnitude=True),
+        Check("95 % of them below 8", below),
     ]
 
 
@@ -245,7 +245,7 @@ JACOBIAN_NORMS = Experiment(
     configs=_norm_configs,
     run=_run_norms,
     show=_show_norms,
-    parts=_norm_parts,
+    checks=_norm_checks,
 )
 DYNAMICAL_ISOMETRY = Experiment(
     name="dynamical-isometry",
@@ -256,6 +256,6 @@ DYNAMICAL_ISOMETRY = Experiment(
     configs=_isometry_configs,
     run=_run_isometry,
     show=_show_isometry,
-    parts=_isometry_parts,
+    checks=_isometry_checks,
     version=2,
 )

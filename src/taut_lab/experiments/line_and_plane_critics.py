@@ -16,7 +16,7 @@ from taut_lab.experiments.critic_training import (
     by_activation,
     run_critic,
 )
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of, select, tabulate
 
 _ROWS = {name: {"activation": activation} for activation, name in ACTIVATION_NAMES.items()}
@@ -66,13 +66,13 @@ def _run_plane(config: Config) -> Outcome:
     return Outcome(numbers, run.curve(), {"heights": kept})
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     found = {a: numbers_of(results, "objective", activation=a) for a in ACTIVATION_NAMES}
     lossy = {ACTIVATION_NAMES[a]: (0.95, found[a]) for a in ("relu", "maxout")}
     sorting = {ACTIVATION_NAMES[a]: (found[a], 0.9) for a in ("maxmin", "groupsort4", "fullsort")}
     return [
-        Part("ReLU and Maxout miss the distance by more than 5 %", lossy),
-        Part("sorting activations come within 10 % of the distance", sorting),
+        Check("ReLU and Maxout miss the distance by more than 5 %", lossy),
+        Check("sorting activations come within 10 % of the distance", sorting),
     ]
 
 
@@ -193,7 +193,7 @@ ABSOLUTE_VALUE = Experiment(
     configs=lambda preset: by_activation(*_LINE_RECIPES[preset]),
     run=_run_line,
     show=_show_line,
-    parts=_parts,
+    checks=_checks,
 )
 THREE_CONES = Experiment(
     name="three-cones",
@@ -204,5 +204,5 @@ THREE_CONES = Experiment(
     configs=lambda preset: by_activation(*_PLANE_RECIPES[preset]),
     run=_run_plane,
     show=_show_plane,
-    parts=_parts,
+    checks=_checks,
 )

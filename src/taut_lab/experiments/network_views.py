@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from taut.audit import bound_lipschitz
 from taut.nn import MaxMin, mlp
 from taut.plotting import COLOURS, Figure
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.result_tables import numbers_of, select, tabulate
 
 # Target functions, and the widths of the paper's networks.
@@ -74,12 +74,12 @@ def _columns(values: Tensor) -> list[list[float]]:
     return [[round(v, 4) for v in column] for column in values.mT.tolist()]
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     found = {
         name: numbers_of(results, "largest_error", view=view) for view, name in TARGETS.items()
     }
     cases = {name: (0.05, errors) for name, errors in found.items()}
-    return [Part("the largest error is below 0.05", cases)]
+    return [Check("the largest error is below 0.05", cases)]
 
 
 def _show(results: Sequence[Result]) -> Presentation:
@@ -141,5 +141,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

@@ -14,10 +14,10 @@ from taut.lattice.decomposition import as_linear
 from taut.nn import Abs
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework import (
+    Check,
     Config,
     Experiment,
     Outcome,
-    Part,
     Presentation,
     Result,
     ResultTable,
@@ -110,7 +110,7 @@ def _run(config: Config) -> Outcome:
     return Outcome(numbers, series={"steps": kept, "heights": heights})
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     def found(number: str) -> dict[str, list[float]]:
         return {f"{a:g} degrees": numbers_of(results, number, angle=a) for a in (0.0, 30.0)}
 
@@ -118,9 +118,9 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     constants = {name: (1 + 1e-12, values) for name, values in found("bound").items()}
     slopes = {name: (values, 1 - 1e-12) for name, values in found("least_slope").items()}
     return [
-        Part("the network equals the pyramids", errors),
-        Part("its constant is 1", constants),
-        Part("its slope is 1 everywhere", slopes),
+        Check("the network equals the pyramids", errors),
+        Check("its constant is 1", constants),
+        Check("its slope is 1 everywhere", slopes),
     ]
 
 
@@ -202,5 +202,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

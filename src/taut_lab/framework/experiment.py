@@ -9,7 +9,7 @@ from typing import Any
 from taut.errors import ArgumentError, check_choice
 from taut_lab.framework.datasets import datasets_of
 from taut_lab.framework.presentation import Presentation
-from taut_lab.framework.verdict import Part, Verdict, budget
+from taut_lab.framework.verdict import Check, Verdict, budget
 
 __all__ = ["PRESETS", "Cell", "Config", "Experiment", "Outcome", "Result"]
 
@@ -78,14 +78,15 @@ class Experiment:
         claim: the paper's claim, in our words.
         configs: preset -> configurations of its cells: plain data, each with a "seed". Equal
             configurations are one cell, whichever preset asks for them. `run` and `show` get them
-            as JSON returns them, with lists for tuples. The preset "gpu" is not asked for: it is
-            the first seed of "paper".
+            as JSON returns them, with lists for tuples. `configs` is never called with "gpu"; that
+            preset is the first seed of "paper".
         run: configuration -> outcome. A pure function: it draws random numbers from the
             configuration's seed alone, leaves torch's global generator unchanged, and writes
             nothing but temporary files. It is at the top level of a module, so that other
             processes can import it.
-        show: results of any subset of the cells -> tables and figures. It computes nothing.
-        parts: results -> the inequalities that the claim implies, which decide the verdict.
+        show: maps the results of any subset of the cells to tables and figures, without further
+            computation.
+        checks: maps results to the inequalities that the claim implies, which decide the verdict.
         version: raised when the meaning of `run` changes, so that old records are not used.
     """
 
@@ -96,7 +97,7 @@ class Experiment:
     configs: Callable[[str], Iterable[Config]]
     run: Callable[[Config], Outcome]
     show: Callable[[Sequence[Result]], Presentation]
-    parts: Callable[[Sequence[Result]], Sequence[Part]] = lambda results: ()
+    checks: Callable[[Sequence[Result]], Sequence[Check]] = lambda results: ()
     version: int = 1
 
     @property
@@ -127,13 +128,13 @@ class Experiment:
         """The datasets that have to be downloaded for a preset."""
         return sorted(set().union(*(datasets_of(cell.config) for cell in self.cells(preset))))
 
-    def is_reduced(self, cells: Iterable[Cell]) -> bool:
-        """Whether some of these cells are not among the paper's."""
+    def departs_from_paper(self, cells: Iterable[Cell]) -> bool:
+        """Whether any of these cells differs from the paper preset (usually by a smaller budget)."""
         return not {cell.key for cell in cells} <= {cell.key for cell in self.cells("paper")}
 
-    def judge(self, results: Sequence[Result], preset: str) -> Verdict:
-        """The verdict on the claim by the results of a preset."""
+    def verdict(self, results: Sequence[Result], preset: str) -> Verdict:
+        """Verdict on the claim, given the results of a preset."""
         ours = [result.config for result in results]
         spent = budget(ours, [cell.config for cell in self.cells("paper")]) if ours else ""
-        reduced = self.is_reduced(Cell(self.name, self.version, config) for config in ours)
-        return Verdict(self.parts(results), spent, reduced, conclusive=preset != "smoke")
+        departs = self.departs_from_paper(Cell(self.name, self.version, cfg) for cfg in ours)
+        return Verdict(self.checks(results), spent, departs, conclusive=preset != "smoke")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Part", "Verdict", "budget"]
+__all__ = ["Check", "Verdict", "budget"]
 
 Values = Sequence[float]
 
@@ -27,8 +27,8 @@ _LISTED = 3
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a claim: in each case, one number exceeds another.
+class Check:
+    """An inequality that a claim implies: in each case, one number exceeds another.
 
     A case *holds* if the mean over seeds of the first number exceeds that of the second by more
     than `by`, and *fails* if it does not. It is *too close* to decide if the difference from `by` is
@@ -44,8 +44,8 @@ class Part:
             an order of equally trained networks; with less than the paper's budget it cannot fail.
 
     Example:
-        >>> part = Part("MaxMin above ReLU", {"dim 2": ([0.9], [0.5]), "dim 3": ([], [0.4])})
-        >>> part.outcome, part.missing
+        >>> check = Check("MaxMin above ReLU", {"dim 2": ([0.9], [0.5]), "dim 3": ([], [0.4])})
+        >>> check.outcome, check.missing
         ('undecided', ['dim 3'])
     """
 
@@ -110,26 +110,26 @@ class Verdict:
     """What the records say about a claim.
 
     Attributes:
-        parts: the parts of the claim.
+        checks: the inequalities that the claim implies.
         budget: how much was computed, beside the paper.
-        reduced: whether that is less than in the paper.
+        departs_from_paper: whether a cell is not one of the paper's; usually the budget is smaller.
         conclusive: whether the cells are large enough to say anything about the paper.
     """
 
-    parts: Sequence[Part]
+    checks: Sequence[Check]
     budget: str
-    reduced: bool = False
+    departs_from_paper: bool = False
     conclusive: bool = True
 
-    def outcome(self, part: Part) -> str:
-        """The outcome of a part at this budget: "holds", "fails" or "undecided"."""
-        excused = part.magnitude and self.reduced and part.outcome == "fails"
-        return part.outcome if self.conclusive and not excused else "undecided"
+    def outcome(self, check: Check) -> str:
+        """The outcome of a check at this budget: "holds", "fails" or "undecided"."""
+        excused = check.magnitude and self.departs_from_paper and check.outcome == "fails"
+        return check.outcome if self.conclusive and not excused else "undecided"
 
     @property
     def word(self) -> str:
-        """Either "refuted" if a part fails, or "confirmed" if all parts hold, or "undecided"."""
-        outcomes = {self.outcome(part) for part in self.parts}
+        """Either "refuted" if a check fails, or "confirmed" if all checks hold, or "undecided"."""
+        outcomes = {self.outcome(check) for check in self.checks}
         if "fails" in outcomes:
             return "refuted"
         return "confirmed" if outcomes == {"holds"} else "undecided"
@@ -139,9 +139,9 @@ class Verdict:
         """The number of seeds of a mean, as a range."""
         counts = [
             len(side)
-            for part in self.parts
-            for name, pair in part.cases.items()
-            if part.case(name) != "missing"
+            for check in self.checks
+            for name, pair in check.cases.items()
+            if check.case(name) != "missing"
             for side in pair
             if not isinstance(side, (int, float))
         ]
@@ -150,29 +150,29 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """Which parts hold and fail, and what is missing."""
+        """Which checks hold and fail, and what is missing."""
         if not self.conclusive:
             return "Only the preset smoke has been run."
-        if not any(len(part.missing) < len(part.cases) for part in self.parts):
+        if not any(len(check.missing) < len(check.cases) for check in self.checks):
             return "No cells have been run."
-        said = []
+        sentences = []
         for outcome, intro in (("fails", "Fails"), ("undecided", "Open"), ("holds", "Holds")):
-            chosen = [part for part in self.parts if self.outcome(part) == outcome]
-            if chosen:
-                said.append(f"{intro}: {'; '.join(map(_brief, chosen))}.")
-        return " ".join(said)
+            checks = [check for check in self.checks if self.outcome(check) == outcome]
+            if checks:
+                sentences.append(f"{intro}: {'; '.join(map(_brief, checks))}.")
+        return " ".join(sentences)
 
 
-def _brief(part: Part) -> str:
+def _brief(check: Check) -> str:
     """The statement, with the cases that decide against it."""
     for word in ("fails", "missing", "too close"):
-        found = part.cases_that(word)
-        if found and len(part.cases) > 1:
+        found = check.cases_that(word)
+        if found and len(check.cases) > 1:
             more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-            return f"{part.statement} ({word}: {', '.join(found[:_LISTED])}{more})"
+            return f"{check.statement} ({word}: {', '.join(found[:_LISTED])}{more})"
         if found:
-            return part.statement + (f" ({word})" if word != "fails" else "")
-    return part.statement
+            return check.statement + (f" ({word})" if word != "fails" else "")
+    return check.statement
 
 
 def budget(ours: Sequence[Mapping[str, Any]], paper: Sequence[Mapping[str, Any]]) -> str:

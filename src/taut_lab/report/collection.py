@@ -54,10 +54,10 @@ def collect_report(
     shown = held[preset] if preset else []
     results = [record.result for record in shown]
     presentation = experiment.show(results) if shown else Presentation()
-    if experiment.is_reduced(record.cell for record in shown):
+    if experiment.departs_from_paper(record.cell for record in shown):
         tables = [replace(table, comparable=False) for table in presentation.tables]
         presentation = replace(presentation, tables=tables)
-    verdict = experiment.judge(results, preset or "paper") if experiment.in_paper else None
+    verdict = experiment.verdict(results, preset or "paper") if experiment.in_paper else None
     return ExperimentReport(
         experiment, preset, shown, presentation, verdict, counts, list(problems)
     )

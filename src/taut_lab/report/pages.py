@@ -145,7 +145,7 @@ def _page(one: ExperimentReport, preset: str, out: Path) -> Page:
 
 
 def _verdict_section(verdict: Verdict) -> Section:
-    rows = [[part.statement, verdict.outcome(part), part.explain()] for part in verdict.parts]
+    rows = [[check.statement, verdict.outcome(check), check.explain()] for check in verdict.checks]
     table = Table(["The claim implies", "Outcome", "Numbers"], rows, wide=True)
     seeds = f"{verdict.seeds} seed{'s' * (verdict.seeds != '1')}"
     words = [f"The claim is {verdict.word}. {seeds}; budget: {verdict.budget or 'none'}."]

@@ -24,8 +24,8 @@ from taut_lab.benchmarks.wasserstein import (
     run_wasserstein,
     wasserstein_jobs,
 )
+from taut_lab.experiments.cone_dimensions import PAPER_VALUES, RECIPES
 from taut_lab.experiments.critic_training import evaluate_critic
-from taut_lab.experiments.prob_dim import PAPER_VALUES, RECIPES
 
 pytestmark = pytest.mark.slow
 

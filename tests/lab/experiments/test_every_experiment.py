@@ -53,9 +53,9 @@ def _figures(label):
 def test_a_claim_without_records_is_undecided_and_its_rule_has_cases_for_the_paper(name):
     experiment = EXPERIMENTS[name]
     assert ". " not in experiment.claim  # one sentence
-    parts = experiment.parts([])
-    assert parts and len({part.statement for part in parts}) == len(parts)
-    verdict = experiment.judge([], "paper")
+    checks = experiment.checks([])
+    assert checks and len({check.statement for check in checks}) == len(checks)
+    verdict = experiment.verdict([], "paper")
     assert verdict.word == "undecided" and "No cells" in verdict.reason
 
 

@@ -107,12 +107,12 @@ def test_the_numbers_of_the_paper_do_not_refute_its_claim():
         for (constraint, activation), values in PAPER_VALUES.items()
         for data, value in values.items()
     ]
-    outcomes = {part.statement: part.outcome for part in EXPERIMENT.parts(results)}
+    outcomes = {check.statement: check.outcome for check in EXPERIMENT.checks(results)}
     assert outcomes["orthonormal layers above spectral ones"] == "holds"
     # With spectral layers on CIFAR-10 the paper has 1.62 and 1.63, within their noise.
     assert outcomes.pop("GroupSort(4) above MaxMin") == "undecided"
     assert set(outcomes.values()) == {"holds"}
-    assert EXPERIMENT.parts(results[:2])[0].missing
+    assert EXPERIMENT.checks(results[:2])[0].missing
 
 
 def test_samples_are_shown_for_each_critic(tmp_path, monkeypatch):

@@ -66,8 +66,8 @@ def cifar(row, column, value):
 )
 def test_the_rule_confirms_the_numbers_of_the_paper(name, result):
     results = [made for entry in printed(name) for made in result(*entry)]
-    parts = find_experiment(name).parts(results)
-    assert [part.explain() for part in parts if part.outcome != "holds"] == []
+    checks = find_experiment(name).checks(results)
+    assert [check.explain() for check in checks if check.outcome != "holds"] == []
 
 
 def test_no_printed_error_under_attack_contradicts_the_rule():
@@ -79,8 +79,8 @@ def test_no_printed_error_under_attack_contradicts_the_rule():
         )
         for row, column, value in printed("adversarial-robustness")
     ]
-    *attacked, certified = find_experiment("adversarial-robustness").parts(results)
-    assert [part.explain() for part in attacked if part.outcome != "holds"] == []
+    *attacked, certified = find_experiment("adversarial-robustness").checks(results)
+    assert [check.explain() for check in attacked if check.outcome != "holds"] == []
     assert certified.missing  # which the paper shows without numbers
 
 
@@ -89,4 +89,6 @@ def test_the_times_of_the_paper_confirm_its_claim():
     ratios = [entry.paper for entry in table.rows["speed-up"]]
     numbers = {f"ratio_{k}": ratio for k, ratio in zip((1, 2, 3, 5, 10), ratios, strict=True)}
     results = [Result({"size": 1000, "seed": 0}, Outcome(numbers))]
-    assert {p.outcome for p in find_experiment("bjorck-runtime").parts(results)} == {"holds"}
+    assert {check.outcome for check in find_experiment("bjorck-runtime").checks(results)} == {
+        "holds"
+    }

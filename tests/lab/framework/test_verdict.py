@@ -2,7 +2,7 @@
 
 import pytest
 
-from taut_lab.framework.verdict import Part, Verdict, budget
+from taut_lab.framework.verdict import Check, Verdict, budget
 
 
 @pytest.mark.parametrize(
@@ -19,22 +19,22 @@ from taut_lab.framework.verdict import Part, Verdict, budget
     ],
 )
 def test_a_case_is_decided_by_means_beyond_their_noise(larger, smaller, expected):
-    assert Part("a", {"": (larger, smaller)}).case("") == expected
+    assert Check("a", {"": (larger, smaller)}).case("") == expected
 
 
 def test_the_difference_and_the_noise_are_part_of_the_rule():
-    assert Part("a", {"": ([0.5], [0.6])}, by=-0.2).case("") == "holds"
-    assert Part("a", {"": ([0.9], [0.5])}, by=0.5).case("") == "fails"
-    assert Part("a", {"": ([0.52], [0.5])}, noise=0.05).case("") == "too close"
+    assert Check("a", {"": ([0.5], [0.6])}, by=-0.2).case("") == "holds"
+    assert Check("a", {"": ([0.9], [0.5])}, by=0.5).case("") == "fails"
+    assert Check("a", {"": ([0.52], [0.5])}, noise=0.05).case("") == "too close"
 
 
-HOLDS = Part("it holds", {"x": ([2.0], [1.0])})
-FAILS = Part("it fails", {"x": ([1.0], [2.0]), "y": ([2.0], [1.0])})
-OPEN = Part("nobody knows", {"x": ([], [2.0]), "y": ([2.0], [1.0])})
+HOLDS = Check("it holds", {"x": ([2.0], [1.0])})
+FAILS = Check("it fails", {"x": ([1.0], [2.0]), "y": ([2.0], [1.0])})
+OPEN = Check("nobody knows", {"x": ([], [2.0]), "y": ([2.0], [1.0])})
 
 
 @pytest.mark.parametrize(
-    ("parts", "word"),
+    ("checks", "word"),
     [
         ([HOLDS], "confirmed"),
         ([HOLDS, OPEN], "undecided"),
@@ -42,16 +42,16 @@ OPEN = Part("nobody knows", {"x": ([], [2.0]), "y": ([2.0], [1.0])})
         ([], "undecided"),
     ],
 )
-def test_one_part_refutes_and_all_confirm(parts, word):
-    assert Verdict(parts, "as in the paper").word == word
-    assert Verdict(parts, "", conclusive=False).word == "undecided"
+def test_one_check_refutes_and_all_confirm(checks, word):
+    assert Verdict(checks, "as in the paper").word == word
+    assert Verdict(checks, "", conclusive=False).word == "undecided"
 
 
 def test_a_size_is_not_refuted_by_a_reduced_budget():
-    size = Part("large enough", {"x": ([1.0], [2.0])}, magnitude=True)
+    size = Check("large enough", {"x": ([1.0], [2.0])}, magnitude=True)
     assert Verdict([size], "").word == "refuted"
-    assert Verdict([size], "", reduced=True).word == "undecided"
-    assert Verdict([FAILS], "", reduced=True).word == "refuted"
+    assert Verdict([size], "", departs_from_paper=True).word == "undecided"
+    assert Verdict([FAILS], "", departs_from_paper=True).word == "refuted"
 
 
 def test_the_reason_names_what_fails_and_what_is_missing():
@@ -61,8 +61,8 @@ def test_the_reason_names_what_fails_and_what_is_missing():
 
 
 def test_seeds_are_counted_without_constants():
-    part = Part("a", {"x": ([1.0, 2.0, 3.0], 0.5), "y": ([1.0], [0.5, 0.6])})
-    assert Verdict([part], "").seeds == "1 to 3"
+    check = Check("a", {"x": ([1.0, 2.0, 3.0], 0.5), "y": ([1.0], [0.5, 0.6])})
+    assert Verdict([check], "").seeds == "1 to 3"
 
 
 def test_the_budget_lists_what_differs_from_the_paper():

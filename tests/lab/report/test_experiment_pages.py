@@ -13,7 +13,7 @@ import torch
 
 from fake_experiments import register
 from recorded_experiments import FOUND, on_mnist, sample, write_records
-from taut_lab.framework import Part, ResultTable, TableEntry
+from taut_lab.framework import Check, ResultTable, TableEntry
 from taut_lab.framework.records import Records
 from taut_lab.report.collection import collect_report
 from taut_lab.report.pages import write_report
@@ -200,14 +200,14 @@ def test_without_records_the_index_lists_commands_alone(tmp_path, monkeypatch):
 
 
 def test_the_index_opens_with_verdicts(tmp_path, monkeypatch):
-    def parts(results):
+    def checks(results):
         found = {
             act: [r.outcome.numbers["error"] for r in results if r.config["net"]["act"] == act]
             for act in ("relu", "maxmin")
         }
-        return [Part("fewer errors by sorting", {"test": (found["relu"], found["maxmin"])})]
+        return [Check("fewer errors by sorting", {"test": (found["relu"], found["maxmin"])})]
 
-    judged, waiting = sample(parts=parts), sample("not-yet", parts=parts)
+    judged, waiting = sample(checks=checks), sample("not-yet", checks=checks)
     register(monkeypatch, judged, waiting, sample("extra", label="ours"))
     write_records(judged, "cpu", tmp_path / "records")
     index = write_report(tmp_path / "records", tmp_path / "out")

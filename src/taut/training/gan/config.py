@@ -81,7 +81,7 @@ class GanConfig(Configuration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(_SUBJECT, "batch_size", self.batch_size, least=2)
+        check_count(_SUBJECT, "batch_size", self.batch_size, minimum=2)
         for name in ("width", "critic_hidden"):
             if (value := getattr(self, name)) % 2:
                 rule, remedy = "must be even, because MaxMin sorts pairs", f"Use {value + 1}."

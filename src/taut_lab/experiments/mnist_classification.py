@@ -11,10 +11,10 @@ from taut_lab.experiments.classifier_training import (
     training_curve,
 )
 from taut_lab.framework import (
+    Check,
     Config,
     Experiment,
     Outcome,
-    Part,
     Presentation,
     Result,
     ResultTable,
@@ -144,7 +144,7 @@ def _run(config: Config) -> Outcome:
     )
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     def errors(method: str, activation: str = "maxmin") -> list[float]:
         grid = _GRIDS["cpu"].get(method, {}) if activation in _PAIR else {}
         least = max((len(values) for values in grid.values()), default=1)
@@ -159,23 +159,23 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     # Exactly one of two networks with errors of 1.5 % is wrong on at most 3 % of 10,000 test images, so
     # their difference has a standard error of at most 0.17 points: 0.1 over three independent seeds.
     return [
-        Part(
+        Check(
             "MaxMin under a constraint within 0.3 points of a standard network",
             {method: (errors("Standard"), errors(method)) for method in held},
             by=-0.3,
         ),
-        Part(
+        Check(
             "MaxMin below ReLU under a constraint",
             {method: (errors(method, "relu"), errors(method)) for method in held},
             noise=0.1,
         ),
         # A level after 200 epochs: with an eighth of them, some of these networks still underfit.
-        Part(
+        Check(
             "FullSort below 5 %",
             {method: (5.0, errors(method, "fullsort")) for method in _SEVEN},
             magnitude=True,
         ),
-        Part("a Jacobian penalty has the smallest error of all", smallest, noise=0.1),
+        Check("a Jacobian penalty has the smallest error of all", smallest, noise=0.1),
     ]
 
 
@@ -229,5 +229,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

@@ -10,7 +10,7 @@ from taut.errors import TautError
 _WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
 
 
-class AlarmCommand(click.Command):
+class AlarmExitCommand(click.Command):
     """A command whose exit status 1 is the alarm and nothing else, for scheduled runs."""
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -1,4 +1,4 @@
-"""Cells of a table: what counts as missing and as a number, and the errors about the rest."""
+"""Values of a table's columns: which are missing, which are numbers, and errors about the rest."""
 
 import datetime
 import re
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from taut.data.columns import column_label, keep_columns
-from taut.data.text_forms import read_numbers
+from taut.data.text_formats import read_numbers
 from taut.errors import DataError
 
 LARGEST_WHOLE = 2**53
@@ -63,7 +63,7 @@ def parse_number(cell: str) -> float | None:
         return None
 
 
-def as_cells(values: np.ndarray) -> np.ndarray:
+def as_column_values(values: np.ndarray) -> np.ndarray:
     """A column as numbers, dates or spans of time where all of it is so, else as text.
 
     Returns:
@@ -71,8 +71,10 @@ def as_cells(values: np.ndarray) -> np.ndarray:
         NaT; or an object array of `str`, `None` where the value is missing.
 
     Example:
-        >>> as_cells(np.array([1, None, 3], object)), as_cells(np.array(["a", None], object))
-        (array([ 1., nan,  3.]), array(['a', None], dtype=object))
+        >>> as_column_values(np.array([1, None, 3], object))
+        array([ 1., nan,  3.])
+        >>> as_column_values(np.array(["a", None], object))
+        array(['a', None], dtype=object)
     """
     if values.dtype.kind in "biufcMmV":
         return values

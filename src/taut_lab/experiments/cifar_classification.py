@@ -7,7 +7,7 @@ import numpy as np
 
 from taut.data import LabelledData, LabelledSet
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART
 from taut_lab.framework.result_tables import numbers_of, tabulate
 
@@ -85,7 +85,7 @@ def stripes(seed: int) -> LabelledData:
     return LabelledData(train=draw(48), test=draw(24), name=_SYNTHETIC)
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
+def _checks(results: Sequence[Result]) -> list[Check]:
     def found(method: str, name: str) -> list[float]:
         return numbers_of(results, "accuracy", method=method, activation=_ACTIVATIONS[name])
 
@@ -99,8 +99,8 @@ def _parts(results: Sequence[Result]) -> list[Part]:
     # difference has a standard error of 0.6 points.
     noise = 0.006 if _on_part(results) else 0.0
     return [
-        Part("MaxMin within 2 points of ReLU", near, by=-0.02, noise=noise),
-        Part("regularisation costs at most 0.3 points of accuracy", helps, by=-0.003, noise=noise),
+        Check("MaxMin within 2 points of ReLU", near, by=-0.02, noise=noise),
+        Check("regularisation costs at most 0.3 points of accuracy", helps, by=-0.003, noise=noise),
     ]
 
 
@@ -163,5 +163,5 @@ EXPERIMENT = Experiment(
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )

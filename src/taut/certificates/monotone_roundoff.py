@@ -1,15 +1,15 @@
-"""How far apart two inputs must lie so that roundoff cannot exchange two ordered outputs."""
+"""Roundoff of monotone networks: from which distance on it cannot reverse the order of two outputs."""
 
 import math
 
 import torch
 from torch import Tensor, nn
 
-from taut.certificates.dtypes import Arithmetic, dtype_of
-from taut.certificates.rounded_execution import Execution, program_in_double
+from taut.certificates.rounded_execution import RoundedExecution, dtype_of, program_in_double
 from taut.certificates.rounded_tensor import up
 from taut.errors import check_nonnegative, check_positive
 from taut.linalg.rounding import check_arithmetic
+from taut.names import Arithmetic
 from taut.norms import LINF
 
 _SUBJECT = "bound_order_gap"
@@ -50,7 +50,7 @@ def bound_order_gap(
     check_arithmetic(_SUBJECT)
     dtype = dtype_of(arithmetic, _SUBJECT)
     program = program_in_double(model, tuple(centre.shape), _SUBJECT, centre.device)
-    execution = Execution(program, LINF, dtype, _SUBJECT)
+    execution = RoundedExecution(program, LINF, dtype, _SUBJECT)
     run, limit = execution(centre.double()[None])
     if not radius < float(limit.amin()):
         return math.inf

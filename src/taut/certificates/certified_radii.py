@@ -1,4 +1,4 @@
-"""`Certificates`: what is known of a batch of inputs."""
+"""`Certificates`: certified radii of a batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ class Certificates:
     Attributes:
         prediction: `(batch,)`, the index of the largest output; of a single output 1 if it is
             positive, else 0.
-        margin: `(batch,)`, float64: by how much the predicted output leads the next, or the
-            magnitude of a single output.
+        margin: `(batch,)`, float64: the predicted output minus the next largest, or the magnitude
+            of a single output.
         radius: `(batch,)`, float64; 0 for ties and where the input or an output is not finite.
         norm: the norm of the radii.
         arithmetic: "real", "float64" or "float32".
@@ -69,8 +69,8 @@ class Certificates:
                 rule="must not be negative",
                 got=str(radii),
             )
-        held = (self.radius > within[..., None]) | (within[..., None] == 0)
-        return (held & self.correct).double().mean(-1)
+        certified = (self.radius > within[..., None]) | (within[..., None] == 0)
+        return (certified & self.correct).double().mean(-1)
 
     def summary(self) -> str:
         """A few lines of text: radii, certified share, accuracy and the constant."""

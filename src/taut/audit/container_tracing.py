@@ -28,14 +28,14 @@ def is_structural(model: nn.Module) -> bool:
     if record is None:
         return False
     if record.structure:
-        return all(is_structural(child) for child in model.children()) and not _changes_shared(
-            model
-        )
+        return all(
+            is_structural(child) for child in model.children()
+        ) and not _modifies_shared_tensor(model)
     return record.call is not None or record.constants is not None or bool(record.refusal)
 
 
-def _changes_shared(model: nn.Module) -> bool:
-    """Whether work in place inside may change what is added up elsewhere."""
+def _modifies_shared_tensor(model: nn.Module) -> bool:
+    """Whether an in-place operation may modify a tensor that another branch also uses."""
     branches = type(model) is not nn.Sequential
     return branches and any(getattr(module, "inplace", False) for module in model.modules())
 

@@ -1,4 +1,4 @@
-"""An exported graph as a program: stored tensors as attributes, fused pairs, nothing computed aside."""
+"""Converts the graph of `torch.export` to a `Program`, with stored tensors as attributes."""
 
 import operator
 from functools import partial
@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
+from taut.audit.container_tracing import sample_shape
 from taut.audit.evaluation_copy import Prepared
 from taut.audit.program import Program
-from taut.audit.tracing import sample_shape
 from taut.errors import NoRuleError
 from taut.linalg.convolution_axis import padding_sides
 from taut.rules import find_record
@@ -149,7 +149,7 @@ class Rewriter:
         self.following.add(node)
         self._refuse_narrowing(node, place)
         args, kwargs = self._args(node)
-        found = node.meta["val"]
+        result = node.meta["val"]
         if target in _CASTS or _is_copy(node):
             self.made[node] = args[0]
             return
@@ -171,11 +171,11 @@ class Rewriter:
         elif target is aten._native_batch_norm_legit_no_training.default:
             x, weight, bias, mean, var, _, eps = args
             made = self.graph.call_function(batch_norm, (x, weight, bias, mean, var, eps))
-            found = found[0]
+            result = result[0]
         else:
             joined = self._padded_convolution(node) if target in _CONVOLUTIONS else None
             made = joined or self.graph.call_function(target, args, kwargs)
-        shape = sample_shape(found, self.batch, place)
+        shape = sample_shape(result, self.batch, place)
         if target in _RESHAPES and 0 not in shape:
             # Sizes may be written in many ways; what counts is the shape that they give.
             made.target, made.args = aten.reshape.default, (args[0], [-1, *shape])
@@ -282,7 +282,7 @@ class Rewriter:
                 )
 
     def _place(self, node: fx.Node) -> tuple[str, str]:
-        """Where in the model an operation stands, as errors name it, and what it is."""
+        """Path of an operation in the model, as errors name it, and its kind."""
         target = node.target
         name = getattr(target, "_opname", None) or getattr(target, "__name__", str(target))
         stack = list((node.meta.get("nn_module_stack") or {}).values())
@@ -296,9 +296,9 @@ class Rewriter:
         if not stack:
             return name, name
         path, kind = stack[-1][0], str(stack[-1][1])
-        known = kind.startswith("torch.nn.modules.") and not kind.endswith("Sequential")
+        is_torch_layer = kind.startswith("torch.nn.modules.") and not kind.endswith("Sequential")
         short = kind.rpartition(".")[2]
-        if known and path:
+        if is_torch_layer and path:
             module = dict(self.prepared.model.named_modules(remove_duplicate=False)).get(path)
             return path, short if module is None else self.prepared.kind(module)
         return f"{name} in {path or short}" + (f" ({short})" if path else ""), name

@@ -1,4 +1,4 @@
-"""From a module to a proven constant."""
+"""`bound_lipschitz`: a proven Lipschitz constant of a module."""
 
 import math
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from functools import partial
 from torch import nn
 
 from taut.audit.constants_interpreter import Audit, ConstantsInterpreter
+from taut.audit.container_tracing import find_input_shape, is_structural, trace
 from taut.audit.evaluation_copy import Prepared, prepare
 from taut.audit.forward_capture import capture
 from taut.audit.program import Program
-from taut.audit.tracing import find_input_shape, is_structural, trace
 from taut.bounds import Bound, Hypotheses
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic
@@ -69,11 +69,13 @@ def bound_lipschitz(
         program = find_program(prepared, shape, _SUBJECT)
         if free is not None:
             program.proofs.update(free.program.proofs)
-        found = audit_program(program, p)
+        audited = audit_program(program, p)
         # A constant that holds for every shape says more than an equal one for an assumed shape.
-        if free is not None and free.output.constants[q] <= found.output.constants[q] * (1 + 1e-6):
-            found = free
-        bound = bound_of(found, q)
+        if free is not None and free.output.constants[q] <= audited.output.constants[q] * (
+            1 + 1e-6
+        ):
+            audited = free
+        bound = bound_of(audited, q)
     if math.isinf(bound.value):
         raise NoRuleError(
             subject=_SUBJECT,
@@ -108,22 +110,22 @@ def _check_shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
     return tuple(shape)
 
 
-def bound_of(found: Audit, output_norm: Norm | None = None) -> Bound:
-    """The constant of an audited network, with what it holds for."""
-    p, q = found.norm, output_norm or found.norm
-    value = found.output.constants[q]
+def bound_of(audited: Audit, output_norm: Norm | None = None) -> Bound:
+    """The Lipschitz constant of an audited network, with its hypotheses."""
+    p, q = audited.norm, output_norm or audited.norm
+    value = audited.output.constants[q]
     return Bound(
         value,
         p,
         method="composition of proven layers",
-        layers=found.table(p),
+        layers=audited.table(p),
         output_norm=q,
-        hypotheses=_hypotheses(found, q),
+        hypotheses=_hypotheses(audited, q),
     )
 
 
-def _hypotheses(found: Audit, q: Norm) -> Hypotheses:
-    program, p = found.program, found.norm
+def _hypotheses(audited: Audit, q: Norm) -> Hypotheses:
+    program, p = audited.program, audited.norm
     shape = program.input_shape
     statements = [
         f"distances of inputs are measured in {p}, those of outputs in {q}",
@@ -138,8 +140,8 @@ def _hypotheses(found: Audit, q: Norm) -> Hypotheses:
             "its forward reads nothing but its input and stored tensors (checked on attributes and "
             "buffers, and by a comparison on two random batches, which is a test and no proof)"
         )
-    of = partial(_digest, input_shape=shape)
-    return Hypotheses(tuple(statements), shape, program.digest(), of)
+    digest_of = partial(_digest, input_shape=shape)
+    return Hypotheses(tuple(statements), shape, program.digest(), digest_of)
 
 
 def _digest(model: nn.Module, input_shape: tuple[int, ...] | None) -> str:

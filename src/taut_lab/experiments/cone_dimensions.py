@@ -15,7 +15,7 @@ from taut_lab.experiments.critic_training import (
     authors_recipe,
     run_critic,
 )
-from taut_lab.framework import Config, Experiment, Outcome, Part, Presentation, Result, ResultTable
+from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result, ResultTable
 from taut_lab.framework.result_tables import numbers_of, tabulate
 
 # (dimension, layers) -> activation -> the published estimate of a distance of 1 (Anil, Lucas and
@@ -90,38 +90,42 @@ def _run(config: Config) -> Outcome:
     return Outcome({"objective": evaluation.estimate, "lower": evaluation.lower}, run.curve())
 
 
-def _parts(results: Sequence[Result]) -> list[Part]:
-    def found(activation: str, dim: int, depth: int) -> list[float]:
+def _checks(results: Sequence[Result]) -> list[Check]:
+    def objectives(activation: str, dim: int, depth: int) -> list[float]:
         return numbers_of(results, "objective", activation=activation, dim=dim, depth=depth)
 
     names = {(dim, depth): f"dim {dim} depth {depth}" for dim, depth in PAPER_VALUES}
     over = {
         larger: {
-            name: (found(larger, *place), found(smaller, *place)) for place, name in names.items()
+            name: (objectives(larger, *setting), objectives(smaller, *setting))
+            for setting, name in names.items()
         }
         for larger, smaller in (("maxout", "relu"), ("maxmin", "maxout"))
     }
     lost = {
-        f"{ACTIVATION_NAMES[a]} depth {k}": (found(a, 128, k), found(a, 512, k))
+        f"{ACTIVATION_NAMES[a]} depth {k}": (objectives(a, 128, k), objectives(a, 512, k))
         for a in ("relu", "maxout", "maxmin")
         for k in (3, 7)
     }
-    deeper = {f"dim {d}": (found("maxmin", d, 7), found("maxmin", d, 3)) for d in (128, 256, 512)}
-    full = {names[place]: (found("fullsort", *place), 0.99) for place in names}
+    deeper = {
+        f"dim {d}": (objectives("maxmin", d, 7), objectives("maxmin", d, 3))
+        for d in (128, 256, 512)
+    }
+    full = {names[setting]: (objectives("fullsort", *setting), 0.99) for setting in names}
     return [
-        Part("Maxout above ReLU", over["maxout"]),
-        Part("MaxMin above Maxout", over["maxmin"]),
-        Part("less in 512 dimensions than in 128", lost),
-        Part("MaxMin gains from depth", deeper),
-        Part("FullSort within 1 % of the distance", full),
+        Check("Maxout above ReLU", over["maxout"]),
+        Check("MaxMin above Maxout", over["maxmin"]),
+        Check("less in 512 dimensions than in 128", lost),
+        Check("MaxMin gains from depth", deeper),
+        Check("FullSort within 1 % of the distance", full),
     ]
 
 
 def _show(results: Sequence[Result]) -> Presentation:
-    found = sorted({(r.config["dim"], r.config["depth"]) for r in results})
-    places = found or list(PAPER_VALUES)
+    recorded = sorted({(r.config["dim"], r.config["depth"]) for r in results})
+    settings = recorded or list(PAPER_VALUES)
     rows = {ACTIVATION_NAMES[a]: {"activation": a} for a in SHOWN}
-    columns = {f"dim {dim}, depth {depth}": {"dim": dim, "depth": depth} for dim, depth in places}
+    columns = {f"dim {dim}, depth {depth}": {"dim": dim, "depth": depth} for dim, depth in settings}
     objective = tabulate(
         results,
         "Dual objective on the n-dimensional cone (the distance is 1)",
@@ -129,7 +133,7 @@ def _show(results: Sequence[Result]) -> Presentation:
         columns,
         "objective",
         {
-            ACTIVATION_NAMES[a]: [PAPER_VALUES.get(place, {}).get(a) for place in places]
+            ACTIVATION_NAMES[a]: [PAPER_VALUES.get(setting, {}).get(a) for setting in settings]
             for a in SHOWN
         },
         better="higher",
@@ -140,13 +144,13 @@ def _show(results: Sequence[Result]) -> Presentation:
     figures = {
         f"prob-dim-depth-{depth}": Figure(
             partial(
-                _paint, objective, [i for i, at in enumerate(places) if at[1] == depth], places
+                _paint, objective, [i for i, (_, k) in enumerate(settings) if k == depth], settings
             ),
             alt=f"Dual objective against the dimension, {depth} layers, for four activations.",
             caption="Solid: ours. Dashed: the paper's.",
             title=f"Cones with {depth} linear layers",
         )
-        for depth in sorted({depth for _, depth in places})
+        for depth in sorted({depth for _, depth in settings})
     }
     paragraphs = [
         "The recipes of the preset cpu are ours: orthonormal layers by retraction, Adam with a cosine "
@@ -158,12 +162,14 @@ def _show(results: Sequence[Result]) -> Presentation:
 
 
 def _paint(
-    table: ResultTable, chosen: Sequence[int], places: Sequence[tuple[int, int]], axes: Any
+    table: ResultTable, indices: Sequence[int], settings: Sequence[tuple[int, int]], axes: Any
 ) -> None:
-    dims = [places[i][0] for i in chosen]
+    dims = [settings[i][0] for i in indices]
     for activation, (name, entries) in zip(SHOWN, table.rows.items(), strict=True):
-        ours = [(d, e.mean) for d, i in zip(dims, chosen, strict=True) if (e := entries[i]).values]
-        paper = [(d, e.paper) for d, i in zip(dims, chosen, strict=True) if (e := entries[i]).paper]
+        ours = [(d, e.mean) for d, i in zip(dims, indices, strict=True) if (e := entries[i]).values]
+        paper = [
+            (d, e.paper) for d, i in zip(dims, indices, strict=True) if (e := entries[i]).paper
+        ]
         style = {"color": ACTIVATION_COLOURS[activation], "markersize": 4}
         if ours:
             axes.plot(*zip(*ours, strict=True), "o-", label=name, **style)
@@ -180,11 +186,11 @@ EXPERIMENT = Experiment(
     name="prob-dim",
     label="Table 1",
     title="Cones in many dimensions, by activation and depth",
-    claim="ReLU and Maxout underestimate the distance, the more so the higher the dimension; MaxMin "
-    "loses much less and gains from depth, and FullSort finds the full distance with three "
-    "layers.",
+    claim="ReLU and Maxout underestimate the distance, and increasingly so in higher dimensions. "
+    "MaxMin underestimates it much less and gains from depth, and FullSort finds the full distance "
+    "with three layers.",
     configs=_configs,
     run=_run,
     show=_show,
-    parts=_parts,
+    checks=_checks,
 )
