@@ -52,6 +52,7 @@ STYLE: dict[str, Any] = {
     "text.color": _INK,
     "xtick.color": "#666666",
     "xtick.major.size": 0,
+    "xtick.major.pad": 7,  # the first labels of both axes do not touch
     "ytick.color": "#666666",
     "ytick.major.size": 0,
 }

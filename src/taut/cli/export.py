@@ -39,13 +39,12 @@ def export(
     plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
     exported network are compared with the original before the file is written.
 
-    Training on a table standardises its columns. The exported network includes that step: it takes the
-    features of the table in their own units: one input for each numeric column, and one-hot inputs for
-    each column of categories, in the order that the metadata of the file lists. It uses float64 where
-    float32 is not precise enough.
+    Training on a table standardises its columns. The exported network includes that step; its inputs
+    are one raw value for each numeric column and one-hot values for each column of categories, in the
+    order listed in the metadata of the file. It uses float64 where float32 is not precise enough.
 
-    The metadata also has the names of the classes and the certificate of a run: the Lipschitz constant of
-    the difference between each pair of logits, with inputs measured in standard deviations (or
+    The metadata also contain the names of the classes and, for a run, its certificate: the Lipschitz
+    constant of the difference between each pair of logits, with inputs measured in standard deviations (or
     tolerances) of the columns, so that any runtime can turn margins into certified radii.
 
     \b
@@ -91,8 +90,8 @@ def export(
                 f"{path.parent / 'inputs.json'}. Export the folder {path.parent} to include that."
             )
         round_weights(model, weights)
-        found = describe_certificate(model, norm, spec.shape, units)
-        more["metadata"]["certificate"] = found
+        certificate = describe_certificate(model, norm, spec.shape, units)
+        more["metadata"]["certificate"] = certificate
     else:
         round_weights(model, weights)
     with announce_folders(out.parent):

@@ -1,4 +1,4 @@
-"""The report of a monitor: evidence of drift over time, what has changed, and what is guaranteed."""
+"""The report of a monitor: evidence of drift over time, changed scores, and guarantees."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,16 +12,16 @@ _MOST_ROWS = 60
 
 
 def monitor_headline(monitor: Monitor) -> str:
-    """What is known of the batches so far, in one sentence."""
+    """Summarises the batches so far in one sentence."""
     count = f"{len(monitor.batches)} batch{'es' * (len(monitor.batches) != 1)}"
     if not monitor.alarm:
         return f"No drift shown in {count}"
     first = next(batch for batch in monitor.batches if batch.alarm)
     change = first.changes[0]
-    said = f"Drift shown by batch {first.name}: {change.what}, by {abs(change.difference):.3g}"
+    headline = f"Drift shown by batch {first.name}: {change.what}, by {abs(change.difference):.3g}"
     if first is not monitor.batches[-1]:
-        said = f"{said}; the alarm stays on until a new reference is fitted"
-    return said
+        headline = f"{headline}; the alarm stays on until a new reference is fitted"
+    return headline
 
 
 def monitor_rows(
@@ -42,7 +42,7 @@ def monitor_rows(
 
 
 def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> Page:
-    """The report of all batches so far.
+    """Creates the report of all batches so far.
 
     Args:
         monitor: the monitor.
@@ -77,7 +77,7 @@ def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> 
         ]
     return Page(
         title=monitor_headline(monitor),
-        lead=f"Drift from a reference of {monitor.rows:,} rows, watched by {len(monitor.nodes)} scores.",
+        lead=f"Drift from a reference of {monitor.rows:,} rows, with {len(monitor.nodes)} scores.",
         sections=[*sections, Section("Guarantees", terms=_guarantees(monitor))],
         metadata=metadata,
     )
@@ -85,19 +85,22 @@ def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> 
 
 def _line(monitor: Monitor) -> Picture:
     values = [batch.evidence for batch in monitor.batches]
-    threshold, places = 1 / monitor.false_alarm_rate, range(1, len(values) + 1)
-    above = [place for place, value in zip(places, values, strict=True) if value >= threshold]
+    threshold, positions = 1 / monitor.false_alarm_rate, range(1, len(values) + 1)
+    above = [
+        position for position, value in zip(positions, values, strict=True) if value >= threshold
+    ]
 
     def paint(axes: Any) -> None:
-        axes.plot(places, values, color=COLOURS["blue"], marker="o", markersize=3)
+        axes.plot(positions, values, color=COLOURS["blue"], marker="o", markersize=3)
         axes.plot(
             above, [values[p - 1] for p in above], "o", color=COLOURS["vermilion"], markersize=4
         )
         axes.axhline(threshold, color=COLOURS["vermilion"], linestyle="--", linewidth=1.2)
-        axes.text(1, threshold, "alarm", color=COLOURS["vermilion"], va="bottom", ha="left")
+        axes.text(0.6, threshold, "alarm", color=COLOURS["vermilion"], va="bottom", ha="left")
         axes.set(yscale="log", xlabel="batch", ylabel="evidence of drift")
         axes.set_ylim(min(0.01, *values) / 2, max(5 * threshold, *values) * 2)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlim(0.5, len(values) + 0.5)
+        axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
     alt = f"Evidence after each of {len(values)} batches: {values[-1]:.3g} at last; alarm at {threshold:g}."
     return draw(paint, alt=alt, size=(4.6, 2.9))

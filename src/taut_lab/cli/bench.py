@@ -87,7 +87,7 @@ def bench() -> None:
 @_timed_peers
 @_timing
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time the training of dense networks, activations and the Björck iteration.
+    """Time training steps, activations and the Björck iteration.
 
     A dense network with three hidden layers and MaxMin learns to classify images, with the cross-entropy
     with margin for L2 radius 1.58 and Adam at learning rates 0.001 and 0.003; the first steps of the
@@ -102,7 +102,7 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
     """
     from taut_lab.benchmarks import LayerSettings, run_layers
 
-    chosen = LayerSettings(**settings)
+    config = LayerSettings(**settings)
     if quick:
         small = {
             "widths": (8,),
@@ -112,8 +112,8 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
             "rates": (1e-3,),
         }
         fast = {"bjorck_iterations": (1, 2), "rounds": 2, "min_rounds": 1, "warmup": 1}
-        chosen = replace(chosen, **small, **fast)
-    _time(lambda on_run: run_layers(chosen, on_run), out, show)
+        config = replace(config, **small, **fast)
+    _time(lambda on_run: run_layers(config, on_run), out, show)
 
 
 @bench.command()
@@ -124,9 +124,9 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     """Time convolutional layers.
 
     Inputs have shape 3 x 32 x 32 and 64 x 16 x 16. Layers are timed in turn in one process, on one
-    thread; the tables show median times and their ratios to the unconstrained layer. The error
-    column shows how far the convolution's singular values are from 1, at most; all layers use
-    circular padding. Takes about two minutes.
+    thread; the tables show median times and their ratios to the unconstrained layer. The column
+    `error` is the largest deviation of a singular value from 1; all layers use circular padding. Takes
+    about two minutes.
 
     \b
     Example:
@@ -135,10 +135,10 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     """
     from taut_lab.benchmarks import ConvSettings, run_conv
 
-    chosen = ConvSettings(**settings)
+    config = ConvSettings(**settings)
     if quick:
-        chosen = replace(chosen, shapes=((2, 4, 5),), rounds=2, min_rounds=1, warmup=1, batch=2)
-    _time(lambda on_run: run_conv(chosen, on_run), out, show)
+        config = replace(config, shapes=((2, 4, 5),), rounds=2, min_rounds=1, warmup=1, batch=2)
+    _time(lambda on_run: run_conv(config, on_run), out, show)
 
 
 @bench.command()
@@ -151,7 +151,7 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 )
 @_timing
 def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time the layers of --arch distance.
+    """Time the L-inf distance layers of taut train.
 
     Compares the forward and backward passes of the fused kernels, of the fallback without a compiler and
     of torch.cdist, for several exponents p, with a dense layer of the same size. Takes about three
@@ -164,11 +164,11 @@ def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any)
     """
     from taut_lab.benchmarks import DistanceSettings, run_distances
 
-    chosen = DistanceSettings(**settings)
+    config = DistanceSettings(**settings)
     if quick:
         small = {"batch": 6, "width": 8, "exponents": (8,)}
-        chosen = replace(chosen, **small, rounds=2, min_rounds=1, warmup=1)
-    _time(lambda on_run: run_distances(chosen, on_run), out, show)
+        config = replace(config, **small, rounds=2, min_rounds=1, warmup=1)
+    _time(lambda on_run: run_distances(config, on_run), out, show)
 
 
 @bench.command()
@@ -178,10 +178,10 @@ def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any)
     default=200,
     help="Number of pairs with a shift; an equal number has none.",
 )
-@click.option("--rows", type=Whole(min=20), default=200, help="Rows of a sample.")
+@click.option("--rows", type=Whole(min=20), default=200, help="Number of rows per sample.")
 @_output
 def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Compare two-sample tests: false alarms, power, time and memory.
+    """Compare tests for drift: false alarms, power and time.
 
     Every detector is tested on the same pairs of normal samples, half of them with one of five columns
     shifted by 0.4 standard deviations. evidently, alibi-detect and river are included if installed.
@@ -195,10 +195,10 @@ def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> 
     from taut_lab.benchmarks.drift_detectors import DriftRecord, DriftSettings, run_drift
     from taut_lab.cli.bench_tables import print_drift_record
 
-    chosen = DriftSettings(**settings)
+    config = DriftSettings(**settings)
     if quick:
-        chosen = replace(chosen, pairs=2, rows=30, dim=2, large_rows=60)
-    _run(out, show, DriftRecord.read, lambda on_run: run_drift(chosen, on_run), print_drift_record)
+        config = replace(config, pairs=2, rows=30, dim=2, large_rows=60)
+    _run(out, show, DriftRecord.read, lambda on_run: run_drift(config, on_run), print_drift_record)
 
 
 @bench.command()
@@ -330,7 +330,7 @@ def zoo(
     figure: Path | None,
     **settings: Any,
 ) -> None:
-    """Compare 1-Lipschitz convolutions in one network, at equal training time.
+    """Compare 1-Lipschitz convolutions at equal training time.
 
     Every layer is trained in a network of the same shape, for the same CPU time on one thread, and
     certified at L2 radius 36/255 (CIFAR-10) or 1.58 (MNIST) with a proven Lipschitz constant. Each
@@ -369,11 +369,11 @@ def zoo(
 
 def _line(name: str, result: "CriticResult") -> str:
     error = "" if result.relative_error is None else f" ({result.relative_error:+.1%})"
-    found = (("truth", result.truth, ""), ("estimate", result.estimate, error))
+    values = (("truth", result.truth, ""), ("estimate", result.estimate, error))
     bounds = (("lower", result.lower, ""), ("upper", result.upper, ""))
-    told = [f"{n} {v:.4g}{rest}" for n, v, rest in found + bounds if v is not None]
+    parts = [f"{n} {v:.4g}{rest}" for n, v, rest in values + bounds if v is not None]
     times = f"{result.cpu:.0f} s of CPU time, {result.wall:.0f} s wall-clock time"
-    return f"{name}: {', '.join(told)}, {times}"
+    return f"{name}: {', '.join(parts)}, {times}"
 
 
 def _time(run: Callable[..., Any], out: Path | None, show: Path | None) -> None:
