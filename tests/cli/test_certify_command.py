@@ -126,7 +126,8 @@ def test_data_of_another_kind_is_named(digits_run, tmp_path):
     result = run(digits_run, "--data", tmp_path / "flat.npz")
     words = " ".join(result.stderr.split())
     assert result.exit_code == 2 and "InputSpec" not in words and "flat.npz" in words
-    assert "trained on, an image of 1 x 8 x 8; got a row of 5 numbers. Give data of" in words
+    assert "each input must be an image of 1 x 8 x 8, as in the training of" in words
+    assert "; got a row of 5 numbers. Give data of" in words
 
 
 @pytest.mark.slow

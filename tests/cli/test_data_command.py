@@ -88,7 +88,7 @@ def test_fetching_what_is_there_checks_it(folder, tiny):
 
 def test_fetching_from_nowhere(folder, tiny):
     result = run("fetch tiny", code=2)
-    assert "taut data fetch: no mirror gives train-images-idx3-ubyte.gz: " in result.stderr
+    assert "taut data fetch: no mirror provides train-images-idx3-ubyte.gz: " in result.stderr
     assert not list((folder / "store").rglob("*.gz"))
     assert run("fetch digits").stdout == "digits is part of taut; there is nothing to download.\n"
     result = run("fetch tinny", code=2)

@@ -149,7 +149,7 @@ def test_when_none_helps_each_is_quoted_and_nothing_has_the_name(server, tmp_pat
     with pytest.raises(FetchError) as caught:
         fetch_file(FILE, mirrors(server, "404", "page", "wrong"), tmp_path)
     for text in (
-        "fetch: no mirror gives numbers.bin: ",
+        "fetch: no mirror provides numbers.bin: ",
         "/404/: HTTP 404 Not Found; ",
         f"/page/: offers 26 bytes instead of {FILE.size}; ",
         "/wrong/: wrong checksum, SHA-256 ",

@@ -142,8 +142,8 @@ def test_parseval_steps_end_at_orthonormal_kernels_and_leave_proven_layers_alone
 @pytest.mark.parametrize(
     "fields, shape, text",
     [
-        ({}, (7,), "`arch` must be 'dense' for inputs that are no images; got arch='conv'"),
-        ({"arch": "lenet"}, (8, 8), "`arch` must be 'dense' for inputs that are no images"),
+        ({}, (7,), "`arch` must be 'dense' for inputs that are not images; got arch='conv'"),
+        ({"arch": "lenet"}, (8, 8), "`arch` must be 'dense' for inputs that are not images"),
         ({"constraint": "l1"}, (1, 8, 8), "got constraint='l1', of which there is no convolution"),
         ({"constraint": "parseval"}, (1, 8, 8), "`constraint` must be one of 'orthonormal'"),
         ({"arch": "lenet"}, (1, 15, 28), "needs sides of at least 16 pixels; got inputs of shape"),
@@ -165,7 +165,9 @@ def test_what_cannot_be_built_is_refused_with_a_reason(fields, shape, text):
 def test_tables_are_refused_before_anything_is_written(tmp_path):
     rows = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     part = LabelledSet(rows, np.arange(20) % 2, ("a", "b"), (), None, None, "rows")
-    with pytest.raises(ArgumentError, match="`arch` must be 'dense' for inputs that are no images"):
+    with pytest.raises(
+        ArgumentError, match="`arch` must be 'dense' for inputs that are not images"
+    ):
         train(TrainConfig(arch="conv"), tmp_path / "run", data=LabelledData(part, part, "rows"))
     assert not (tmp_path / "run").exists()
 

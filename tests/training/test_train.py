@@ -158,7 +158,9 @@ def test_a_column_that_never_changes_is_only_shifted():
     assert prepared.spec.spread[1] == 1.0
     assert (prepared.train.inputs[:, 1] == 0).all()
     held.inputs[:] = 7.0
-    with pytest.raises(DataError, match="flat: a column must change .*; none does, of 3"):
+    with pytest.raises(
+        DataError, match="flat: at least one column must vary .*; all 3 are constant"
+    ):
         prepare(TrainConfig(), LabelledData(held, held, "flat"))
 
 

@@ -197,7 +197,7 @@ def test_what_is_refused(tmp_path):
         monitor.update(batch)
     with pytest.raises(DataError, match="none called 'age'"):
         monitor.update(batch.drop(columns="age"))
-    with pytest.raises(DataError, match="must have 2 columns"):
+    with pytest.raises(DataError, match="must have the 2 columns that"):
         fit_monitor(torch.randn(50, 2)).update(torch.randn(50, 3))
     with pytest.raises(ArgumentError, match="`false_alarm_rate` must lie strictly"):
         fit_monitor(torch.randn(50, 2), false_alarm_rate=1.0)

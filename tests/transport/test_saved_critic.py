@@ -102,7 +102,7 @@ def test_streams_and_named_columns_are_matched(tmp_path):
     torch.testing.assert_close(saved.score(stream), plain, rtol=1e-12, atol=1e-12)
     with pytest.raises(DataError, match="none called 'a'"):
         saved.score(x.rename(columns={"a": "c"}))
-    with pytest.raises(DataError, match="must have 2 columns, .* got 3"):
+    with pytest.raises(DataError, match="must have the 2 columns that .* got 3"):
         saved.score(np.zeros((4, 3)))
     wrong: tuple[Any, ...] = (1.0, 1 - 2**-53, "0.9")
     for confidence in wrong:

@@ -336,9 +336,9 @@ def test_a_missing_solver_is_named(monkeypatch):
     ("call", "error", "sentence"),
     [
         (lambda: exact_transport(torch.zeros(3, 2), torch.zeros(3, 1)), ArgumentError,
-         "must have points of one dimension; got 2 and 1"),
+         "must have points of the same dimension; got 2 and 1"),
         (lambda: exact_transport(torch.zeros(0, 2), torch.zeros(3, 2)), ArgumentError,
-         "`x` must hold a point at least"),
+         "`x` must have shape (n, ...) with n >= 1"),
         (lambda: exact_transport(torch.zeros(3, 2, dtype=torch.int64), torch.zeros(3, 2)),
          DtypeError, "`x` must be a floating-point tensor"),
         (lambda: exact_transport(torch.zeros(3), torch.tensor([math.inf])), NonFiniteError,

@@ -1,4 +1,4 @@
-"""`AttackResult`: what an attack on a batch of inputs has found."""
+"""`AttackResult`: adversarial examples of a batch, and their distances."""
 
 from dataclasses import dataclass, replace
 

@@ -181,12 +181,12 @@ class Descent:
             if not len(left):
                 break
             logits, gradient = self.look(network, point, labels, targets)
-            held = predict(logits) == labels
+            resists = predict(logits) == labels
             best[left] = point
-            if not bool(held.all()):
-                left, point, labels = left[held], point[held], labels[held]
-                gradient, ball = gradient[held], ball.rows(held)
-                targets = None if targets is None else targets[held]
+            if not bool(resists.all()):
+                left, point, labels = left[resists], point[resists], labels[resists]
+                gradient, ball = gradient[resists], ball.rows(resists)
+                targets = None if targets is None else targets[resists]
             if step < self.num_steps:
                 point = self.step(ball, point, gradient)
         return best, left
@@ -197,16 +197,18 @@ class Descent:
         parts = (t.to(device) for t in (problem.x, problem.labels, problem.radius))
         with problem.evaluating() as network:
             for clean, truth, reach in problem.batches(*parts):
-                found = clean.clone()
+                adversarial = clean.clone()
                 with torch.no_grad():
                     logits = network(clean)
                 left = (predict(logits) == truth).nonzero()[:, 0]
                 ball = problem.ball(clean, reach)
                 for run in range(self.num_restarts):
                     targets = rivals(logits[left], truth[left], run - 1) if run else None
-                    found[left], standing = self.run(network, ball.rows(left), truth[left], targets)
+                    adversarial[left], standing = self.run(
+                        network, ball.rows(left), truth[left], targets
+                    )
                     left = left[standing]
-                examples.append(found.to(problem.x.device))
+                examples.append(adversarial.to(problem.x.device))
         return problem.evaluate(torch.cat(examples), self.subject)
 
 

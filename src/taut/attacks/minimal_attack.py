@@ -52,18 +52,18 @@ def minimal_perturbation(
     best = problem.evaluate(problem.x, subject)
     failed, tried = torch.zeros_like(problem.radius), problem.radius
     for _ in range(num_rounds + 1):
-        found = descent.attack(replace(problem, radius=tried))
-        failed = torch.where(found.success, failed, tried)
-        best = best.nearer(problem.evaluate(_pulled_back(problem, found), subject))
+        result = descent.attack(replace(problem, radius=tried))
+        failed = torch.where(result.success, failed, tried)
+        best = best.nearer(problem.evaluate(_pulled_back(problem, result), subject))
         tried = (failed + torch.where(best.success, best.distance, problem.radius)) / 2
     return best
 
 
-def _pulled_back(problem: AttackProblem, found: AttackResult) -> Tensor:
+def _pulled_back(problem: AttackProblem, result: AttackResult) -> Tensor:
     """The examples moved towards their inputs as far as they stay misclassified, by bisection."""
     x, moved = problem.x, []
     with problem.evaluating() as network, torch.no_grad():
-        for clean, away, truth in problem.batches(x, found.examples, found.labels):
+        for clean, away, truth in problem.batches(x, result.examples, result.labels):
             near = torch.zeros(len(clean), dtype=torch.float64, device=x.device)
             far = torch.ones_like(near)
             for _ in range(12):
@@ -72,6 +72,6 @@ def _pulled_back(problem: AttackProblem, found: AttackResult) -> Tensor:
                 fools = predict(network(point.to(problem.device))).to(x.device) != truth
                 far, near = torch.where(fools, middle, far), torch.where(fools, near, middle)
             point = clean + per_input(far.to(x.dtype), x) * (away - clean)
-            nearer = distances(clean, point, found.norm) < distances(clean, away, found.norm)
+            nearer = distances(clean, point, result.norm) < distances(clean, away, result.norm)
             moved.append(torch.where(per_input(nearer, x), point, away))
     return torch.cat(moved)

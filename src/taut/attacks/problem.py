@@ -103,7 +103,7 @@ class AttackProblem:
     def evaluate(self, examples: Tensor, attack: str) -> AttackResult:
         """Evaluates the examples of any attack; see `evaluate`."""
         x, device = self.x, self.device
-        kept, found, where = [], [], []
+        kept, predictions, where = [], [], []
         parts = (x, examples.detach().to(x), self.labels, self.radius)
         with self.evaluating() as network, torch.no_grad():
             for clean, moved, truth, reach in self.batches(*parts):
@@ -115,11 +115,11 @@ class AttackProblem:
                 wrong = at_home != truth
                 moves = (away != truth) & (distance <= reach) & self._in_range(moved) & ~wrong
                 kept.append(torch.where(per_input(moves, x), moved, clean))
-                found.append(torch.where(moves, away, at_home))
+                predictions.append(torch.where(moves, away, at_home))
                 distance = torch.where(moves, distance, torch.inf)
                 where.append(torch.where(wrong, torch.zeros_like(distance), distance))
         distance = torch.cat(where)
-        measured = (torch.cat(kept), distance.isfinite(), distance, torch.cat(found))
+        measured = (torch.cat(kept), distance.isfinite(), distance, torch.cat(predictions))
         return AttackResult(attack, *measured, self.labels, self.radius, self.norm)
 
     def _in_range(self, x: Tensor) -> Tensor:

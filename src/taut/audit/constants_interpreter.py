@@ -61,9 +61,9 @@ class ConstantsInterpreter(RuleInterpreter):
             raise NoRuleError(subject=self.subject, rule="the forward must return one tensor")
         return Audit(norm, output, tuple(self.layers), self.program)
 
-    def value_of(self, held: Value) -> Value:
+    def value_of(self, tracked: Value) -> Value:
         """Itself."""
-        return held
+        return tracked
 
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
         """The constants of the result."""

@@ -125,33 +125,33 @@ def _without_parametrizations(module: nn.Module) -> nn.Module:
     plain._buffers = dict(module._buffers)
     plain._modules = {k: v for k, v in module._modules.items() if k != "parametrizations"}
     for name in module.parametrizations:  # type: ignore[union-attr]
-        held = getattr(module, name).detach().clone()
-        if not torch.equal(held, getattr(module, name)):
+        tensor = getattr(module, name).detach().clone()
+        if not torch.equal(tensor, getattr(module, name)):
             raise NoRuleError(
                 rule=f"the parametrised `{name}` of {kind.__name__} changes from one reading to "
                 "the next, so no proof holds for the next forward pass",
                 remedy="Make it a function of the parameter alone.",
             )
-        plain._parameters[name] = nn.Parameter(held)
+        plain._parameters[name] = nn.Parameter(tensor)
     return plain
 
 
 def _check_call(module: nn.Module, name: str, subject: str, replaceable: bool = False) -> str:
     """Raises where a call of the module may do more than its type's forward; else its place."""
-    place = f"`{name}` ({type(module).__name__})"
+    label = f"`{name}` ({type(module).__name__})"
     if module._forward_hooks or module._forward_pre_hooks:
         raise NoRuleError(
             subject=subject,
-            rule=f"{place} has forward hooks, which may change what it computes",
+            rule=f"{label} has forward hooks, which may change what it computes",
             remedy="Remove them first.",
         )
     if "forward" in vars(module) and not replaceable:
         raise NoRuleError(
             subject=subject,
-            rule=f"the forward of {place} was replaced on the instance, so its type says nothing",
+            rule=f"the forward of {label} was replaced on the instance, so its type says nothing",
             remedy="Write a class for it.",
         )
-    return place
+    return label
 
 
 def _check_modules(model: nn.Module, subject: str) -> None:
@@ -164,14 +164,14 @@ def _check_modules(model: nn.Module, subject: str) -> None:
             remedy="Remove them.",
         )
     for name, module in model.named_modules():
-        place = _check_call(module, name or "model", subject)
-        for held, tensor in (
+        label = _check_call(module, name or "model", subject)
+        for tensor_name, tensor in (
             *module.named_parameters(recurse=False),
             *module.named_buffers(recurse=False),
         ):
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 raise NonFiniteError(
                     subject=subject,
-                    rule=f"`{held}` of {place} must be finite",
+                    rule=f"`{tensor_name}` of {label} must be finite",
                     got="NaN or infinity",
                 )

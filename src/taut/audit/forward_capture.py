@@ -183,18 +183,18 @@ def _export(model: nn.Module, shape: tuple[int, ...], batch: int | None) -> Any:
 
 def _attributes(model: nn.Module) -> dict[str, Any]:
     """Python attributes of all modules, as values that can be compared."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for path, module in model.named_modules():
-        for name, held in vars(module).items():
+        for name, value in vars(module).items():
             if name in ("_parameters", "_buffers", "_modules"):
                 continue
             key = f"`{name}` of `{path or 'model'}`"
-            if isinstance(held, (list, tuple, set, dict)):
-                held = (type(held).__name__, len(held), repr(held)[:10_000])
-            elif not isinstance(held, (int, float, str, bool, type(None))):
-                held = id(held)
-            found[key] = held
-    return found
+            if isinstance(value, (list, tuple, set, dict)):
+                value = (type(value).__name__, len(value), repr(value)[:10_000])
+            elif not isinstance(value, (int, float, str, bool, type(None))):
+                value = id(value)
+            attributes[key] = value
+    return attributes
 
 
 def _compare(model: nn.Module, program: Program) -> None:
@@ -226,7 +226,7 @@ def _compare(model: nn.Module, program: Program) -> None:
                     rule="the captured operations give another result than the forward: the model has "
                     "hidden state, or draws random numbers",
                 )
-    changed = {name for name, held in _attributes(model).items() if held != before.get(name)}
+    changed = {name for name, value in _attributes(model).items() if value != before.get(name)}
     if changed:
         raise NoRuleError(
             rule=f"the forward writes the attribute {', '.join(sorted(changed))}, so a later "

@@ -29,7 +29,7 @@ class RuleInterpreter(fx.Interpreter):
         self.program = program
         self.subject = subject
 
-    def value_of(self, held: Any) -> Value:
+    def value_of(self, tracked: Any) -> Value:
         """What the rules see of a tracked object."""
         raise NotImplementedError
 
@@ -37,7 +37,7 @@ class RuleInterpreter(fx.Interpreter):
         """What an operation makes of its tracked arguments."""
         raise NotImplementedError
 
-    def size_of(self, held: Any) -> Any:
+    def size_of(self, tracked: Any) -> Any:
         """The size of the batch that a tracked object stands for; any will do for constants."""
         return 1
 

@@ -107,13 +107,13 @@ class BoxInterpreter(RuleInterpreter):
         super().__init__(program, subject)
         self.dtype = dtype
 
-    def value_of(self, held: Box) -> Value:
+    def value_of(self, tracked: Box) -> Value:
         """Its shape; nothing is known of the constants of a box."""
-        return Value(Constants(math.inf, math.inf, math.inf), held.shape)
+        return Value(Constants(math.inf, math.inf, math.inf), tracked.shape)
 
-    def size_of(self, held: Box) -> Any:
+    def size_of(self, tracked: Box) -> Any:
         """The number of boxes."""
-        return len(held.lower)
+        return len(tracked.lower)
 
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
         """The box of the result, rounded outward."""

@@ -24,7 +24,7 @@ def interval_radii(
     interpreter: BoxInterpreter,
     x: Tensor,
     prediction: Tensor,
-    known: Tensor,
+    proven_radius: Tensor,
     input_range: InputRange | None,
     target: float | None = None,
 ) -> Tensor:
@@ -34,12 +34,13 @@ def interval_radii(
         interpreter: of the network.
         x: `(batch, ...)`, float64, within the range.
         prediction: `(batch,)`, the predicted classes; 1 or 0 for the sign of one output.
-        known: `(batch,)`, radii that are proven already: only larger ones are looked for.
+        proven_radius: `(batch,)`, radii that are proven already: only larger ones are searched.
         input_range: range of all inputs.
         target: the only radius to try, which takes no bisection.
 
     Returns:
-        `(batch,)`, float64, at least `known`; infinity where the prediction holds on the whole range.
+        `(batch,)`, float64, at least `proven_radius`; infinity where the prediction holds on the whole
+        range.
     """
     low, high = (-math.inf, math.inf) if input_range is None else input_range
 
@@ -51,45 +52,47 @@ def interval_radii(
         return smallest_margin(interpreter.run(Box(lower, upper)), prediction[rows]) > 0
 
     if target is None:
-        return _search(proven, known, math.nextafter(high - low, math.inf))
-    best, rows = known.clone(), (known <= target).nonzero()[:, 0]
+        return _search(proven, proven_radius, math.nextafter(high - low, math.inf))
+    best, rows = proven_radius.clone(), (proven_radius <= target).nonzero()[:, 0]
     # Just above it: a certificate covers the perturbations below its radius.
-    trial = known.new_full((len(rows),), math.nextafter(target, math.inf))
-    found = proven(rows, trial)
-    best[rows[found]] = trial[found]
+    trial = proven_radius.new_full((len(rows),), math.nextafter(target, math.inf))
+    holds = proven(rows, trial)
+    best[rows[holds]] = trial[holds]
     return best
 
 
-def _search(proven: Callable[[Tensor, Tensor], Tensor], known: Tensor, whole: float) -> Tensor:
+def _search(
+    proven: Callable[[Tensor, Tensor], Tensor], proven_radius: Tensor, whole: float
+) -> Tensor:
     """The largest radii found to be proven: powers of two times the first, then bisection.
 
     Each radius is proven by itself, so nothing depends on an order among them.
     """
-    best = known.clone()
+    best = proven_radius.clone()
     rows = (best < whole).nonzero()[:, 0]
-    # Just above a known radius: where that fails, bisection would gain next to nothing.
+    # Just above a proven radius: where that fails, bisection would gain next to nothing.
     trial = torch.where(best > 0, best * (1 + 2.0**-6), min(_START, whole))[rows]
     first = proven(rows, trial)
     best[rows[first]] = trial[first]
     failed = torch.full_like(best, math.inf)
     failed[rows[~first]] = trial[~first]
-    growing, shrinking = rows[first], rows[~first & (known[rows] == 0)]
+    growing, shrinking = rows[first], rows[~first & (proven_radius[rows] == 0)]
     for factor, moving in ((2.0, growing), (0.5, shrinking)):
         trial = (best if factor > 1 else failed)[moving]
         for _ in range(_NUM_SCALES):
             trial = (trial * factor).clamp(max=whole)
             if not len(moving):
                 break
-            found = proven(moving, trial)
-            best[moving[found]], failed[moving[~found]] = trial[found], trial[~found]
-            left = found & (trial < whole) if factor > 1 else ~found
+            holds = proven(moving, trial)
+            best[moving[holds]], failed[moving[~holds]] = trial[holds], trial[~holds]
+            left = holds & (trial < whole) if factor > 1 else ~holds
             moving, trial = moving[left], trial[left]
     best[best >= whole] = math.inf
-    between = ((best > known) & failed.isfinite() & (best < failed)).nonzero()[:, 0]
+    between = ((best > proven_radius) & failed.isfinite() & (best < failed)).nonzero()[:, 0]
     for _ in range(_NUM_STEPS if len(between) else 0):
         trial = (best[between] + failed[between]) / 2
-        found = proven(between, trial)
-        best[between[found]], failed[between[~found]] = trial[found], trial[~found]
+        holds = proven(between, trial)
+        best[between[holds]], failed[between[~holds]] = trial[holds], trial[~holds]
     return best
 
 

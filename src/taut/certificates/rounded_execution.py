@@ -71,13 +71,13 @@ class RoundedExecution(RuleInterpreter):
         self.limit = x.new_full((len(x),), math.inf)
         return self.run(RoundedTensor(x, ErrorBound(nothing, nothing, reach, still))), self.limit
 
-    def value_of(self, tensor: RoundedTensor) -> Value:
+    def value_of(self, tracked: RoundedTensor) -> Value:
         """Its shape; the constants are put in where they are asked for."""
-        return Value(tensor.bound.reach, tensor.shape)
+        return Value(tracked.bound.reach, tracked.shape)
 
-    def size_of(self, tensor: RoundedTensor) -> Any:
+    def size_of(self, tracked: RoundedTensor) -> Any:
         """The number of samples."""
-        return len(tensor.value)
+        return len(tracked.value)
 
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
         """The result with what the operation rounds."""
@@ -142,11 +142,11 @@ class RoundedExecution(RuleInterpreter):
 
     def _refuse_extreme(self, call: Call) -> None:
         """Numbers in the code that float32 would change by more than a rounding."""
-        for held in call.arguments.values():
-            if self.dtype == torch.float32 and isinstance(held, float) and held:
-                if not 2.0**-100 <= abs(held) <= 2.0**100 and math.isfinite(held):
+        for argument in call.arguments.values():
+            if self.dtype == torch.float32 and isinstance(argument, float) and argument:
+                if not 2.0**-100 <= abs(argument) <= 2.0**100 and math.isfinite(argument):
                     raise NoRuleError(
-                        rule=f"the number {held} hardly fits float32",
+                        rule=f"the number {argument} hardly fits float32",
                         remedy="Use arithmetic='real'.",
                     )
 
@@ -154,10 +154,12 @@ class RoundedExecution(RuleInterpreter):
 def with_rounded_numbers(call: Call, dtype: torch.dtype) -> Call:
     """The call with the numbers of the code, such as limits, as an execution in `dtype` has them."""
 
-    def rounded(held: Any) -> Any:
-        return torch.tensor(held, dtype=dtype).item() if isinstance(held, float) else held
+    def rounded(argument: Any) -> Any:
+        return (
+            torch.tensor(argument, dtype=dtype).item() if isinstance(argument, float) else argument
+        )
 
-    return replace(call, arguments={n: rounded(held) for n, held in call.arguments.items()})
+    return replace(call, arguments={n: rounded(argument) for n, argument in call.arguments.items()})
 
 
 def operation_name(target: Any) -> str:

@@ -44,17 +44,19 @@ class ScaledProblem:
     changing: Tensor
     unit: float
 
-    def settle(self, found: Certificates, norm: Norm) -> Certificates:
+    def settle(self, certificates: Certificates, norm: Norm) -> Certificates:
         """The certificates of $g$ as those of $f$ in units of the tolerances, roundings included."""
         lengths = norm.vector((self.x * self.changing).flatten(1))
-        radius = radii_after_rounding(found.radius, lengths.to(found.radius.device), self.unit)
+        radius = radii_after_rounding(
+            certificates.radius, lengths.to(certificates.radius.device), self.unit
+        )
         fixed = int((~self.changing).sum())
         statements = ["distances are in units of the tolerances, entry by entry"]
         if fixed:
             statements.append(f"the {fixed} entries with tolerance 0 do not change")
-        known = found.hypotheses
-        hypotheses = replace(known, statements=(*known.statements, *statements))
-        return replace(found, radius=radius, hypotheses=hypotheses)
+        scaled = certificates.hypotheses
+        hypotheses = replace(scaled, statements=(*scaled.statements, *statements))
+        return replace(certificates, radius=radius, hypotheses=hypotheses)
 
 
 def scale_problem(model: nn.Module, x: Tensor, tolerance: Tolerance) -> ScaledProblem:
@@ -106,11 +108,11 @@ def _scale(
         )
     given = given.expand(shape)
     twin = prepare(model, _SUBJECT).model.double()
-    held = next(twin.parameters(), given)
-    device = torch.device("cpu") if held.device.type == "mps" else held.device
+    home = next(twin.parameters(), given).device
+    device = torch.device("cpu") if home.type == "mps" else home
     layers = list(twin) if type(twin) is nn.Sequential else [twin]
-    place = next((i for i, layer in enumerate(layers) if not isinstance(layer, _PASSING)), 0)
-    first = layers[place]
+    first_index = next((i for i, layer in enumerate(layers) if not isinstance(layer, _PASSING)), 0)
+    first = layers[first_index]
     dense = type(first) is nn.Linear and first.in_features == given.numel()
     if not dense and len(shape) != 1:
         raise NoRuleError(

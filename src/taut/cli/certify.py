@@ -49,30 +49,30 @@ def certify(**options: Any) -> None:
         percent,
     )
 
-    chosen = read_classifier(options)
-    classifier, table = chosen.classifier, options["table"]
+    source = read_classifier(options)
+    classifier, table = source.classifier, options["table"]
     if options["limit"]:
         classifier = classifier.take(evenly_spaced_rows(len(classifier.examples), options["limit"]))
-    found = classifier.certify(options["arithmetic"], options["method"])
-    median = float(found.radius.median())
+    certificates = classifier.certify(options["arithmetic"], options["method"])
+    median = float(certificates.radius.median())
     # Without a target radius, the median in one digit; 0 if most radii are 0.
-    radius = chosen.radius or float(f"{median:.1g}")
+    radius = source.radius or float(f"{median:.1g}")
     radii = sorted(set(options["radii"])) or [share * radius for share in _SHARES if radius]
     if options["radii"] and radius not in radii:
         radius = radii[0]
     if table:
         with announce_folders(table.parent):
-            _write_radii(table, found, classifier.spec.classes)
-    header, rows = accuracy_table(found, radii)
+            _write_radii(table, certificates, classifier.spec.classes)
+    header, rows = accuracy_table(certificates, radii)
     if options["as_json"]:
         record = {
             "path": options["path"],
             "data": classifier.name,
-            "examples": len(found),
-            "norm": found.norm.name,
-            "arithmetic": found.arithmetic,
-            "method": found.method,
-            "lipschitz": found.lipschitz.value,
+            "examples": len(certificates),
+            "norm": certificates.norm.name,
+            "arithmetic": certificates.arithmetic,
+            "method": certificates.method,
+            "lipschitz": certificates.lipschitz.value,
             "clean": rows[0][1][0],
             "certified": [
                 {"radius": each, "accuracy": shares[0]}
@@ -82,10 +82,13 @@ def certify(**options: Any) -> None:
             "csv": table,
         }
         return print_json(record)
-    say(f"{certified_headline(found, radius)}, of {len(found):,} examples.", style="bold")
+    say(
+        f"{certified_headline(certificates, radius)}, of {len(certificates):,} examples.",
+        style="bold",
+    )
     print_table(header, [[name, *map(percent, shares)] for name, shares in rows])
     say(f"Median radius {format_bound(median, 'lower', 4)}.")
-    for name, sentence in certified_guarantees(found, classifier.spec).items():
+    for name, sentence in certified_guarantees(certificates, classifier.spec).items():
         say(f"{name}: {sentence}")
     if table:
         say(f"Radii: {table}")

@@ -40,17 +40,17 @@ def list_sets(data_dir: str | None, as_json: bool) -> None:
         "found": "in taut",
         "missing": [],
     }
-    sets = [digits, *(_describe(known, folder) for known in OFFICIAL_SETS.values())]
+    sets = [digits, *(_describe(entry, folder) for entry in OFFICIAL_SETS.values())]
     if as_json:
         print_json({"data_dir": folder, "sets": sets})
         return
     rows = []
-    for known in sets:
-        size = "-" if known["bytes"] is None else f"{known['bytes'] / 1e6:.1f} MB"
-        found = known["found"] or f"not found: taut data fetch {known['name']}"
-        if known["found"] and known["missing"]:
-            found += f", without {', '.join(known['missing'])}"
-        rows.append((known["name"], known["title"], size, found))
+    for entry in sets:
+        size = "-" if entry["bytes"] is None else f"{entry['bytes'] / 1e6:.1f} MB"
+        location = entry["found"] or f"not found: taut data fetch {entry['name']}"
+        if entry["found"] and entry["missing"]:
+            location += f", without {', '.join(entry['missing'])}"
+        rows.append((entry["name"], entry["title"], size, location))
     print_table(["name", "title", "download", "found in"], rows, left=(0, 1, 3))
     say(f"Data folder: {folder}")
 
@@ -78,18 +78,18 @@ def fetch(name: str, data_dir: str | None, as_json: bool) -> None:
         click.echo("digits is part of taut; there is nothing to download.")
         return
     check_choice("data fetch", "name", name.lower(), list(OFFICIAL_SETS))
-    known = OFFICIAL_SETS[name.lower()]
-    folder = data_folder(data_dir) / known.name
+    dataset = OFFICIAL_SETS[name.lower()]
+    folder = data_folder(data_dir) / dataset.name
     with announce_folders(folder), progress() as bar:
 
         def on_progress(file: str, done: int, total: int) -> None:
             bar(file, done, total, f"{done / 1e6:.1f}/{total / 1e6:.1f} MB")
 
-        paths = fetch(known, folder, on_progress=on_progress)
+        paths = fetch(dataset, folder, on_progress=on_progress)
     if as_json:
-        print_json({"name": known.name, "files": paths})
+        print_json({"name": dataset.name, "files": paths})
     else:
-        click.echo(f"{known.title} is complete in {paths[0].parent}")
+        click.echo(f"{dataset.title} is complete in {paths[0].parent}")
 
 
 @data.command()
@@ -132,38 +132,38 @@ def show(
         print_table(header, rows)
 
 
-def _describe(known: "OfficialSet", folder: Path) -> dict[str, Any]:
-    places = {file.name: known.find(file, folder) for file in known.files}
-    found = sorted({str(path.parent) for path in places.values() if path})
+def _describe(dataset: "OfficialSet", folder: Path) -> dict[str, Any]:
+    paths = {file.name: dataset.find(file, folder) for file in dataset.files}
+    folders = sorted({str(path.parent) for path in paths.values() if path})
     return {
-        "name": known.name,
-        "title": known.title,
-        "bytes": sum(file.size for file in known.files),
-        "found": ", ".join(found) or None,
-        "missing": [name for name, path in places.items() if path is None],
+        "name": dataset.name,
+        "title": dataset.title,
+        "bytes": sum(file.size for file in dataset.files),
+        "found": ", ".join(folders) or None,
+        "missing": [name for name, path in paths.items() if path is None],
     }
 
 
-def _labelled(found: "LabelledData") -> tuple[dict[str, Any], str, list[str], list[list[str]]]:
+def _labelled(dataset: "LabelledData") -> tuple[dict[str, Any], str, list[str], list[list[str]]]:
     """The record, a sentence, and the header and the rows of a table."""
-    train, test = found.train, found.test
+    train, test = dataset.train, dataset.test
     record = {
-        "name": found.name,
+        "name": dataset.name,
         "shape": list(train.inputs.shape[1:]),
         "columns": list(train.columns),
         "min": float(min(train.inputs.min(), test.inputs.min())),
         "max": float(max(train.inputs.max(), test.inputs.max())),
         "range": None if train.low is None else [train.low, train.high],
-        "classes": list(found.classes),
+        "classes": list(dataset.classes),
         "train": {"rows": len(train), "counts": list(train.counts)},
         "test": {"rows": len(test), "counts": list(test.counts)},
     }
     shape = " x ".join(map(str, record["shape"]))
     kind = f"images of {shape}" if len(record["shape"]) == 3 else f"rows of {shape} numbers"
     span = f"from {record['min']:g} to {record['max']:g}"
-    rows = list(zip(found.classes, train.counts, test.counts, strict=True))
+    rows = list(zip(dataset.classes, train.counts, test.counts, strict=True))
     table = [[str(cell) for cell in row] for row in [*rows, ("all", len(train), len(test))]]
-    sentence = f"{found.name}: {kind}, {span}, {len(found.classes)} classes"
+    sentence = f"{dataset.name}: {kind}, {span}, {len(dataset.classes)} classes"
     return record, sentence, ["class", "train", "test"], table
 
 

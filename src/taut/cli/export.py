@@ -90,8 +90,8 @@ def export(
                 f"{path.parent / 'inputs.json'}. Export the folder {path.parent} to include that."
             )
         round_weights(model, weights)
-        found = describe_certificate(model, norm, spec.shape, units)
-        more["metadata"]["certificate"] = found
+        certificate = describe_certificate(model, norm, spec.shape, units)
+        more["metadata"]["certificate"] = certificate
     else:
         round_weights(model, weights)
     with announce_folders(out.parent):

@@ -39,9 +39,9 @@ class Failure(click.ClickException):
         """Prints the error, or writes it to `file`."""
         if self.as_json:
             fields = {name: getattr(self.error, name) for name in ("argument", "rule", "got")}
-            told = {"command": self.command, "kind": type(self.error).__name__, **fields}
-            told |= {"remedy": self.error.remedy, "message": self.message}
-            click.echo(json.dumps({"error": told}), file=file)
+            record = {"command": self.command, "kind": type(self.error).__name__, **fields}
+            record |= {"remedy": self.error.remedy, "message": self.message}
+            click.echo(json.dumps({"error": record}), file=file)
         else:
             line = f"{self.command}: {self.format_message()}"
             click.secho(line, fg="red", file=file, err=file is None)
@@ -81,8 +81,8 @@ def _from_click(error: click.ClickException, path: str) -> TautError:
             if isinstance(kind, click.Choice):
                 remedy = f"Use one of {', '.join(map(str, kind.choices))}."
         for pattern, rule in _RULES:
-            if found := re.fullmatch(pattern, error.message.rstrip("."), re.DOTALL):
-                message, got = rule.format(**found.groupdict()), found["got"]
+            if match := re.fullmatch(pattern, error.message.rstrip("."), re.DOTALL):
+                message, got = rule.format(**match.groupdict()), match["got"]
                 remedy = did_you_mean(got, _choices(kind, got)) or remedy
     elif near := getattr(error, "possibilities", None):
         message, remedy = error.message.rstrip("."), f"Did you mean {' or '.join(near)}?"

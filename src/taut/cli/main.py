@@ -15,7 +15,7 @@ from taut.errors import ArgumentError, DataError, TautError, did_you_mean
 
 
 class Subcommand(NamedTuple):
-    """The place of a subcommand, "module:name", and its line of help, shown without importing it."""
+    """Target of a subcommand, "module:name", and its line of help, shown without importing it."""
 
     target: str
     help: str
@@ -30,8 +30,8 @@ def plugins() -> dict[str, Subcommand]:
     """
     from importlib.metadata import entry_points
 
-    found = sorted(entry_points(group="taut.commands"), key=lambda point: point.name)
-    return {point.name: Subcommand(*point.load()) for point in found}
+    points = sorted(entry_points(group="taut.commands"), key=lambda point: point.name)
+    return {point.name: Subcommand(*point.load()) for point in points}
 
 
 class LazyGroup(click.Group):
@@ -73,10 +73,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports the subcommand, or returns None when there is none of that name."""
-        found = self.table.get(cmd_name) or self.plugins().get(cmd_name)
-        if found is None:
+        subcommand = self.table.get(cmd_name) or self.plugins().get(cmd_name)
+        if subcommand is None:
             return None
-        module, _, name = found.target.partition(":")
+        module, _, name = subcommand.target.partition(":")
         return getattr(import_module(module), name)
 
     def resolve_command(
@@ -132,11 +132,11 @@ def _reported(
             raise
         command: click.Command = group
         for word in words:
-            found = (
+            subcommand = (
                 command.get_command(ctx, word) if ctx and isinstance(command, click.Group) else None
             )
-            if found is not None:
-                command, path = found, f"{path} {word}"
+            if subcommand is not None:
+                command, path = subcommand, f"{path} {word}"
         raise Failure(*explain(error, command, path), as_json="--json" in words) from error
     except OSError as error:
         if error.errno not in _STORAGE:
@@ -146,7 +146,7 @@ def _reported(
 
 def _of_storage(error: OSError) -> TautError:
     where = f"{error.filename}: " if error.filename else ""
-    remedy = "Free some space, or choose another place."
+    remedy = "Free some space, or choose another folder."
     if error.errno not in _FULL:
         remedy = "Choose a file or folder that may be read and written."
     return DataError(rule=f"{where}{(error.strerror or str(error)).lower()}", remedy=remedy)

@@ -37,9 +37,9 @@ def print_table(
 ) -> None:
     """Prints a table without borders; columns `left` are aligned to the left, `whole` never wrap."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for place, name in enumerate(header):
-        justify = "left" if place in left else "right"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=place in whole)
+    for index, name in enumerate(header):
+        justify = "left" if index in left else "right"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=index in whole)
     for row in rows:
         table.add_row(*row)
     Console().print(table, highlight=False, markup=False)
@@ -77,12 +77,12 @@ def check_outputs(
 ) -> None:
     """Makes the folders of the output files, and raises if one cannot be written."""
     taken = [Path(path).resolve() for path in inputs]
-    given = [path for path in outputs if path is not None]
-    for place, path in enumerate(given):
+    paths = [path for path in outputs if path is not None]
+    for index, path in enumerate(paths):
         rule, got, remedy = "", repr(str(path)), ""
         if path.resolve() in taken:
             rule, got = "outputs must not be written over inputs", f"{got} for both"
-        if path.resolve() in [other.resolve() for other in given[:place]]:
+        if path.resolve() in [other.resolve() for other in paths[:index]]:
             rule, got = "outputs must be different files", f"{got} twice"
         try:
             with announce_folders(path.parent):

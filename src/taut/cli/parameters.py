@@ -181,12 +181,12 @@ def network_file(path: Path) -> Path:
         return path
     from taut.training import RunFolder
 
-    found = RunFolder(path).model_file
-    if not found.exists():
+    model_file = RunFolder(path).model_file
+    if not model_file.exists():
         rule, got = (
             "must be a network or the folder of a finished run",
-            f"which has no {found.name}",
+            f"which has no {model_file.name}",
         )
         remedy = "Run the same training command again to finish it."
         raise ArgumentError(argument="PATH", rule=rule, got=f"{path}, {got}", remedy=remedy)
-    return found
+    return model_file

@@ -18,16 +18,16 @@ def check_format(out: Path | None, asked: str | None) -> str:
     """The format of the output, from the option or the ending; its extra is checked at once."""
     from taut.errors import require
 
-    found = asked or ("csv" if out is None else FORMATS.get(out.suffix.lower()))
-    if found is None:
+    format = asked or ("csv" if out is None else FORMATS.get(out.suffix.lower()))
+    if format is None:
         endings = ", ".join(FORMATS)
         message = f"--out must end in {endings}, or give --format; got {out}."
         raise click.UsageError(message)
-    if found == "parquet":
+    if format == "parquet":
         if out is None:
             raise click.UsageError("a Parquet file needs --out.")
         require("pyarrow", "data", "predict: Parquet")
-    return found
+    return format
 
 
 @contextmanager

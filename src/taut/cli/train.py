@@ -238,8 +238,8 @@ def _show_in(bar: Callable[..., None]) -> Callable[[Progress], None]:
     def on_progress(now: Progress) -> None:
         text = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.3g}"
         if now.row is not None and now.row["certified"] is not None:
-            clean, held = percent(now.row["clean"]), percent(now.row["certified"])
-            text += f"  clean {clean}  certified {held}"
+            clean, certified = percent(now.row["clean"]), percent(now.row["certified"])
+            text += f"  clean {clean}  certified {certified}"
         bar("training", (now.epoch - 1) * now.steps + now.step, now.epochs * now.steps, text)
 
     return on_progress

@@ -178,9 +178,9 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
         result = measure(pair.first, pair.second, on_progress=on_progress, **given)
     seconds = time.perf_counter() - start
     notes = tuple(dict.fromkeys((*samples.notes, *pair.notes, *result.notes)))
-    found = ComparisonOutput(result, (a, b), names_of(a, b), notes, options, seconds)
+    output = ComparisonOutput(result, (a, b), names_of(a, b), notes, options, seconds)
     if not first:
-        return found.alarm
+        return output.alarm
     # The critic is saved before anything else can fail, and the result is printed even if the
     # report cannot be written.
     if options["save"]:
@@ -192,15 +192,15 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
         if options["as_json"]:
             compared = column_records(result, *rows, seed=options["seed"])
         if options["report"]:
-            about = {"names": found.names, "metadata": found.metadata(_command())}
+            about = {"names": output.names, "metadata": output.metadata(_command())}
             choices = {name: options[name] for name in ("method", "seed")}
             page = wasserstein_page(result, *rows, **about, **choices).write(options["report"])
     finally:
         if options["as_json"]:
-            print_json(found.record(page) | {"column_comparisons": compared})
+            print_json(output.record(page) | {"column_comparisons": compared})
         else:
-            found.show(page)
-    return found.alarm
+            output.show(page)
+    return output.alarm
 
 
 def _score(first: bool, options: dict[str, Any]) -> bool:
@@ -216,14 +216,14 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
     (data,) = open_data((new,), options, critic.encoding).data
     level, method, seed = options["confidence"], options["method"], options["seed"]
     scores, *bounds = critic.evaluate(data, level, method, seed=seed)
-    found = ScoreOutput(critic, scores, bounds, options)
+    output = ScoreOutput(critic, scores, bounds, options)
     if first and options["scores_out"]:
-        found.write(options["scores_out"])
+        output.write(options["scores_out"])
     if first and options["as_json"]:
-        print_json(found.record())
+        print_json(output.record())
     elif first:
-        found.show()
-    return found.alarm
+        output.show()
+    return output.alarm
 
 
 def _command() -> str:

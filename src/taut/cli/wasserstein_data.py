@@ -108,5 +108,5 @@ def _bytes(path: str, opened: TableStream) -> int:
     if opened.rows is not None:
         return 8 * opened.rows * opened.dim
     # Text: a number and its delimiter take about eight bytes; compressed text, a third.
-    place = Path(path if Path(path).exists() else path.rpartition(":")[0])
-    return place.stat().st_size * (3 if place.suffix in (".gz", ".zip") else 1)
+    file = Path(path if Path(path).exists() else path.rpartition(":")[0])
+    return file.stat().st_size * (3 if file.suffix in (".gz", ".zip") else 1)

@@ -135,8 +135,8 @@ def _fit(path: str, options: dict[str, Any]) -> bool:
     encoding = monitor.encoding
     if options["as_json"]:
         uses = None if encoding is None else encoding.accounts
-        found = {"encoding": uses, "notes": monitor.notes}
-        print_json(_settings(monitor, options["save"]) | found)
+        summary = {"encoding": uses, "notes": monitor.notes}
+        print_json(_settings(monitor, options["save"]) | summary)
         return False
     say(f"Fitted on {monitor.rows:,} rows of {Path(path).name}; saved to {options['save']}.")
     if encoding is not None:
@@ -153,7 +153,7 @@ def _fit(path: str, options: dict[str, Any]) -> bool:
 
 
 def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
-    """Takes the batches into account and prints what is known; whether drift is shown."""
+    """Updates the monitor with the batches and prints its state; whether drift is detected."""
     from taut.cli.output import check_outputs, print_json, print_table, say
     from taut.data import TableStream
     from taut.report import check_extras, monitor_headline, monitor_page, monitor_rows

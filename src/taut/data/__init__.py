@@ -1,9 +1,9 @@
-"""Samples and labelled data, from files and from what Python programs hold.
+"""Samples and labelled data, from files and from Python objects.
 
 `read_table` reads a file or a folder of images whole, `TableStream` batch by batch; `as_table`
 takes arrays, tensors, frames and lists. The result is finite numbers, one row per point; anything
 else is refused with an error that says where and what to do. `load_labelled` reads training and
-test data with the class of each row, `read_labelled` one file for a network that is trained already.
+test data with the class of each row, `read_labelled` one file for a trained network.
 """
 
 from taut.data.columns import (

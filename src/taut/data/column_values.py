@@ -1,4 +1,4 @@
-"""Values of a table's columns: which are missing, which are numbers, and errors about the rest."""
+"""Values of the columns of a table: missing values, numbers, and errors about everything else."""
 
 import datetime
 import re
@@ -14,7 +14,7 @@ from taut.data.text_formats import read_numbers
 from taut.errors import DataError
 
 LARGEST_WHOLE = 2**53
-# What float32 holds exactly.
+# Types whose values float32 holds exactly.
 _SMALL = {"bool", "int8", "uint8", "int16", "uint16", "float16", "float32"}
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "<na>"}
 _BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -41,12 +41,12 @@ _NO_NUMBERS = {
 
 
 def is_missing(cell: str | None) -> bool:
-    """Whether a cell of text stands for a missing value."""
+    """Whether a cell of text means a missing value."""
     return cell is None or cell.strip().lower() in _MISSING
 
 
 def parse_number(cell: str) -> float | None:
-    """The number in a cell of text: NaN where it is missing, `None` where the cell holds text.
+    """Parses the number in a cell of text: NaN if it is missing, `None` if it is not a number.
 
     Example:
         >>> [parse_number(cell) for cell in (" 1.5", "True", "n/a", "red", "1_000")]
@@ -64,7 +64,7 @@ def parse_number(cell: str) -> float | None:
 
 
 def as_column_values(values: np.ndarray) -> np.ndarray:
-    """A column as numbers, dates or spans of time where all of it is so, else as text.
+    """Converts a column to numbers, dates or time spans if all of its cells are such, otherwise to text.
 
     Returns:
         `(n,)`: numbers with NaN for a missing value; booleans; datetime64 (UTC) or timedelta64 with
@@ -104,7 +104,7 @@ def _is_null(cell: Any) -> bool:
 
 
 def _as_times(cells: list[Any], dtype: str) -> np.ndarray:
-    """Moments or spans in microseconds; those of pandas in nanoseconds, where they have some."""
+    """Datetimes or time spans in microseconds; in nanoseconds for pandas values that have some."""
     if not any(getattr(c, "nanosecond", getattr(c, "nanoseconds", 0)) for c in cells):
         return np.array(cells, f"{dtype}[us]")
     return np.array([getattr(c, "to_numpy", lambda c=c: c)() for c in cells], f"{dtype}[ns]")
@@ -117,7 +117,7 @@ def _as_utc(moment: Any) -> Any:
 
 
 def to_floats(subject: str, values: np.ndarray) -> np.ndarray:
-    """A copy of the numbers in float32 where it holds all of their type, else float64.
+    """Copies the numbers to float32 if it holds all values of their type, otherwise to float64.
 
     No whole number is rounded: one beyond `2**53` is refused.
     """
@@ -133,7 +133,7 @@ def to_floats(subject: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
         check_whole(subject, int(values.max()))
         check_whole(subject, int(values.min()))
-    with np.errstate(over="ignore"):  # what overflows is infinite, and refused as such
+    with np.errstate(over="ignore"):  # overflow gives infinity, which is refused
         return values.astype(np.float32 if values.dtype.name in _SMALL else np.float64)
 
 
@@ -151,27 +151,27 @@ def stack_numbers(
     `parse` reads numbers in text, as of a file; `locate` says where a row is; `selectable` is
     whether the caller can leave columns out.
     """
-    numbers, text = [], {}  # column -> its first cell without a number, and its row
+    numbers, text = [], {}  # column -> its first non-numeric cell, and its row
     for i, cells in enumerate(columns):
         if cells.dtype.kind != "O":
             label = f"{subject}: column {column_label(names, i)}"
             numbers.append(to_floats(label if len(columns) > 1 or names else subject, cells))
             continue
-        found = read_numbers(cells) if parse else None
-        if found is None:
-            found = [np.nan if c is None else parse_number(c) if parse else None for c in cells]
-            if None in found:
-                row = found.index(None)
+        values = read_numbers(cells) if parse else None
+        if values is None:
+            values = [np.nan if c is None else parse_number(c) if parse else None for c in cells]
+            if None in values:
+                row = values.index(None)
                 text[i] = (str(cells[row]).strip(), row)
-                found = [0.0] * len(cells)
-        found = np.array(found, np.float64)
-        large = np.flatnonzero(np.abs(found) >= LARGEST_WHOLE).tolist()
+                values = [0.0] * len(cells)
+        values = np.array(values, np.float64)
+        large = np.flatnonzero(np.abs(values) >= LARGEST_WHOLE).tolist()
         for row in large + ([text[i][1]] if i in text else []):
             cell = str(cells[row]).strip().lstrip("+-")
             if cell.isdecimal():
-                place = f" in {locate(row)}" if locate else ""
-                check_whole(subject, int(cell), f"{place}, column {column_label(names, i)}")
-        numbers.append(found)
+                location = f" in {locate(row)}" if locate else ""
+                check_whole(subject, int(cell), f"{location}, column {column_label(names, i)}")
+        numbers.append(values)
     if text:
         others = [names[i] if names else i for i in range(len(columns)) if i not in text]
         _refuse_text(subject, text, names, locate, others if selectable else [])
@@ -205,7 +205,7 @@ def _refuse_text(
 
 
 def check_whole(subject: str, value: int, where: str = "") -> None:
-    """Raises where float64 may not hold a whole number exactly."""
+    """Raises if float64 may not hold a whole number exactly."""
     if abs(value) > LARGEST_WHOLE:
         rule = "whole numbers must be at most 2**53 in size, or they lose digits"
         remedy = "Drop the column if it is an identifier, or store it as float."
@@ -219,8 +219,8 @@ def check_finite(
     locate: Callable[[int], str] = "row {} (counted from 0)".format,
     first_row: int = 0,
 ) -> None:
-    """Raises where a value is missing, NaN or infinite; says how many and where the first is."""
-    # A sum is finite only if every term is, and needs no array of answers.
+    """Raises if values are missing, NaN or infinite; reports their number and the first position."""
+    # A sum is finite only if every term is, and needs no boolean array.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):
             return

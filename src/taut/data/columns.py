@@ -1,4 +1,4 @@
-"""Columns: their names in sentences, and selections of them."""
+"""Columns: names in messages, and selections."""
 
 import csv
 import operator
@@ -13,7 +13,7 @@ _MOST_SUGGESTED = 12
 
 
 def list_some(items: Iterable[object], most: int = 8) -> str:
-    """The items as a sentence lists them, the first few of many.
+    """Lists the items in a sentence, only the first few if there are many.
 
     Example:
         >>> list_some(["a", 3]), list_some(range(10), most=2)
@@ -25,12 +25,12 @@ def list_some(items: Iterable[object], most: int = 8) -> str:
 
 
 def keep_columns(names: Sequence[str | int]) -> tuple[str, list[str | int]] | None:
-    """The remedy to use these columns alone, for the field `option` of an error; None for many."""
+    """The remedy to select only these columns, for the field `option` of an error; None for many."""
     return ("columns", [*names]) if 0 < len(names) <= _MOST_SUGGESTED else None
 
 
 def parse_columns(text: str) -> list[str | int]:
-    """Column names and positions from text; a name with a comma is quoted.
+    """Parses column names and positions from text; a name with a comma is quoted.
 
     Example:
         >>> parse_columns('age, "height, cm", 3')
@@ -73,8 +73,8 @@ def select_positions(
 ) -> list[int]:
     """The positions of the selected columns among `dim`, in the order of the selection.
 
-    `names` are `dim` names, or none where the columns have none; `argument` is what an error calls
-    the selection, of which `None` selects all.
+    `names` are `dim` names, or empty if the columns have none; `argument` is the name of the selection in
+    errors. A selection of `None` selects all columns.
 
     Example:
         >>> select_positions("data", ("a", "b", "c"), 3, ["c", 0])
@@ -110,15 +110,15 @@ def select_positions(
 
     if isinstance(columns, str) or not columns:
         raise refuse("must be a list of names or positions, at least one", f"columns={columns!r}")
-    found = [position_of(column) for column in columns]
-    counts = Counter(found)
-    if twice := [column for column, at in zip(columns, found, strict=True) if counts[at] > 1]:
+    positions = [position_of(column) for column in columns]
+    counts = Counter(positions)
+    if twice := [column for column, at in zip(columns, positions, strict=True) if counts[at] > 1]:
         raise refuse("must name each column once", f"{list_some(twice)} for the same one")
-    return found
+    return positions
 
 
 def check_names(subject: str, names: Sequence[str]) -> None:
-    """Raises unless every name is there and differs from the others."""
+    """Raises unless all names are non-empty and different."""
     if "" in names:
         raise DataError(
             subject=subject,

@@ -1,4 +1,4 @@
-"""`as_table`: arrays, tensors, frames and lists become a table."""
+"""Conversion of arrays, tensors, frames and lists to a table."""
 
 import math
 import os
@@ -22,7 +22,7 @@ from taut.errors import ArgumentError, DataError
 
 
 def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
-    """The sample that `data` holds: finite numbers, at least `min_rows` rows.
+    """Converts `data` to a sample: finite numbers, at least `min_rows` rows.
 
     A list or any other iterable is taken by its items: numbers make one column; lists of numbers
     and 1-D arrays are rows; arrays and frames of two or more dimensions are batches, and are
@@ -36,7 +36,7 @@ def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
         min_rows: smallest number of rows: 1 or 2.
 
     Returns:
-        A `Table`; its columns have names where a frame gives names.
+        A `Table`; its columns have names if `data` has column names.
 
     Example:
         >>> as_table([[1, 2], [3, 4], [5, 6]])
@@ -64,12 +64,12 @@ def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
 
 
 def _convert(data: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The numbers in the shape they came in, and the names of their columns."""
+    """Returns the numbers in their own shape, and the names of their columns."""
 
     def refuse(rule: str, got: str = type(data).__name__, remedy: str = "") -> ArgumentError:
         return ArgumentError(subject=name, rule=rule, got=got, remedy=remedy)
 
-    torch = sys.modules.get("torch")  # a tensor cannot come from a torch that is not imported
+    torch = sys.modules.get("torch")  # without torch imported, data cannot be a tensor
     if torch is not None and isinstance(data, torch.Tensor):
         if data.layout != torch.strided or data.is_quantized or data.device.type == "meta":
             got = f"{data.layout}, {data.dtype}, on {data.device}"
@@ -119,14 +119,14 @@ def _from_items(
             raise DataError(subject=name, rule=rule.format(first.shape, at, part.shape))
         if not columns and names != named:
             rule = "every batch must have the same columns; batch 0 has {}, batch {} has {}"
-            told = rule.format(list_some(named), at, list_some(names))
-            raise DataError(subject=name, rule=told)
+            message = rule.format(list_some(named), at, list_some(names))
+            raise DataError(subject=name, rule=message)
     parts = [part for part, _ in converted]
     return (np.concatenate(parts) if first.ndim > 1 else np.stack(parts)), named
 
 
 def _inputs_of(item: Any, name: str) -> Any:
-    """The one array of a batch that a torch loader wraps in a list."""
+    """Unwraps a batch that a torch loader wraps in a list."""
     if isinstance(item, (list, tuple)) and item and getattr(item[0], "ndim", 0) > 1:
         first, *others = item
         if others:
@@ -141,7 +141,7 @@ def _inputs_of(item: Any, name: str) -> Any:
 
 
 def _from_rows(rows: list[Any], name: str) -> np.ndarray:
-    """Numbers, or rows of numbers, as plain Python holds them."""
+    """Converts Python lists of numbers or of rows."""
     try:
         cells = np.asarray(rows)
         if cells.dtype.kind not in "biufc":
@@ -162,5 +162,5 @@ def _from_cells(cells: np.ndarray, name: str, columns: tuple[str, ...] = ()) -> 
         return to_floats(name, cells)
     rows = np.atleast_1d(cells)
     rows = rows.reshape(len(rows), math.prod(rows.shape[1:]))
-    found = [as_column_values(rows[:, i]) for i in range(rows.shape[1])]
-    return stack_numbers(name, found, columns).reshape(cells.shape)
+    converted = [as_column_values(rows[:, i]) for i in range(rows.shape[1])]
+    return stack_numbers(name, converted, columns).reshape(cells.shape)

@@ -28,7 +28,7 @@ class FetchError(TautError, OSError):
 
 
 class _MirrorError(Exception):
-    """This mirror does not give the file; the next may."""
+    """A mirror failed to provide the file; the next one may succeed."""
 
 
 def fetch(
@@ -63,7 +63,7 @@ def fetch_file(
     the same file at once wait for the first.
 
     Raises:
-        FetchError: no mirror gave the file; says what each said.
+        FetchError: no mirror provided the file; lists the error of each.
         DamagedFileError: another file of that name exists; it is not changed.
         DataError: the folder cannot be written to.
     """
@@ -77,7 +77,7 @@ def fetch_file(
                     import fcntl
 
                     fcntl.flock(part, fcntl.LOCK_EX)
-                # Another process may have brought it while this one waited.
+                # Another process may have downloaded it in the meantime.
                 if not target.exists():
                     _Download(part, file, report, timeout).run(mirrors)
                     os.replace(part.name, target)
@@ -105,7 +105,7 @@ def fetch_file(
 
 @dataclass(frozen=True)
 class _Download:
-    """A part of a file, open to read and append, that is to become the whole."""
+    """A partially downloaded file, open for reading and appending."""
 
     part: IO[bytes]
     file: OfficialFile
@@ -113,17 +113,17 @@ class _Download:
     timeout: float
 
     def run(self, mirrors: tuple[str, ...]) -> None:
-        """Completes the part, or raises what every mirror said."""
-        said = []
+        """Completes the part, or raises with the error of every mirror."""
+        failures = []
         for mirror in mirrors:
             try:
                 return self._complete(mirror + self.file.name)
             except _MirrorError as error:
-                said.append(f"{mirror}: {error}")
+                failures.append(f"{mirror}: {error}")
         there = self._size()
         raise FetchError(
             subject="data fetch",
-            rule=f"no mirror gives {self.file.name}: {'; '.join(said)}",
+            rule=f"no mirror provides {self.file.name}: {'; '.join(failures)}",
             remedy=f"{there} of {self.file.size} bytes are kept for the next try." * bool(there),
         )
 
@@ -136,7 +136,7 @@ class _Download:
         self._extend(url)
         digest = self._digest()
         if digest != self.file.sha256 and inherited:
-            # The bytes that others left may be the wrong ones: once more, from the start.
+            # The bytes of an earlier download may be wrong: start again.
             self.part.truncate(0)
             self._extend(url)
             digest = self._digest()
@@ -151,7 +151,7 @@ class _Download:
         return hashlib.file_digest(self.part, "sha256").hexdigest()  # type: ignore[arg-type]
 
     def _extend(self, url: str) -> None:
-        """Requests what is missing, again and again as long as bytes come."""
+        """Requests the missing bytes repeatedly, as long as bytes arrive."""
         tries = 0
         while (before := self._size()) < self.file.size:
             reason = self._append(url, before)
@@ -160,7 +160,7 @@ class _Download:
                 raise _MirrorError(reason)
 
     def _append(self, url: str, there: int) -> str:
-        """Appends what one request gives; returns why it ended early, if it did."""
+        """Appends the reply to one request; returns the error if it ended early."""
         try:
             body, there = self._request(url, there)
             with body:
@@ -180,14 +180,16 @@ class _Download:
         return f"broke off after {there} of {self.file.size} bytes"
 
     def _request(self, url: str, start: int) -> tuple[http.client.HTTPResponse, int]:
-        """The reply to a request for all bytes from `start`, and where it really starts."""
+        """Requests all bytes from `start`; returns the reply and its actual start."""
         request = urllib.request.Request(url, headers={"User-Agent": "taut"})
         if start:
             request.add_header("Range", f"bytes={start}-")
         body = urllib.request.urlopen(request, timeout=self.timeout)
-        given = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", body.headers.get("Content-Range", ""))
-        if body.status == 206 and given and int(given[1]) == start:
-            total = given[2]
+        content_range = re.fullmatch(
+            r"bytes (\d+)-\d+/(\d+|\*)", body.headers.get("Content-Range", "")
+        )
+        if body.status == 206 and content_range and int(content_range[1]) == start:
+            total = content_range[2]
         else:  # a mirror that cannot resume sends all
             start, total = 0, body.headers.get("Content-Length") or "*"
         if (body.status, start) == (206, 0) or total not in ("*", str(self.file.size)):

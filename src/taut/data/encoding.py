@@ -115,12 +115,12 @@ class ColumnEncoding:
         index: dict[str | None, int] = {name: i for i, name in enumerate(self.categories)}
         if self.missing:
             index[None] = len(index)
-        found = np.array([index.get(name, -1) for name in name_category(cells)])
+        indices = np.array([index.get(name, -1) for name in name_category(cells)])
         if len(index) <= 2:
             # One category and all others; or two, and others in the middle.
             other = self.distance if len(index) == 1 else self.distance / 2
-            return np.where(found < 0, other, found * self.distance)[:, None]
-        return (found[:, None] == np.arange(len(index))) * (self.distance / math.sqrt(2))
+            return np.where(indices < 0, other, indices * self.distance)[:, None]
+        return (indices[:, None] == np.arange(len(index))) * (self.distance / math.sqrt(2))
 
     def _values(self, cells: np.ndarray) -> np.ndarray:
         if self.kind == "ordered":
@@ -145,11 +145,11 @@ class ColumnEncoding:
         values = np.full(len(cells), np.nan)
         there = [i for i, cell in enumerate(cells) if not is_missing(cell)]
         texts = [str(cells[i]).strip() for i in there]
-        found = parse_column(self.form, texts) if texts else np.zeros(0)
-        if found is None:
+        parsed = parse_column(self.form, texts) if texts else np.zeros(0)
+        if parsed is None:
             odd = next(text for text in texts if parse_column(self.form, [text]) is None)
             self._refuse(f"a {self.kind}", odd)
-        values[there] = found
+        values[there] = parsed
         return values
 
     def _refuse(self, rule: str, got: str) -> None:
@@ -163,16 +163,16 @@ class ColumnEncoding:
             return not self.missing and bool(np.isnan(features[:, 0]).any())
         if features.shape[1] > 1:
             return not features.any(axis=1).all()
-        known = (0.0, self.distance)[: len(self.categories) + self.missing]
-        return not np.isin(features[:, 0], known).all()
+        known_values = (0.0, self.distance)[: len(self.categories) + self.missing]
+        return not np.isin(features[:, 0], known_values).all()
 
     def decode(self, features: np.ndarray) -> list[str]:
         """The cells that encoded features `(n, features)` stand for, for people to read."""
         if self.kind == "category":
             names = [*self.categories, *["missing"] * self.missing]
             if len(names) <= 2:
-                places = np.rint(features[:, 0] / self.distance).astype(int)
-                return [names[place] if place < len(names) else "other" for place in places]
+                indices = np.rint(features[:, 0] / self.distance).astype(int)
+                return [names[index] if index < len(names) else "other" for index in indices]
             return [names[row.argmax()] if row.any() else "other" for row in features]
         return [self.show(value) for value in features[:, 0].tolist()]
 
@@ -319,8 +319,8 @@ class Encoding:
     @property
     def losses(self) -> str:
         """All columns that are left out, with the reasons, in one sentence; empty if there are none."""
-        told = [f"{column.name} ({column.reason})" for column in self.left_out]
-        return f"left out: {', '.join(told)}" if told else ""
+        reasons = [f"{column.name} ({column.reason})" for column in self.left_out]
+        return f"left out: {', '.join(reasons)}" if reasons else ""
 
     def to_json(self) -> dict[str, Any]:
         """The encoding in plain lists, strings and numbers."""

@@ -1,4 +1,4 @@
-"""`fit_encoding`: finds out what the columns of one or two tables hold, and how to encode them."""
+"""`fit_encoding`: infers the kinds of the columns of tables, and their encoding."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ from taut.errors import ArgumentError, DataError, check_positive
 
 _SUBJECT = "fit_encoding"
 _BATCH_ROWS = 16384
-_MOST_CATEGORIES = 64  # found in the data; columns that are named as categories may have more
+_MOST_CATEGORIES = 64  # if inferred; columns declared as categories may have more
 _MOST_DISTINCT = 4096
-_MOSTLY = 0.9  # share of numbers from which other cells are errors, not text
+_MOSTLY = 0.9  # share of numbers above which other cells are errors, not text
 _KINDS = ("number", "category", "date", "time")
 
 
@@ -30,18 +30,18 @@ def fit_encoding(
     category_distance: float = 1.0,
     missing_distance: float = 1.0,
 ) -> Encoding:
-    """The encoding of tables that have the same columns, found in one pass over each.
+    """Fits an encoding to tables with the same columns, in one pass over each.
 
     Columns of numbers, dates and times become numbers. A column of text with at most 64 different
     values, each used twice on average, holds categories; one with more is text and left out. So
     are columns without a name or without values, and whole numbers beyond 2**53, which identify rows.
-    A column whose type says that it holds categories, as those of pandas may, is never read as numbers.
+    A column with a categorical type, such as that of pandas, is never read as numbers.
 
     Args:
         *sources: the tables; all columns of all of them, matched by name where they have names.
         columns: columns to use, by name or position; by default all.
         drop: columns to leave out.
-        categorical: columns that hold categories, whatever they look like.
+        categorical: columns that hold categories, even if they look like numbers.
         encode: for single columns, "number", "category", "date" or "time"; "category:2" for
             categories that are 2 apart; or ordered categories from first to last, "low<mid<high".
         category_distance: distance of two different categories.
@@ -49,7 +49,7 @@ def fit_encoding(
 
     Raises:
         ArgumentError: no such column, or no such encoding.
-        DataError: a column of numbers has a few cells that are none, or infinite values; ordered
+        DataError: a column of numbers has a few other cells, or infinite values; ordered
             categories have two orders.
     """
     check_positive(_SUBJECT, "category_distance", category_distance)
@@ -57,16 +57,16 @@ def fit_encoding(
     first = sources[0]
     names, width = first.names, first.width
 
-    def positions(argument: str, chosen: Iterable[str | int]) -> list[int]:
-        listed = list(chosen)
+    def positions(argument: str, selection: Iterable[str | int]) -> list[int]:
+        listed = list(selection)
         return select_positions(first.subject, names, width, listed, argument) if listed else []
 
     wanted = set(range(width)) if columns is None else set(positions("columns", columns))
     dropped = set(positions("drop", drop))
     requests = dict.fromkeys(positions("categorical", categorical), "category")
-    given = encode or {}
-    for i, key in zip(positions("encode", given), given, strict=True):
-        requests[i] = given[key]
+    requested = encode or {}
+    for i, key in zip(positions("encode", requested), requested, strict=True):
+        requests[i] = requested[key]
     profiles = []
     for i in range(width):
         reason = "not selected" if i not in wanted else "dropped" if i in dropped else ""
@@ -82,24 +82,24 @@ def fit_encoding(
         if not read:
             raise ArgumentError(subject=first.subject, rule="a column must be left", got="none")
         _read_table(source, read)
-    found = Encoding(
+    encoding = Encoding(
         tuple(p.choose(float(category_distance), float(missing_distance)) for p in profiles),
         bool(names),
     )
-    if not found.used:
-        told = list_some([f"{c.name}: {c.reason}" for c in found.columns])
+    if not encoding.used:
+        reasons = list_some([f"{c.name}: {c.reason}" for c in encoding.columns])
         rule = "a column must be left to compare"
-        raise DataError(subject=first.subject, rule=rule, got=f"none ({told})")
-    return found
+        raise DataError(subject=first.subject, rule=rule, got=f"none ({reasons})")
+    return encoding
 
 
 def _read_table(source: ColumnSource, profiles: "list[_Profile]") -> None:
     check_names(source.subject, [n for n in source.names if n in [p.name for p in profiles]])
-    chosen = [p.name if source.names and p.named else p.position for p in profiles]
+    columns = [p.name if source.names and p.named else p.position for p in profiles]
     start = 0
     for profile in profiles:
         profile.open(source)
-    for block in source.select(chosen).column_batches(_BATCH_ROWS):
+    for block in source.select(columns).column_batches(_BATCH_ROWS):
         for profile, cells in zip(profiles, block, strict=True):
             profile.add(cells, start)
         start += len(block[0])
@@ -108,28 +108,29 @@ def _read_table(source: ColumnSource, profiles: "list[_Profile]") -> None:
 
 @dataclass
 class _Profile:
-    """What the cells of one column have in common, over all tables."""
+    """Statistics of the cells of one column over all tables."""
 
     name: str
     position: int  # in the first table
     named: bool  # whether tables are matched by names
-    request: str  # encoding that the caller asks for; empty to find one
+    request: str  # encoding that the caller requests; empty to infer one
     reason: str = ""  # why the column is left out
     rows: int = 0
     missing: int = 0
-    kinds: set[str] = field(default_factory=set)  # what typed cells hold; "text" tells by its forms
-    # Forms in which all text can be read, the likeliest first.
+    # Kinds of typed cells; "text" is inferred from its formats.
+    kinds: set[str] = field(default_factory=set)
+    # Formats in which all text can be read, the likeliest first.
     forms: list[str] = field(default_factory=lambda: list(FORMATS))
     categories: set[str] | None = field(default_factory=set)  # distinct values; None for too many
-    order: tuple[str, ...] = ()  # of the categories, by the type of the column
-    declared: bool = False  # whether a table's type says that the column holds categories
+    order: tuple[str, ...] = ()  # order of the categories, from the column type
+    declared: bool = False  # whether a table declares the column as categorical
     identifies: bool = False  # whether it holds whole numbers too large to be measurements
     # For each table, how many cells of text are numbers, and how many are not.
     texts: list[list[int]] = field(default_factory=list)
-    odd: str = ""  # the first cell of text that is not a number, and where it is
+    odd: str = ""  # the first cell of text that is not a number, with its location
 
     def declare(self, source: ColumnSource) -> None:
-        """What the type of the column says about categories, before any table is read."""
+        """Sets the categories that the column type declares, before any table is read."""
         by_name = self.named and self.name in source.names
         at = source.names.index(self.name) if by_name else self.position
         order = source.orders.get(at, ())
@@ -144,7 +145,7 @@ class _Profile:
         self.declared |= at in source.categorical
 
     def open(self, source: ColumnSource) -> None:
-        """A new table begins."""
+        """Begins a new table."""
         self.source = source
         if not source.decimal_comma and "decimal comma" in self.forms:
             self.forms.remove("decimal comma")
@@ -152,7 +153,7 @@ class _Profile:
         self.texts.append([0, 0])
 
     def add(self, cells: np.ndarray, start: int) -> None:
-        """The next cells of the table, the first of which is in row `start`."""
+        """Adds the next cells of the table, which begin in row `start`."""
         kind = cells.dtype.kind
         self.rows += len(cells)
         if kind == "O":
@@ -194,8 +195,8 @@ class _Profile:
         self.texts[-1][1] += len(texts) - sum(are_numbers)
         if not self.odd and not all(are_numbers):
             at = are_numbers.index(False)
-            place = f"{self.source.locate(start + rows[at])} of {self.source.name}"
-            self.odd = f"{texts[at][:40]!r} in {place}"
+            location = f"{self.source.locate(start + rows[at])} of {self.source.name}"
+            self.odd = f"{texts[at][:40]!r} in {location}"
 
     def _collect(self, names: Iterable[str | None]) -> None:
         if self.categories is not None:
@@ -205,16 +206,16 @@ class _Profile:
 
     def _refuse_infinite(self, infinite: np.ndarray, start: int) -> None:
         if infinite.any():
-            place = self.source.locate(start + int(infinite.argmax()))
+            location = self.source.locate(start + int(infinite.argmax()))
             raise DataError(
                 subject=self.source.subject,
-                rule=f"every value must be a finite number; one is infinite, in {place}, column "
+                rule=f"every value must be a finite number; one is infinite, in {location}, column "
                 f"{self.name!r}",
                 remedy="Drop such rows or fill them in.",
             )
 
     def choose(self, category_distance: float, missing_distance: float) -> ColumnEncoding:
-        """How the column is to be encoded."""
+        """Chooses the encoding of the column."""
         gaps = {"missing": self.missing > 0, "missing_distance": missing_distance}
         if self.reason:
             return ColumnEncoding(self.name, "left out", reason=self.reason)
@@ -227,17 +228,17 @@ class _Profile:
             raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
         if self.missing == self.rows:
             return ColumnEncoding(self.name, "left out", reason="it has no values")
-        found, detail = self._read_as(kind) if kind else self._find_kind()
-        if found == "category":
+        encoded_kind, detail = self._read_as(kind) if kind else self._find_kind()
+        if encoded_kind == "category":
             apart = self._distance(distance) if distance else category_distance
             names = tuple(sorted(self.categories or (), key=_by_size))
-            return ColumnEncoding(self.name, found, categories=names, distance=apart, **gaps)
-        if found == "left out":
-            return ColumnEncoding(self.name, found, reason=detail)
-        return ColumnEncoding(self.name, found, detail, **gaps)
+            return ColumnEncoding(self.name, encoded_kind, categories=names, distance=apart, **gaps)
+        if encoded_kind == "left out":
+            return ColumnEncoding(self.name, encoded_kind, reason=detail)
+        return ColumnEncoding(self.name, encoded_kind, detail, **gaps)
 
     def _find_kind(self) -> tuple[Any, str]:
-        """Kind by the cells, and the form; for "left out" the reason."""
+        """The kind inferred from the cells, and its text format; for "left out", the reason."""
         distinct = None if self.categories is None else len(self.categories)
         few = distinct is not None and distinct <= min(_MOST_CATEGORIES, max(2, self.rows / 2))
         many = f"more than {_MOST_DISTINCT:,}" if distinct is None else f"{distinct:,}"
@@ -265,7 +266,7 @@ class _Profile:
         return "left out", f"text, {many} different values"
 
     def _read_as(self, kind: str) -> tuple[Any, str]:
-        """The kind that the caller asks for, and the form."""
+        """The kind that the caller requests, and its text format."""
         if kind == "category":
             if self.categories is None:
                 rule = f"a column of categories must have at most {_MOST_DISTINCT} of them"
@@ -279,7 +280,7 @@ class _Profile:
         return kind, (forms or ["number"])[0]
 
     def _find_order(self) -> tuple[str, ...]:
-        """The order of the categories that the caller or the type of the column states, or none."""
+        """The order of the categories from the caller or the column type; empty if there is none."""
         order = () if self.request else self.order
         if "<" in self.request:
             parts = [part.strip() for part in self.request.split("<")]
@@ -300,7 +301,7 @@ class _Profile:
 
 
 def _by_size(name: str) -> tuple[float, str]:
-    """Numbers by size, then words by the alphabet."""
+    """Sort key: numbers by size, then words alphabetically."""
     try:
         return float(name), name
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which reader reads a path: by its ending, checked against its first bytes."""
+"""Selection of the reader of a path, by its ending, checked against its first bytes."""
 
 import os
 import re
@@ -48,7 +48,7 @@ _REMEDIES = {
 def open_source(
     path: PathLike, names: Sequence[str] = (), label: str | int | None = None
 ) -> Source:
-    """All columns of a file or folder, in the reader of its format; see `detect_format`.
+    """Opens a file or folder with the reader of its format, with all columns; see `detect_format`.
 
     `archive.npz:key` names one array of several, `archive.zip:name.csv` one file,
     `train-images-idx3-ubyte.gz:3` the images whose label is 3 in the file of labels beside it.
@@ -56,28 +56,28 @@ def open_source(
     Args:
         path: file or folder.
         names: names of all columns, for a table without a header.
-        label: name or position of a column of labels, which may tell a header from a row.
+        label: name or position of the label column, which helps to recognise a header.
     """
     name, key = os.fspath(path), None
     if match := _WITH_KEY.fullmatch(name):
         name, key = (group for group in match.groups() if group is not None)
-    place = Path(name)
-    match detect_format(place):
+    file = Path(name)
+    match detect_format(file):
         case "folder":
-            source = FolderSource(place)
+            source = FolderSource(file)
         case "text":
-            source = TextSource(place, key, None if names else label)
+            source = TextSource(file, key, None if names else label)
         case "parquet":
-            source = ParquetSource(place)
+            source = ParquetSource(file)
         case "npy":
-            source = open_npy(place)
+            source = open_npy(file)
         case "npz":
-            source = open_npz(place, key)
+            source = open_npz(file, key)
         case "idx":
-            source = IdxSource(place, key)
+            source = IdxSource(file, key)
         case _:
             raise DataError(
-                subject=f"data: {place.name}",
+                subject=f"data: {file.name}",
                 rule="a sample must have several rows; this is one image",
                 remedy="Give the folder it is in.",
             )
@@ -89,21 +89,23 @@ def open_source(
 def detect_format(path: Path) -> str:
     """`"folder"`, or the format of a file: by its ending, or else by its first bytes.
 
-    Where the two disagree the file is refused: one of them is wrong.
+    If the two disagree, the file is refused.
     """
     if path.is_dir():
         return "folder"
     _check_exists(path)
     subject, ending = f"data: {path.name}", path.suffix.lower()
-    said = found = None
+    by_name = by_content = None
     if ending == ".zip":
         return "text"
-    if ending not in _REMEDIES:  # some of these are zip archives, as .npz is
-        said, found = _format_by_name(path), _format_by_content(path)
-    if said and found and said != found:
+    if ending not in _REMEDIES:  # some of these are zip archives, such as .npz
+        by_name, by_content = _format_by_name(path), _format_by_content(path)
+    if by_name and by_content and by_name != by_content:
         rule = "the ending must fit the content; the name says {}, the first bytes say {}"
-        raise DamagedFileError(subject=subject, rule=rule.format(said, found), remedy="Rename it.")
-    if kind := said or found:
+        raise DamagedFileError(
+            subject=subject, rule=rule.format(by_name, by_content), remedy="Rename it."
+        )
+    if kind := by_name or by_content:
         return kind
     raise DataError(
         subject=subject,

@@ -18,13 +18,13 @@ _CATEGORICAL = ("category", "Categorical", "Enum", "dictionary")
 
 
 def is_frame(data: Any) -> bool:
-    """Whether `data` is a table of named columns, such as a frame of pandas or polars."""
+    """Whether `data` is a table of named columns, such as a pandas or polars frame."""
     named = hasattr(data, "columns") and not hasattr(data, "__next__")
     return named and hasattr(data, "__getitem__") and hasattr(data, "shape")
 
 
 class _MemorySource(ColumnSource):
-    """Columns in memory, of which rows can be taken."""
+    """A source of columns in memory, from which rows can be selected."""
 
     rows: int
     _taken: np.ndarray | None = None  # row numbers; None for all rows in their order
@@ -51,21 +51,21 @@ class LoadedSource(_MemorySource):
     """The columns of another source, loaded into memory."""
 
     def __init__(self, source: ColumnSource):
-        vars(self).update(vars(source), chosen=None)
+        vars(self).update(vars(source), selection=None)
         self.parse, self.has_columns_argument = source.parse, source.has_columns_argument
         self._source = source
         blocks = zip(*source.select(None).column_batches(_BATCH_ROWS), strict=True)
         self._hold([np.concatenate(parts) for parts in blocks])
 
     def locate(self, row: int) -> str:
-        """See `Source`: the place in the other source."""
+        """See `Source`: the location in the other source."""
         return self._source.locate(row if self._taken is None else int(self._taken[row]))
 
 
 class FrameSource(_MemorySource):
-    """The columns of a data frame; they are copied only where they are converted.
+    """The columns of a data frame, copied only on conversion.
 
-    Columns that are counted, as those of a frame made of a bare array, have no names.
+    Numbered columns, as in a frame made from an array, have no names.
     """
 
     has_columns_argument = False

@@ -1,4 +1,4 @@
-"""The idx format, in which MNIST comes: a big-endian header, then the numbers, often in gzip."""
+"""The idx format of MNIST: a big-endian header, then the numbers, often compressed by gzip."""
 
 import io
 import math
@@ -19,19 +19,19 @@ _STEP = 2**22
 
 
 def looks_like_idx(head: bytes) -> bool:
-    """Whether these first bytes, after decompression, open an idx file."""
+    """Whether a file with these first bytes, after decompression, is an idx file."""
     return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _TYPES and 1 <= head[3] <= 8
 
 
 def parse_idx(subject: str, content: bytes) -> np.ndarray:
-    """The array in the bytes of an idx file, of any rank."""
+    """Parses the bytes of an idx file into an array of any rank."""
     dtype, shape = _read_header(subject, io.BytesIO(content))
     blocks = list(_read_blocks(subject, io.BytesIO(content), max(1, shape[0])))
     return blocks[0] if blocks else np.empty(shape, dtype)
 
 
 def parse_labels(subject: str, content: bytes, count: int) -> np.ndarray:
-    """The labels of `count` images in the bytes of an idx file, as int64."""
+    """Parses the labels of `count` images from the bytes of an idx file, as int64."""
     labels = parse_idx(subject, content)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise DataError(
@@ -51,12 +51,12 @@ def parse_labels(subject: str, content: bytes, count: int) -> np.ndarray:
 
 
 def labels_beside(path: Path) -> Path:
-    """The file of labels that belongs to a file of images, by its name."""
+    """The label file that belongs to an image file, by its name."""
     name = path.name.replace("images", "labels").replace("idx3", "idx1").removesuffix(".gz")
     fits = name != path.name.removesuffix(".gz")
-    for found in (path.with_name(f"{name}.gz"), path.with_name(name)):
-        if fits and found.is_file():
-            return found
+    for candidate in (path.with_name(f"{name}.gz"), path.with_name(name)):
+        if fits and candidate.is_file():
+            return candidate
     reason = "its name has neither images nor idx3"
     if fits:
         reason = f"there is no {name}.gz in {path.parent.resolve()}"
@@ -70,7 +70,7 @@ def labels_beside(path: Path) -> Path:
 class IdxSource(Source):
     """The rows of an idx file; unsigned bytes are grey levels and scaled to [0, 1].
 
-    With `label` only the images that have it in the file of labels beside them.
+    With `label`, only the images with this label in the label file beside them.
     """
 
     selectable = False
@@ -104,29 +104,29 @@ class IdxSource(Source):
         labels = parse_labels(f"data: {beside.name}", read_bytes(beside), count)
         wanted = labels == int(label)
         if not wanted.any():
-            known = list_some(np.unique(labels).tolist(), 12)
-            rule = f"the label must be among {known}; no row has {int(label)}"
+            choices = list_some(np.unique(labels).tolist(), 12)
+            rule = f"the label must be among {choices}; no row has {int(label)}"
             raise self.refuse(rule, error=ArgumentError)
         return wanted
 
     def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`."""
-        kept, seen = None, 0
+        pending, num_read = None, 0
         with refuse_damage(self.subject), open_bytes(self._path) as file:
             for block in _read_blocks(self.subject, file, batch_rows):
                 rows = block.reshape(len(block), -1)
                 if self._wanted is not None:
-                    rows = rows[self._wanted[seen : seen + len(block)]]
-                seen += len(block)
+                    rows = rows[self._wanted[num_read : num_read + len(block)]]
+                num_read += len(block)
                 floats = to_floats(self.subject, rows)
                 if rows.dtype == np.uint8:
                     floats /= np.float32(255)
-                kept = floats if kept is None else np.concatenate([kept, floats])
-                if len(kept) >= batch_rows:
-                    yield kept[:batch_rows]
-                    kept = kept[batch_rows:]
-        if kept is not None and len(kept):
-            yield kept
+                pending = floats if pending is None else np.concatenate([pending, floats])
+                if len(pending) >= batch_rows:
+                    yield pending[:batch_rows]
+                    pending = pending[batch_rows:]
+        if pending is not None and len(pending):
+            yield pending
 
 
 def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
@@ -141,7 +141,7 @@ def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...
 
 
 def _read_blocks(subject: str, file: BinaryIO, batch_rows: int) -> Iterator[np.ndarray]:
-    """The array of a file, `batch_rows` rows at a time; raises unless it is as long as promised."""
+    """Yields batches of `batch_rows` rows; raises unless the file is as long as its header states."""
 
     def refuse(end: str) -> DamagedFileError:
         rule = f"the header promises {count} rows; the file {end}"
@@ -152,7 +152,7 @@ def _read_blocks(subject: str, file: BinaryIO, batch_rows: int) -> Iterator[np.n
     for start in range(0, count, batch_rows):
         rows = min(batch_rows, count - start)
         data = bytearray()
-        # In steps, so that a header with a wrong size costs no memory.
+        # In steps, so that a wrong size in the header costs no memory.
         while piece := file.read(min(_STEP, rows * size - len(data))):
             data += piece
         if len(data) < rows * size:

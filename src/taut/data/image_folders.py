@@ -1,4 +1,4 @@
-"""A folder of images: one file a row."""
+"""Folders of images, one file per row."""
 
 import math
 from collections.abc import Iterator

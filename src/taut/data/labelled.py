@@ -14,21 +14,21 @@ from taut.errors import ArgumentError, DataError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledSet:
-    """Finite inputs, and for each the index of its class; missing numbers of encoded rows are NaN.
+    """Finite inputs with class indices; missing numbers of encoded rows are NaN.
 
-    Invariant: `inputs` has `n` rows, `labels` as many, each from 0 to `len(classes) - 1`, and
-    where there is a range every input lies in it.
+    Invariant: `inputs` and `labels` have `n` rows, labels are from 0 to `len(classes) - 1`, and every
+    input lies in the range, if there is one.
 
     Attributes:
         inputs: `(n, channels, height, width)` in float32 for images; else `(n, d)`, in float64
             where the source has numbers that float32 would round.
         labels: int64, `(n,)`.
         classes: names of the classes, in the order of their indices.
-        columns: `d` names, or none where the source gives no names or rows are images.
-        low: smallest possible value of an input, 0 for images, `None` where unknown.
+        columns: `d` names, or none if the source has no names or rows are images.
+        low: smallest possible value of an input, 0 for images, `None` if unknown.
         high: largest possible value, 1 for images.
         source: name of the source.
-        encoding: how columns became numbers, for a table that holds more than numbers.
+        encoding: encoding of the columns, for a table with more than numbers.
 
     Example:
         >>> pictures = np.zeros((4, 1, 8, 8), np.float32)
@@ -62,7 +62,7 @@ class LabelledSet:
 
     @property
     def image_shape(self) -> tuple[int, int, int] | None:
-        """`(channels, height, width)` where the inputs are images."""
+        """`(channels, height, width)` if the inputs are images, otherwise `None`."""
         shape: Any = self.inputs.shape[1:]
         return shape if len(shape) == 3 else None
 
@@ -80,14 +80,14 @@ class LabelledSet:
         return len(self.labels)
 
     def take(self, rows: "Sequence[int] | np.ndarray | slice") -> "LabelledSet":
-        """Some of the rows, in the given order; the classes stay."""
+        """Selects rows, in the given order, with the same classes."""
         return replace(self, inputs=self.inputs[rows], labels=self.labels[rows])
 
     def with_classes(self, classes: Sequence[str]) -> "LabelledSet":
-        """The same rows, with the indices that their classes have among these.
+        """Re-indexes the labels of the rows to the given classes.
 
         Raises:
-            DataError: a row is of none of them.
+            DataError: the class of a row is not among them.
 
         Example:
             >>> rows = LabelledSet(
@@ -97,22 +97,21 @@ class LabelledSet:
             array([2, 0])
         """
         names = [self.classes[number] for number in self.labels]
-        labels, known = number_classes(f"data: {self.source}", names, classes)
-        return replace(self, labels=labels, classes=known)
+        labels, class_names = number_classes(f"data: {self.source}", names, classes)
+        return replace(self, labels=labels, classes=class_names)
 
     def split(self, fraction: float, seed: int) -> tuple["LabelledSet", "LabelledSet"]:
-        """Two parts in which every class has nearly the share it has here.
+        """Splits the set into two parts, stratified by class.
 
-        Of `m` rows of a class the second part gets `round(fraction * m)`, drawn by `seed`; where
-        there are two or more, each part gets at least one, and a single row stays in the first.
-        Rows keep their order.
+        The second part gets `round(fraction * m)` random rows of a class with `m` rows. With two or more
+        rows, each part gets at least one; a single row stays in the first. Rows keep their order.
 
         Args:
             fraction: share of the second part, between 0 and 1.
             seed: random seed.
 
         Returns:
-            The rest, and the part of that fraction.
+            The remaining part, and the part with that fraction.
 
         Example:
             >>> from taut.data import load_labelled
@@ -124,7 +123,7 @@ class LabelledSet:
             raise ArgumentError(
                 subject="LabelledSet.split",
                 argument="fraction",
-                rule="must be between 0 and 1, both left out",
+                rule="must lie strictly between 0 and 1",
                 got=fraction,
             )
         generator = np.random.default_rng(seed)
@@ -137,7 +136,7 @@ class LabelledSet:
             raise DataError(
                 subject=f"data: {self.source}",
                 rule="to be split a set must have a class with two rows; every class has one",
-                remedy="Give more rows, or a test file of its own.",
+                remedy="Give more rows, or a separate test file.",
             )
         return self.take(~in_part), self.take(in_part)
 
@@ -153,7 +152,7 @@ def label_images(
     source: str,
     largest: int = 255,
 ) -> LabelledSet:
-    """Images of bytes, `(n, channels, height, width)`, scaled from 0 ... `largest` to [0, 1]."""
+    """Scales images of bytes, `(n, channels, height, width)`, from 0 ... `largest` to [0, 1]."""
     inputs = pixels.astype(np.float32) / np.float32(largest)
     return LabelledSet(inputs, labels.astype(np.int64), classes, (), 0.0, 1.0, source)
 

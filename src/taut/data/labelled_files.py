@@ -1,7 +1,7 @@
 """Labelled sets in files and folders, one reader per format; nothing is unpickled or unpacked to disk.
 
-Where the data may have a test part of its own, the reader returns two sets, the second of which is
-`None` if it has none. With `classes` the labels are indices among these, else among all that occur.
+Readers of formats that may have a test part return two sets, the second of which is `None` without a
+test part. With `classes`, labels are indices into these, otherwise into all classes that occur.
 """
 
 import io
@@ -35,7 +35,7 @@ _CIFAR = OFFICIAL_SETS["cifar10"]
 
 
 def read_labelled_npz(path: Path, classes: Classes) -> tuple[LabelledSet, LabelledSet | None]:
-    """The arrays x and y of a .npz file, or x_train, y_train, x_test and y_test."""
+    """Reads the arrays x and y of a .npz file, or x_train, y_train, x_test and y_test."""
     arrays = {key.lower(): array for key, array in read_npz(path).items()}
     if (train := _pair_arrays(path.name, arrays, "_train", classes)) is not None:
         return train, _pair_arrays(path.name, arrays, "_test", train.classes)
@@ -69,17 +69,17 @@ def _pair_arrays(
         )
     if len(x) != len(y):
         rule = "there must be a label for every input"
-        told = f"{rule}; {inputs[0]} has {len(x)} rows, {labels[0]} has {len(y)}"
-        raise DataError(subject=subject, rule=told)
+        message = f"{rule}; {inputs[0]} has {len(x)} rows, {labels[0]} has {len(y)}"
+        raise DataError(subject=subject, rule=message)
     values = _as_images(subject, x)
     unit = values.ndim == 4 and 0 <= values.min() and values.max() <= 1
     low, high = (0.0, 1.0) if unit else (None, None)
-    numbers, known = number_classes(subject, name_classes(subject, y.tolist()), classes)
-    return LabelledSet(values, numbers, known, (), low, high, source)
+    numbers, class_names = number_classes(subject, name_classes(subject, y.tolist()), classes)
+    return LabelledSet(values, numbers, class_names, (), low, high, source)
 
 
 def _as_images(subject: str, values: np.ndarray) -> np.ndarray:
-    """Rows of numbers as they are; images with their channels first and bytes scaled to [0, 1]."""
+    """Returns rows of numbers unchanged, and images with channels first and bytes scaled to [0, 1]."""
     if values.ndim not in (2, 3, 4) or 0 in values.shape:
         raise DataError(
             subject=subject,
@@ -102,9 +102,9 @@ def _as_images(subject: str, values: np.ndarray) -> np.ndarray:
 
 
 def read_image_classes(path: Path, classes: Classes) -> tuple[LabelledSet, LabelledSet | None]:
-    """The images of a folder with a folder for each class, the name of which is that class.
+    """Reads images from a folder with one subfolder per class, named after the class.
 
-    Where the folder has folders `train` and `test`, each of these has the folders of the classes.
+    If the folder has subfolders `train` and `test`, each of these contains the subfolders of the classes.
     Images are scaled to [0, 1]; all must have one shape.
     """
     if {folder.name for folder in _folders(path)} != set(_PARTS):
@@ -136,13 +136,13 @@ def _read_classes(path: Path, title: str, source: str, classes: Classes) -> Labe
         )
     images = np.concatenate([block for each in opened for block in each.blocks(1024)])
     names = [each.name for each in opened for _ in range(each.rows)]
-    labels, known = number_classes(f"data: {source}", names, classes)
+    labels, class_names = number_classes(f"data: {source}", names, classes)
     channels = (1, *shape) if len(shape) == 2 else shape
-    return LabelledSet(images.reshape(-1, *channels), labels, known, (), 0.0, 1.0, source)
+    return LabelledSet(images.reshape(-1, *channels), labels, class_names, (), 0.0, 1.0, source)
 
 
 def read_idx_folder(path: Path) -> tuple[LabelledSet, LabelledSet] | None:
-    """The two parts of a folder with files named as MNIST's are; `None` if it has no such."""
+    """Reads both parts from a folder with files named like MNIST's; `None` if there are none."""
     images = [
         next((file for file in sorted(path.iterdir()) if file.name.startswith(start)), None)
         for start in ("train-images", "t10k-images")
@@ -154,7 +154,7 @@ def read_idx_folder(path: Path) -> tuple[LabelledSet, LabelledSet] | None:
 
 
 def read_idx_pair(path: Path, classes: tuple[str, ...] = ()) -> LabelledSet:
-    """The images of an idx file, and the labels in the file beside it; see `pair_idx`."""
+    """Reads the images of an idx file and the labels in the file beside it; see `pair_idx`."""
     beside = labels_beside(path)
     subject = f"data: {beside.name}"
     return pair_idx(path.name, read_bytes(path), subject, read_bytes(beside), classes)
@@ -163,7 +163,7 @@ def read_idx_pair(path: Path, classes: tuple[str, ...] = ()) -> LabelledSet:
 def pair_idx(
     source: str, images: bytes, label_subject: str, labels: bytes, classes: tuple[str, ...]
 ) -> LabelledSet:
-    """The images and labels in the bytes of two idx files; classes are 0, 1, ... if not given."""
+    """Parses images and labels from the bytes of two idx files; classes are 0, 1, ... by default."""
     subject = f"data: {source}"
     pixels = parse_idx(subject, images)
     if pixels.ndim == 1:
@@ -182,14 +182,14 @@ def pair_idx(
 
 
 def parse_cifar(subject: str, archive: bytes) -> tuple[LabelledSet, LabelledSet]:
-    """Training and test part of a tar file in the format of `cifar-10-binary.tar.gz`.
+    """Parses the training and test part of a tar file in the format of `cifar-10-binary.tar.gz`.
 
-    It may be compressed or not, and hold fewer training batches.
+    It may be uncompressed and may hold fewer training batches.
     """
     members = _read_members(subject, archive)
     batches = {name: _parse_batch(f"{subject}: {name}", data) for name, data in members.items()}
-    found = [name for name in _CIFAR_TRAIN if name in batches]
-    if not found or _CIFAR_TEST not in batches:
+    train_batches = [name for name in _CIFAR_TRAIN if name in batches]
+    if not train_batches or _CIFAR_TEST not in batches:
         rule = f"the archive must hold {_CIFAR_TRAIN[0]} and {_CIFAR_TEST}"
         raise DamagedFileError(subject=subject, rule=rule, got=", ".join(batches) or "neither")
 
@@ -199,7 +199,7 @@ def parse_cifar(subject: str, archive: bytes) -> tuple[LabelledSet, LabelledSet]
         source = f"{_CIFAR.title} {part}"
         return label_images(pixels, records[:, 0], _CIFAR.classes, source)
 
-    return join(found, "train"), join([_CIFAR_TEST], "test")
+    return join(train_batches, "train"), join([_CIFAR_TEST], "test")
 
 
 def _parse_batch(subject: str, data: bytes) -> np.ndarray:
@@ -214,26 +214,26 @@ def _parse_batch(subject: str, data: bytes) -> np.ndarray:
 
 
 def _read_members(subject: str, archive: bytes) -> dict[str, bytes]:
-    """The batches of a tar file by their names, read in memory: nothing is unpacked to disk."""
-    found: dict[str, bytes] = {}
+    """Reads the batches of a tar file by name, in memory: nothing is unpacked to disk."""
+    members: dict[str, bytes] = {}
     with (
         refuse_damage(subject, "the tar archive", (tarfile.TarError, OSError)),
         tarfile.open(fileobj=io.BytesIO(archive)) as tar,
     ):
         for member in tar:
             name = PurePosixPath(member.name).name
-            known = name in (*_CIFAR_TRAIN, _CIFAR_TEST)
-            # Links are never followed, and a header that lies about its size costs no memory.
-            if known and member.isreg() and member.size <= _CIFAR_LARGEST:
+            is_batch = name in (*_CIFAR_TRAIN, _CIFAR_TEST)
+            # Links are never followed, and a wrong size in a header costs no memory.
+            if is_batch and member.isreg() and member.size <= _CIFAR_LARGEST:
                 file = tar.extractfile(member)
-                found[name] = file.read() if file else b""
-                if len(found[name]) != member.size:
+                members[name] = file.read() if file else b""
+                if len(members[name]) != member.size:
                     raise EOFError(f"it ends inside {name}")
-    return found
+    return members
 
 
 def read_digits() -> LabelledSet:
-    """All 1797 digits, scaled from 0 ... 16 to [0, 1]."""
+    """Loads all 1797 digits, scaled from 0 ... 16 to [0, 1]."""
     with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as arrays:
         images, labels = arrays["images"][:, None], arrays["labels"]
     return label_images(images, labels, tuple("0123456789"), "digits", largest=16)

@@ -1,4 +1,4 @@
-"""`load_labelled` and `read_labelled`: a data set by its name or its path."""
+"""`load_labelled` and `read_labelled`: labelled data by name or path."""
 
 import os
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def load_labelled(
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> LabelledData:
-    """Training and test part of a labelled data set.
+    """Loads the training and test part of a labelled data set.
 
     Images are `(n, channels, height, width)` in [0, 1] and float32; tables of numbers are kept as they
     are, in float64 where float32 would round them. Categories, dates, times and missing values are
@@ -65,15 +65,15 @@ def load_labelled(
         names: names of all columns, for a table without a header.
         test: second file or folder, with the test data; read as `read_labelled` does.
         download: whether to download missing files into the folder of the set in `data_dir`.
-        test_fraction: share of the test part where the data has none.
+        test_fraction: share of the test part if the data has none.
         seed: random seed of the test part.
         on_progress: see `taut.data.download.fetch_file`.
 
     Raises:
         ArgumentError: no such name, file or column.
-        DataError: the content is no labelled data; says where and why.
+        DataError: the content is not labelled data; says where and why.
         DamagedFileError: a file is cut short, altered or not what its name says.
-        FetchError: no mirror gave a file.
+        FetchError: no mirror provided a file.
 
     Example:
         >>> data = load_labelled("digits")
@@ -81,14 +81,14 @@ def load_labelled(
         ((1438, 1, 8, 8), (359, 1, 8, 8), 1.0)
     """
     name = os.fspath(name_or_path)
-    known = OFFICIAL_SETS.get(name.lower())
+    official = OFFICIAL_SETS.get(name.lower())
     options = TableOptions(label, columns, drop, categorical, names)
-    if known or name.lower() == "digits":
+    if official or name.lower() == "digits":
         if options.given or test is not None:
             rule = f"`label`, `columns` and `test` must be left out for {name}, a named data set"
             raise ArgumentError(subject="load_labelled", rule=f"{rule}; they are for files")
-        if known:
-            return _load_official(known, data_folder(data_dir), download, on_progress)
+        if official:
+            return _load_official(official, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
     path = _find_path("load_labelled", name)
     train, rest = _read_path(path, options, None)
@@ -120,12 +120,12 @@ def read_labelled(
     names: Sequence[str] = (),
     encoding: Encoding | None = None,
 ) -> LabelledSet:
-    r"""All rows of a labelled file in their order; of data in two parts, the test part.
+    r"""Reads all rows of a labelled file in order; for data in two parts, the test part.
 
-    The arguments are those of `load_labelled`, and `classes`, for a trained network: every label is
-    the index of its class among these, whatever classes the file has and in whatever order. A row
-    of another class raises `DataError`. By default the classes are those that occur, at least two.
-    `encoding` is that of the columns of its training data, in place of `columns`.
+    The arguments are those of `load_labelled`, with two more for a trained network. Labels are indices
+    into `classes`, whatever the classes of the file and their order; a row of another class raises
+    `DataError`. By default the classes are those that occur, at least two. `encoding` is that of the
+    training data, in place of `columns`.
 
     Example:
         >>> import tempfile
@@ -154,32 +154,32 @@ def read_matching(
     names: Sequence[str] = (),
     encoding: Encoding | None = None,
 ) -> LabelledSet:
-    """All rows of a labelled file with the columns and classes of another one.
+    """Reads all rows of a labelled file with the columns and classes of another one.
 
-    The arguments are those of `read_labelled`. Where both are tables, columns are matched by name:
-    they may come in any order, and there may be more of them; one that is missing raises
-    `DataError`. Where this is not a table, `columns` is ignored.
+    The arguments are those of `read_labelled`. If both are tables, columns are matched by name: the file
+    may have them in any order and may have more; a missing one raises `DataError`. If this is not a table,
+    `columns` is ignored.
     """
     path = Path(os.path.expanduser(name_or_path))
     is_table = path.is_file() and detect_format(path) in ("text", "parquet")
-    chosen = list(columns) if columns and is_table and encoding is None else None
+    selected = list(columns) if columns and is_table and encoding is None else None
     try:
         return read_labelled(
             name_or_path,
             data_dir=data_dir,
             label=label,
-            columns=chosen,
+            columns=selected,
             classes=classes,
             names=names if is_table else (),
             encoding=encoding if is_table else None,
         )
     except ArgumentError as error:
-        if chosen is None or error.argument != "columns":
+        if selected is None or error.argument != "columns":
             raise
         raise DataError(
             subject=f"data: {path.name}",
             rule="the table must have the columns that the network is trained on, "
-            f"{list_some(chosen, 20)}, in any order",
+            f"{list_some(selected, 20)}, in any order",
             got=error.got,
         ) from error
 
@@ -205,31 +205,33 @@ def _find_path(subject: str, name: str) -> Path:
 
 
 def _load_official(
-    known: OfficialSet, folder: Path, download: bool, on_progress: Progress | None
+    official: OfficialSet, folder: Path, download: bool, on_progress: Progress | None
 ) -> LabelledData:
-    found = [known.find(file, folder) for file in known.files]
-    missing = [file for file, path in zip(known.files, found, strict=True) if path is None]
+    existing = [official.find(file, folder) for file in official.files]
+    missing = [file for file, path in zip(official.files, existing, strict=True) if path is None]
     if missing and not download:
         raise ArgumentError(
             subject="load_labelled",
-            rule=f"the files of {known.title} must be in {folder / known.name} or {folder}; not "
+            rule=f"the files of {official.title} must be in {folder / official.name} or {folder}; not "
             f"there: {', '.join(file.name for file in missing)}",
             remedy="Pass data_dir or set TAUT_DATA to where they are, or fetch them: taut data "
-            f"fetch {known.name}.",
+            f"fetch {official.name}.",
         )
     paths = [
-        path or fetch_file(file, known.mirrors, folder / known.name, on_progress=on_progress)
-        for file, path in zip(known.files, found, strict=True)
+        path or fetch_file(file, official.mirrors, folder / official.name, on_progress=on_progress)
+        for file, path in zip(official.files, existing, strict=True)
     ]
     subjects = [f"data: {path.name}" for path in paths]
-    contents = (known.read(file, path) for file, path in zip(known.files, paths, strict=True))
-    if known.name == "cifar10":
-        return LabelledData(*parse_cifar(subjects[0], next(contents)), known.name)
+    contents = (official.read(file, path) for file, path in zip(official.files, paths, strict=True))
+    if official.name == "cifar10":
+        return LabelledData(*parse_cifar(subjects[0], next(contents)), official.name)
     train, test = (
-        pair_idx(f"{known.title} {part}", next(contents), subject, next(contents), known.classes)
+        pair_idx(
+            f"{official.title} {part}", next(contents), subject, next(contents), official.classes
+        )
         for part, subject in (("train", subjects[1]), ("test", subjects[3]))
     )
-    return LabelledData(train, test, known.name)
+    return LabelledData(train, test, official.name)
 
 
 def _read_path(
@@ -240,9 +242,9 @@ def _read_path(
     kind = detect_format(path)
     if kind in ("text", "parquet"):
         return read_labelled_table(path, options, classes), None
-    if given := options.given:
+    if set_options := options.given:
         rule, got = "must be left out unless the file is a table", path.name
-        raise ArgumentError(subject="load_labelled", argument=given[0], rule=rule, got=got)
+        raise ArgumentError(subject="load_labelled", argument=set_options[0], rule=rule, got=got)
     match kind:
         case "npz":
             return read_labelled_npz(path, classes)

@@ -21,7 +21,7 @@ from taut.errors import ArgumentError
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How the columns of a labelled table are used; see `load_labelled`.
+    """Options for the columns of a labelled table; see `load_labelled`.
 
     `encoding` takes the place of `columns`, `drop` and `categorical`.
     """
@@ -42,34 +42,36 @@ class TableOptions:
 def read_labelled_table(
     path: Path, options: TableOptions, classes: Sequence[str] | None
 ) -> LabelledSet:
-    """The rows of a text or parquet file, encoded where it holds more than numbers."""
+    """Reads the rows of a text or parquet file, encoded if it holds more than numbers."""
     subject = f"data: {path.name}"
     source = open_source(path, options.names, options.label)
     assert isinstance(source, ColumnSource)
     at = find_label(subject, source.names, source.width, options.label)
     names = name_classes(subject, _cells(source, at))
-    labels, known = number_classes(subject, names, classes)
+    labels, class_names = number_classes(subject, names, classes)
     if options.encoding is not None:
         encoding: Encoding | None = options.encoding
         inputs: Any = encoding.select(source.names, subject)
     else:
         inputs = _select_inputs(source, at, options)
-        found = fit_encoding(source, columns=inputs, categorical=options.categorical)
-        encoding = found if found.mixed or len(found.used) < len(inputs) else None
+        fitted = fit_encoding(source, columns=inputs, categorical=options.categorical)
+        encoding = fitted if fitted.mixed or len(fitted.used) < len(inputs) else None
     table = read_source(source.select(inputs), encoding=encoding)
     check_range(subject, table.values, table.columns, missing=encoding is not None)
-    return LabelledSet(table.values, labels, known, table.columns, None, None, path.name, encoding)
+    return LabelledSet(
+        table.values, labels, class_names, table.columns, None, None, path.name, encoding
+    )
 
 
 def _select_inputs(source: ColumnSource, label: int, options: TableOptions) -> list[int]:
     subject, names, width = source.subject, source.names, source.width
-    chosen = select_positions(subject, names, width, options.columns)
-    if label in chosen and options.columns is not None:
+    positions = select_positions(subject, names, width, options.columns)
+    if label in positions and options.columns is not None:
         rule = "must leave out the label; it is among them"
         raise ArgumentError(subject=subject, argument="columns", rule=rule)
     drop = list(options.drop)
     dropped = select_positions(subject, names, width, drop, "drop") if drop else []
-    inputs = [i for i in chosen if i != label and i not in dropped]
+    inputs = [i for i in positions if i != label and i not in dropped]
     if not inputs:
         raise source.refuse("there must be a column beside the label; there is none")
     return inputs
@@ -84,7 +86,7 @@ def _cells(source: ColumnSource, column: int) -> list[Any]:
 def check_range(
     subject: str, values: np.ndarray, names: Sequence[str] = (), missing: bool = False
 ) -> None:
-    """Raises for values that are not finite in float32, as the network computes."""
+    """Raises for values that are not finite in float32, the dtype of the network."""
     if missing:
         values = np.where(np.isnan(values), 0.0, values)
     check_finite(subject, values, names)

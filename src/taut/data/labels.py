@@ -1,4 +1,4 @@
-"""Labels in files: which column holds them, and the class that each of them names."""
+"""Labels in files: the label column, and the class of each label."""
 
 import math
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from taut.data.columns import list_some, select_positions
 from taut.errors import ArgumentError, DataError
 
 _USUAL = ("label", "target", "class", "y")
-# Words that a column of numbers would read as numbers, or as missing ones.
+# Words that are numbers, or missing values, in a column of numbers.
 _WORDS = {"true", "false", "none", "-", "?"}
 
 
 class NoLabelError(ArgumentError):
-    """Nothing says which column or array holds the labels."""
+    """It is unknown which column or array holds the labels."""
 
 
 def find_label(subject: str, names: Sequence[str], width: int, label: str | int | None) -> int:
     """The position of the label among `width` columns.
 
     `label` is a name or a position, from the end if negative; text may be either. By default it is
-    the one column called label, target, class or y.
+    the only column called label, target, class or y.
     """
     if label is None:
         usual = [i for i, name in enumerate(names) if name.lower() in _USUAL]
@@ -55,7 +55,7 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
 
 
 def as_position(label: str | int | None) -> int | None:
-    """The number that `label` is, or that its text says: a command line has only text."""
+    """Converts `label` to a position if it is a number, or text of one, as from a command line."""
     if isinstance(label, str):
         return int(label) if label.removeprefix("-").isdecimal() else None
     return label
@@ -92,8 +92,8 @@ def number_classes(
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """The index of the class of each row, by its name, and the names of all classes.
 
-    The classes are those known already, as to a network, or else all that occur: numbers by size,
-    words by the alphabet.
+    The classes are the given ones, for example those of a network, or all that occur: numbers by size,
+    words alphabetically.
     """
     there = set(names)
     if classes is None:
@@ -109,7 +109,7 @@ def number_classes(
         row = next(row for row, name in enumerate(names) if name in strange)
         remedy = "Drop such rows, or train with them."
         if not there & set(classes):
-            remedy = "No row has a known one: is this the right column, and the right network?"
+            remedy = "No row has any of them: is this the right column, and the right network?"
         raise DataError(
             subject=subject,
             rule=f"every label must be one of the classes known from training, {list_some(classes)}",

@@ -1,4 +1,4 @@
-"""numpy's own files: .npy by memory map, .npz by one of its arrays. Nothing is ever unpickled."""
+"""numpy files: .npy as a memory map, one array of .npz. Nothing is ever unpickled."""
 
 import io
 import math
@@ -22,7 +22,7 @@ _BAD_ARCHIVE = (*_BAD_ARRAY, zipfile.BadZipFile, NotImplementedError, RuntimeErr
 
 
 class ArraySource(Source):
-    """The rows of an array; those of more than two dimensions are flattened."""
+    """The rows of an array, flattened if it has more than two dimensions."""
 
     rows: int
 
@@ -41,11 +41,13 @@ class ArraySource(Source):
         for start in range(0, self.rows, batch_rows):
             block = np.asarray(self._array[start : start + batch_rows])
             rows = block.reshape(len(block), -1)
-            yield to_floats(self.subject, rows if self.chosen is None else rows[:, self.chosen])
+            yield to_floats(
+                self.subject, rows if self.selection is None else rows[:, self.selection]
+            )
 
 
 def open_npy(path: Path) -> ArraySource:
-    """The array of a .npy file, which stays on disk."""
+    """Opens the array of a .npy file, which stays on disk."""
     subject = f"data: {path.name}"
     with open(path, "rb") as file:
         _check_head(subject, file.read(_HEAD))
@@ -55,7 +57,7 @@ def open_npy(path: Path) -> ArraySource:
 
 
 def open_npz(path: Path, key: str | None = None) -> ArraySource:
-    """One array of a .npz file, unpacked into memory; `key` is needed where there are several."""
+    """Opens one array of a .npz file, unpacked into memory; `key` is required if there are several."""
     name = path.name if key is None else f"{path.name}:{key}"
 
     def choose(keys: list[str]) -> list[str]:
@@ -78,7 +80,7 @@ def open_npz(path: Path, key: str | None = None) -> ArraySource:
 def read_npz(
     path: Path, choose: Callable[[list[str]], list[str]] = lambda keys: keys
 ) -> dict[str, np.ndarray]:
-    """The arrays of a .npz file by their keys, as they are: all, or those that `choose` returns."""
+    """Reads the arrays of a .npz file by key: all, or those that `choose` returns."""
     subject = f"data: {path.name}"
     with refuse_damage(subject, "the file", _BAD_ARCHIVE), zipfile.ZipFile(path) as archive:
         names = archive.namelist()

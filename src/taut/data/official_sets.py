@@ -58,10 +58,10 @@ class OfficialSet:
         return None
 
     def read(self, file: OfficialFile, path: Path) -> bytes:
-        """The bytes of one of the files at `path`, after their checksum; those of a .gz unpacked.
+        """Reads one of the files at `path` and verifies its checksum; .gz files are unpacked.
 
         Raises:
-            DamagedFileError: it is another file.
+            DamagedFileError: the checksum differs.
         """
         if file.content_sha256 is None:
             content, expected = path.read_bytes(), file.sha256
@@ -71,7 +71,7 @@ class OfficialSet:
         if digest == expected:
             return content
         got = f"SHA-256 {digest[:16]}... of {len(content)} bytes"
-        remedy = "Fetch it again; data of your own in this format is read by its path."
+        remedy = "Fetch it again, or give the path to read your own data in this format."
         for other in OFFICIAL_SETS.values():
             for twin in other.files:
                 if twin.content_sha256 == digest:

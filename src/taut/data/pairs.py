@@ -1,4 +1,4 @@
-"""`check_pair`: two samples are compared only if their columns mean the same."""
+"""Pairs of samples with the same columns, matched by name or position."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -18,9 +18,9 @@ class Pair(NamedTuple, Generic[First, Second]):
     """Two samples with the same columns in the same order.
 
     Attributes:
-        first: the first sample, as it came.
+        first: the first sample, unchanged.
         second: the second, with its columns in the order of the first.
-        notes: sentences about what was done or could not be checked; often none.
+        notes: notes on changes and on checks that were not possible; often none.
     """
 
     first: First
@@ -29,11 +29,11 @@ class Pair(NamedTuple, Generic[First, Second]):
 
 
 def check_pair(first: First, second: Second) -> Pair[First, Second]:
-    """The two samples with the same columns in the same order, or an error that says what differs.
+    """Matches the columns of two samples; raises if they differ.
 
-    Names decide where both have names: the same names in another order are put in the order of
-    the first, and a note says so. Where only one has names, positions decide, and a note says so.
-    Images must have the same shape, axes of length one aside.
+    If both have names, columns are matched by name; those of the second are put into the order of the
+    first, with a note. If only one has names, columns are matched by position, with a note. Images must
+    have the same shape, except for axes of length one.
 
     Example:
         >>> import numpy as np
@@ -68,25 +68,25 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
 def fit_pair(
     first: ColumnSource, second: ColumnSource, options: Encoding | Mapping[str, Any] | None = None
 ) -> tuple[Encoding, tuple[str, ...]]:
-    """One encoding of two tables, and notes as of `Pair`; columns are matched as by `check_pair`.
+    """Fits one encoding to two tables; also returns notes as in `Pair`. Columns match as in `check_pair`.
 
-    `options` are those of `fit_encoding`, or an encoding that is fitted already.
+    `options` are those of `fit_encoding`, or a fitted encoding.
     """
     notes: list[str] = []
     if isinstance(options, Encoding):
         encoding = options
     else:
-        given: dict[str, Any] = dict(options or {})
-        if first.names and second.names and given.get("columns") is None:
-            dropped = {"", *map(str, given.get("drop", ()))}
+        fit_options: dict[str, Any] = dict(options or {})
+        if first.names and second.names and fit_options.get("columns") is None:
+            dropped = {"", *map(str, fit_options.get("drop", ()))}
             ours, theirs = ([n for n in s.names if n not in dropped] for s in (first, second))
             _check_same(ours, theirs, first.name, second.name)
         elif first.width != second.width and not (first.names and second.names):
             raise _refuse_width(first.name, second.name, first.width, second.width)
-        # A dropped column may be in the second table alone.
+        # A dropped column may exist only in the second table.
         alone = set(second.names) - set(first.names)
-        given["drop"] = [c for c in given.get("drop", ()) if c not in alone]
-        encoding = fit_encoding(first, second, **given)
+        fit_options["drop"] = [c for c in fit_options.get("drop", ()) if c not in alone]
+        encoding = fit_encoding(first, second, **fit_options)
     if first.names and second.names and first.names != second.names:
         order = [name for name in second.names if name in first.names]
         if order != [name for name in first.names if name in second.names]:

@@ -1,4 +1,4 @@
-"""`Source`: what every reader of a format offers, and how it opens files and reports damage."""
+"""`Source`: the interface of every reader, and its handling of files and damage."""
 
 import gzip
 import zipfile
@@ -21,13 +21,13 @@ _GZIP = b"\x1f\x8b"
 
 
 class Source(ABC):
-    """A table in a file or folder, which can be read again and again, some rows at a time."""
+    """A table in a file or folder that can be read repeatedly, in batches of rows."""
 
-    selectable = True  # whether columns can be chosen
-    chosen: list[int] | None = None  # positions of the chosen columns, in their order; None for all
-    rows: int | None = None  # None where only reading the file tells
-    image_shape: tuple[int, ...] | None = None  # of a row that is a whole image, before flattening
-    names: tuple[str, ...]  # of all columns, or none
+    selectable = True  # whether columns can be selected
+    selection: list[int] | None = None  # positions of the selected columns; None for all
+    rows: int | None = None  # None if only reading the file gives it
+    image_shape: tuple[int, ...] | None = None  # shape of a row that is an image, before flattening
+    names: tuple[str, ...]  # names of all columns, or none
     width: int  # number of all columns
 
     def __init__(self, name: str):
@@ -40,11 +40,11 @@ class Source(ABC):
     def refuse(
         self, rule: str, got: str = "", remedy: str = "", error: type[TautError] = DataError
     ) -> TautError:
-        """The error that this file breaks a rule."""
+        """Creates the error that this file violates a rule."""
         return error(subject=self.subject, rule=rule, got=got, remedy=remedy)
 
     def rename(self, names: Sequence[str]) -> None:
-        """Gives the columns names, in place of those of the file if it has some."""
+        """Renames the columns, replacing the names in the file if it has some."""
         if len(names) != self.width:
             rule, got = f"must name all {self.width} columns", f"{len(names)} names"
             raise ArgumentError(subject=self.subject, argument="names", rule=rule, got=got)
@@ -52,41 +52,41 @@ class Source(ABC):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the chosen columns, or none."""
-        return self.names if self.chosen is None else tuple(self.pick(self.names))
+        """Names of the selected columns, or none."""
+        return self.names if self.selection is None else tuple(self.pick(self.names))
 
     @property
     def dim(self) -> int:
-        """Number of chosen columns."""
-        return self.width if self.chosen is None else len(self.chosen)
+        """Number of selected columns."""
+        return self.width if self.selection is None else len(self.selection)
 
     def pick(self, row: Sequence[T]) -> Sequence[T]:
-        """The chosen items of a row with all columns, or none of an empty one."""
-        return row if self.chosen is None or not row else [row[i] for i in self.chosen]
+        """Selects the items of the selected columns from a row; an empty row stays empty."""
+        return row if self.selection is None or not row else [row[i] for i in self.selection]
 
     def select(self, columns: Columns) -> Self:
-        """The same file with the chosen columns."""
+        """Returns a source of the same file with the selected columns."""
         if columns is not None and not self.selectable:
             rule = "must be left out for images"
             raise ArgumentError(subject=self.subject, argument="columns", rule=rule, got=columns)
         selected = copy(self)
         if columns is not None:
-            chosen = select_positions(self.subject, self.names, self.width, columns)
-            if chosen != list(range(self.width)):
-                selected.chosen, selected.image_shape = chosen, None
+            positions = select_positions(self.subject, self.names, self.width, columns)
+            if positions != list(range(self.width)):
+                selected.selection, selected.image_shape = positions, None
         return selected
 
     @abstractmethod
     def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
-        """The chosen columns of all rows, `batch_rows` at a time; NaN for a missing value."""
+        """Yields the selected columns in batches of `batch_rows` rows; NaN for a missing value."""
 
     def count(self) -> int:
-        """Number of rows; a format whose files do not state it reads them."""
+        """Number of rows; reads the file if its format does not state it."""
         assert self.rows is not None
         return self.rows
 
     def locate(self, row: int) -> str:
-        """The place of a row, for errors."""
+        """The location of a row, for errors."""
         return f"row {row} (counted from 0)"
 
 
@@ -101,7 +101,7 @@ class ColumnSource(Source):
 
     @abstractmethod
     def column_batches(self, batch_rows: int) -> Iterator[list[np.ndarray]]:
-        """The chosen columns of all rows, each as `as_column_values` gives it, `batch_rows` at a time."""
+        """Yields the selected columns, converted by `as_column_values`, `batch_rows` rows at a time."""
 
     def blocks(self, batch_rows: int) -> Iterator[np.ndarray]:
         """See `Source`; raises for a column that holds something other than numbers."""
@@ -120,9 +120,9 @@ class ColumnSource(Source):
 
 
 def open_bytes(path: Path, member: str | None = None) -> BinaryIO:
-    """The bytes of a file, decompressed if its first bytes are those of gzip.
+    """Opens the bytes of a file, decompressed if its first bytes are those of gzip.
 
-    Of a zip archive it is the bytes of one file, `member`, which is needed where there are several.
+    For a zip archive, opens the bytes of its file `member`, which is required if there are several.
     """
     with open(path, "rb") as file:
         head = file.read(4)
@@ -154,7 +154,7 @@ def _find_member(path: Path, archive: zipfile.ZipFile, member: str | None) -> st
 
 
 def read_bytes(path: Path) -> bytes:
-    """All bytes of a file, decompressed as `open_bytes` does."""
+    """Reads all bytes of a file, decompressed as by `open_bytes`."""
     with refuse_damage(f"data: {path.name}"), open_bytes(path) as file:
         return file.read()
 
@@ -163,7 +163,7 @@ def read_bytes(path: Path) -> bytes:
 def refuse_damage(
     subject: str, what: str = "the compressed file", errors: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turns errors about a bad file into those of taut; `errors` mean damage, as gzip's do."""
+    """Converts errors about a bad file to those of taut; `errors` mean damage, like those of gzip."""
     try:
         yield
     except TautError:

@@ -1,4 +1,4 @@
-"""`Table`: a sample in memory; `TableStream`: the same in a file, batch by batch."""
+"""`Table`, a sample in memory, and `TableStream`, a file read in batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ class Table:
 
     Attributes:
         values: `(n, d)`, float32 or float64; NaN for the missing numbers of encoded rows alone.
-        columns: `d` names, or none where the source gives no names.
-        image_shape: shape of one row before it was flattened, where rows are images.
+        columns: `d` names, or none if the source has no names.
+        image_shape: shape of a row before flattening, if rows are images.
         source: name of the source, for errors and captions.
-        encoding: how columns became numbers, where the source is a table of columns.
+        encoding: encoding of the columns, if the source is a table of columns.
 
     Example:
         >>> Table(np.zeros((3, 2)), ("a", "b"), None, "zeros")
@@ -48,12 +48,12 @@ class Table:
         return len(self.values)
 
     def select(self, columns: Sequence[str | int]) -> "Table":
-        """The chosen columns, by name or position, in the order of the choice."""
-        chosen = select_positions(f"data: {self.source}", self.columns, self.dim, columns)
-        names = tuple(self.columns[i] for i in chosen) if self.columns else ()
-        shape = self.image_shape if chosen == list(range(self.dim)) else None
-        # Rows stay contiguous, so that later sums round as they do without a selection.
-        values = self.values.take(chosen, axis=1)
+        """The selected columns, by name or position, in the given order."""
+        positions = select_positions(f"data: {self.source}", self.columns, self.dim, columns)
+        names = tuple(self.columns[i] for i in positions) if self.columns else ()
+        shape = self.image_shape if positions == list(range(self.dim)) else None
+        # Rows stay contiguous, so that later sums round as without a selection.
+        values = self.values.take(positions, axis=1)
         return replace(self, values=values, columns=names, image_shape=shape, encoding=None)
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ def read_table(
     names: Sequence[str] = (),
     encoding: Encoding | None = None,
 ) -> Table:
-    r"""The sample that a file holds: finite numbers, at least two rows.
+    r"""Reads a sample from a file: finite numbers, at least two rows.
 
     Reads .csv and .tsv (with or without header; comma, semicolon, tab, bar or spaces; also .gz and
     .zip, `archive.zip:name.csv` where it holds several), .parquet, .npy, .npz (`archive.npz:key`
@@ -81,7 +81,7 @@ def read_table(
     Args:
         path: file or folder.
         columns: names, or positions from 0, in the order wanted; `None` for all.
-        limit: number of rows to read at most.
+        limit: largest number of rows to read.
         names: names of all columns, for a table without a header.
         encoding: encoding of the columns, instead of `columns`; without one all must hold numbers.
 
@@ -117,14 +117,14 @@ def _open(
 def read_source(
     source: Source, limit: int | None = None, encoding: Encoding | None = None, min_rows: int = 2
 ) -> Table:
-    """What `read_table` returns, of an open source with its columns chosen."""
+    """Reads the table of `read_table` from an open source with selected columns."""
     step = max(1, _CELLS_AT_ONCE // source.dim)
     blocks: list[np.ndarray] = []
-    seen = 0
+    num_rows = 0
     for block in _read_blocks(source, encoding, step if limit is None else min(step, limit)):
         blocks.append(block)
-        seen += len(block)
-        if limit is not None and seen >= limit:
+        num_rows += len(block)
+        if limit is not None and num_rows >= limit:
             break
     values = np.concatenate(blocks)[:limit]
     if encoding is None:
@@ -142,7 +142,7 @@ def _read_blocks(
         yield from source.blocks(batch_rows)
         return
     if not isinstance(source, ColumnSource):
-        # All columns are numbers: arrays and images have no other.
+        # Arrays and images hold only numbers.
         yield from (encoding.encode(list(block.T)) for block in source.blocks(batch_rows))
         return
     for cells in source.column_batches(batch_rows):
@@ -153,7 +153,7 @@ def _read_blocks(
 
 
 class TableStream:
-    """The rows of a file or folder in batches; can be iterated again and again.
+    """The rows of a file or folder in batches; can be iterated repeatedly.
 
     Every pass reads the file again and gives the same rows in the same order: `batch_rows` at a
     time, fewer at the end. Memory does not grow with the file, except for .npz, which numpy
@@ -165,12 +165,12 @@ class TableStream:
         batch_rows: rows of a batch.
         names: names of all columns, for a table without a header.
         encoding: encoding of the columns, instead of `columns`.
-        min_rows: smallest number of rows that is no error.
+        min_rows: smallest accepted number of rows.
 
     Attributes:
         columns: as of `Table`, and so are `dim`, `image_shape`, `source` and `encoding`.
-        rows: number of rows where the file states it, else `None`; `len` is the same number. Text
-            does not state it: `count_rows` reads it to find out.
+        rows: number of rows if the file states it, otherwise `None`; `len` is the same number. Text
+            files do not state it; `count_rows` reads them.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -202,14 +202,14 @@ class TableStream:
         self.source = self._opened.name
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        opened, seen = self._opened, 0
+        opened, num_rows = self._opened, 0
         for values in _read_blocks(opened, self.encoding, self._options["batch_rows"]):
             if self.encoding is None:
-                check_finite(opened.subject, values, self.columns, opened.locate, seen)
-            seen += len(values)
+                check_finite(opened.subject, values, self.columns, opened.locate, num_rows)
+            num_rows += len(values)
             yield values
-        if seen < self._options["min_rows"]:
-            check_rows(opened.subject, seen)
+        if num_rows < self._options["min_rows"]:
+            check_rows(opened.subject, num_rows)
 
     @property
     def table(self) -> ColumnSource | None:
@@ -218,7 +218,7 @@ class TableStream:
         return source if isinstance(source, ColumnSource) and self.encoding is None else None
 
     def encoded(self, encoding: Encoding) -> "TableStream":
-        """The rows of the same file, encoded."""
+        """A stream of the encoded rows of the same file."""
         return TableStream(self.path, encoding=encoding, **self._options)
 
     def __len__(self) -> int:
@@ -230,14 +230,16 @@ class TableStream:
         return self.rows
 
     def select(self, columns: Sequence[str | int]) -> "TableStream":
-        """A stream of the chosen columns, by name or position among those of this stream."""
+        """A stream of the selected columns, by name or position among those of this stream."""
         among = select_positions(self._opened.subject, self.columns, self.dim, columns)
-        chosen = among if self._opened.chosen is None else [self._opened.chosen[i] for i in among]
-        return TableStream(self.path, columns=chosen, **self._options)
+        positions = (
+            among if self._opened.selection is None else [self._opened.selection[i] for i in among]
+        )
+        return TableStream(self.path, columns=positions, **self._options)
 
     def __reduce__(self):
-        chosen = {"columns": self.choice, "encoding": self.encoding}
-        return partial(TableStream, **chosen, **self._options), (self.path,)
+        selection = {"columns": self.choice, "encoding": self.encoding}
+        return partial(TableStream, **selection, **self._options), (self.path,)
 
     def __repr__(self) -> str:
         rows = "?" if self.rows is None else self.rows
@@ -245,8 +247,8 @@ class TableStream:
 
 
 def count_rows(path: PathLike, *, columns: Columns = None) -> int:
-    """How many rows a file has: from its header where there is one, else by reading it once.
+    """Counts the rows of a file, from its header if there is one, otherwise by reading it once.
 
-    `columns` chooses as in `read_table`, for files that can only be read in part.
+    `columns` selects as in `read_table`, for files of which only some columns can be read.
     """
     return open_source(path).select(columns).count()

@@ -1,4 +1,4 @@
-"""Delimited text: .csv, .tsv and their kin, with or without a header."""
+"""Delimited text files such as .csv and .tsv, with or without a header."""
 
 import csv
 import io
@@ -23,10 +23,10 @@ _SEVERAL = re.compile(r"[-+.\d]\S*(\s+[-+.\d]\S*)+\s*")
 class TextSource(ColumnSource):
     """A table in a text file, which may be compressed or `member` of a zip archive.
 
-    The delimiter is the first of tab, semicolon, comma and bar that the first two lines hold equally
-    often, or else white space. The first row is a header if it has a word above a column of numbers,
-    or nothing but words that do not occur below it; with `label`, the name or position of the column
-    of labels, also if it counts the columns or alone has that name. Numbers may be quoted; empty
+    The delimiter is the first of tab, semicolon, comma and bar that occurs equally often in the first two
+    lines, otherwise white space. The first row is a header if it has a word above a column of numbers, or
+    only words that do not occur below it. With `label`, the name or position of the label column, it is
+    also a header if it numbers the columns or is the only row with that name. Numbers may be quoted; empty
     lines are skipped.
     """
 
@@ -43,7 +43,7 @@ class TextSource(ColumnSource):
         self.decimal_comma = self._delimiter != ","
         sample = [row for _, row in islice(self._records(), 2)]
         first = [cell.strip() for cell in sample[0]] if sample else [""]
-        # A header by numpy.savetxt starts as a comment does.
+        # A header by numpy.savetxt starts with a comment sign.
         first[0] = first[0].removeprefix("#").strip()
         rows = [*sample, *self._peek()]
         header = _has_header(rows) or self._has_label(first, rows[1:], label)
@@ -55,7 +55,7 @@ class TextSource(ColumnSource):
     def _has_label(
         self, first: Sequence[str], below: Sequence[Sequence[str]], label: str | int | None
     ) -> bool:
-        """Whether the first row has the label's name, or counts the columns, as if they had none.
+        """Whether the first row has the name of the label, or numbers the columns.
 
         Raises:
             ArgumentError: it may be a row or a header, and `label` a position or a name in it.
@@ -102,14 +102,14 @@ class TextSource(ColumnSource):
         return io.TextIOWrapper(bytes_of, encoding="utf-8-sig", newline="")
 
     def _peek(self) -> list[list[str]]:
-        """The rows after the second, up to a hundred, or to a broken one: its reader reports it."""
+        """The rows after the second, up to a hundred, or to an invalid one, which is reported later."""
         rows = []
         with suppress(DataError, DamagedFileError):
             rows.extend(row for _, row in islice(self._records(), 2, _SAMPLE))
         return rows
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Line number and cells of each row that is not empty."""
+        """Yields the line number and cells of each non-empty row."""
         width = None
         with refuse_damage(self.subject), self._open() as file:
             lines, delimiter = file, self._delimiter
@@ -141,7 +141,7 @@ def _detect_delimiter(opening: Sequence[str]) -> str:
         return [line.count(mark) for line in bare]
 
     def fits(mark: str) -> bool:
-        # Fixed columns with a tab before the last, as in some old files, are no table of two.
+        # Fixed-width columns with a tab before the last, as in some old files, are not a table of two.
         several = any(_SEVERAL.fullmatch(cell) for cell in bare[-1].split(mark))
         return counts(mark)[0] > 0 and len(set(counts(mark))) == 1 and not several
 

@@ -65,8 +65,8 @@ class RobustnessResult:
 
     def accuracy(self, radius: float, attack: str | None = None) -> float:
         """Accuracy under one attack, or under all of them together, within `radius`."""
-        found = [self.distances[attack]] if attack else list(self.distances.values())
-        return float((torch.stack(found).amin(0) > radius).double().mean())
+        distances = [self.distances[attack]] if attack else list(self.distances.values())
+        return float((torch.stack(distances).amin(0) > radius).double().mean())
 
 
 def evaluate_robustness(
@@ -113,9 +113,9 @@ def evaluate_robustness(
     settings = {"num_steps": num_steps, "num_restarts": num_restarts, "seed": seed}
     violations: list[str] = []
 
-    def check(found: AttackResult, rows: Tensor) -> None:
+    def check(result: AttackResult, rows: Tensor) -> None:
         try:
-            check_certificates(found, _take(certificates, rows), classifier.model)
+            check_certificates(result, _take(certificates, rows), classifier.model)
         except ViolatedCertificateError as error:
             violations.append(str(error))
 
@@ -125,9 +125,9 @@ def evaluate_robustness(
         for radius in ascending:
             report(name, radius)
             rows = smallest.isinf().nonzero()[:, 0]
-            found = _attack(name, classifier.take(rows), radius, **settings)
-            check(found, rows)
-            smallest[rows] = found.distance.cpu()
+            result = _attack(name, classifier.take(rows), radius, **settings)
+            check(result, rows)
+            smallest[rows] = result.distance.cpu()
         distances[name] = smallest
     rows, minimal = _rows_to_search(certificates, num_minimal), None
     if classifier.norm != L1 and len(rows):

@@ -31,13 +31,15 @@ def describe(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     _refuse_tied(model)
     description = _describe(model, "", {}, 0)
     # A layer in several places is stored once, under its first name.
-    held = (*model.named_parameters(), *model.named_buffers())
+    stored = (*model.named_parameters(), *model.named_buffers())
     # A learned weight of a residual block is a number of its description.
     learned = {id(m.weight) for m in model.modules() if isinstance(m, taut_nn.Residual)}
-    held = [(name, value) for name, value in held if id(value) not in learned]
+    stored = [(name, value) for name, value in stored if id(value) not in learned]
     # Whole numbers are counters, as batch normalisation keeps one, of no weight in evaluation.
     tensors = {
-        name: value.detach().cpu().contiguous() for name, value in held if value.is_floating_point()
+        name: value.detach().cpu().contiguous()
+        for name, value in stored
+        if value.is_floating_point()
     }
     for name, value in tensors.items():
         if not value.isfinite().all():
@@ -207,16 +209,18 @@ class _Builder:
             raise ArgumentError(
                 argument=path or "model", rule=f"({name}): {str(error).rstrip('.')}"
             ) from error
-        held = {}
+        stored = {}
         for tensor, shape in kind.shapes(arguments).items():
             full = _join(path, tensor)
             value = self.tensors.get(full)
             if value is None or tuple(value.shape) != shape:
-                found = "is missing" if value is None else f"has shape {tuple(value.shape)}"
-                raise ArgumentError(rule=f"tensor `{full}` {found}; the layer needs shape {shape}")
-            held[tensor] = value
+                problem = "is missing" if value is None else f"has shape {tuple(value.shape)}"
+                raise ArgumentError(
+                    rule=f"tensor `{full}` {problem}; the layer needs shape {shape}"
+                )
+            stored[tensor] = value
             self.used.add(full)
-        if len({value.dtype for value in held.values()}) > 1:
+        if len({value.dtype for value in stored.values()}) > 1:
             raise ArgumentError(rule=f"the tensors of `{path or 'model'}` differ in dtype")
         # The least layer of its kind is given the sizes and the numbers of the stored one: nothing
         # large is drawn at random only to be replaced.
@@ -226,7 +230,7 @@ class _Builder:
             raise ArgumentError(argument=path or "model", rule=f"({name}): {error}") from error
         for size in kind.sizes:
             setattr(module, size, arguments[size])
-        for tensor, value in held.items():
+        for tensor, value in stored.items():
             if isinstance(getattr(module, tensor), nn.Parameter):
                 value = nn.Parameter(value)
             setattr(module, tensor, value)

@@ -90,20 +90,20 @@ def read_header(data: bytes) -> dict[str, Any]:
     return header
 
 
-def digest_place(data: bytes) -> slice:
-    """Where the 64 digits of the checksum stand."""
+def digest_span(data: bytes) -> slice:
+    """The span of the 64 digits of the checksum in the file."""
     size = int.from_bytes(data[:8], "little")
-    places = [match.span(1) for match in _DIGEST.finditer(data[: 8 + size])]
-    if len(places) != 1:
+    spans = [match.span(1) for match in _DIGEST.finditer(data[: 8 + size])]
+    if len(spans) != 1:
         raise DamagedFileError(rule="it must state one checksum", remedy="Fetch it again.")
-    return slice(*places[0])
+    return slice(*spans[0])
 
 
-def digest(data: bytes, place: slice) -> str:
+def digest(data: bytes, digits: slice) -> str:
     """The checksum: SHA-256 of the whole file with its own digits read as zeros."""
-    running = hashlib.sha256(data[: place.start])
-    running.update(b"0" * (place.stop - place.start))
-    running.update(data[place.stop :])
+    running = hashlib.sha256(data[: digits.start])
+    running.update(b"0" * (digits.stop - digits.start))
+    running.update(data[digits.stop :])
     return running.hexdigest()
 
 

@@ -28,7 +28,7 @@ from taut.export.architecture import build, describe
 from taut.export.container import (
     FORMAT,
     digest,
-    digest_place,
+    digest_span,
     read_header,
     read_tensors,
     write_atomically,
@@ -167,8 +167,8 @@ def save(
     tensors |= stored
     text = json.dumps(header, separators=(",", ":"), allow_nan=False)
     data = safetensors.torch.save(tensors, {"taut": text})
-    place = digest_place(data)
-    data = data[: place.start] + digest(data, place).encode() + data[place.stop :]
+    digits = digest_span(data)
+    data = data[: digits.start] + digest(data, digits).encode() + data[digits.stop :]
     _open(data)
     write_atomically(path, data)
     return bound
@@ -176,11 +176,11 @@ def save(
 
 def _plain_forms(model: nn.Module) -> dict[int, nn.Module]:
     """Copies of the plain forms of modules that files do not name, by the modules' identities."""
-    known = registered_modules()
+    records = registered_modules()
     return {
         id(module): copy_for_evaluation(record.plain(module), "save")
         for module in model.modules()
-        if (record := known.get(type(module))) is not None
+        if (record := records.get(type(module))) is not None
         and record.plain is not None
         and find_schema(type(module).__name__) is None
     }
@@ -238,10 +238,10 @@ def open_file(path: str | os.PathLike[str], sha256: str | None = None) -> SavedM
     path = Path(path)
     try:
         data = path.read_bytes()
-        found = hashlib.sha256(data).hexdigest()
-        if sha256 is not None and sha256.lower() != found:
+        checksum = hashlib.sha256(data).hexdigest()
+        if sha256 is not None and sha256.lower() != checksum:
             raise DamagedFileError(
-                rule=f"its SHA-256 is {found}, not the `sha256` given",
+                rule=f"its SHA-256 is {checksum}, not the `sha256` given",
                 remedy="It is another file than the one you were told of: fetch it again from "
                 "its author.",
             )
@@ -264,8 +264,8 @@ def _first_shape(model: nn.Module) -> tuple[int, ...] | None:
 
 def _open(data: bytes) -> SavedModel:
     header = read_header(data)
-    place = digest_place(data)
-    if data[place.start : place.stop].decode() != digest(data, place):
+    digits = digest_span(data)
+    if data[digits.start : digits.stop].decode() != digest(data, digits):
         raise DamagedFileError(
             rule="the checksum does not match, so at least one byte was altered",
             remedy="Fetch the file again.",

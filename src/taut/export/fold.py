@@ -58,8 +58,8 @@ def fold(model: nn.Module) -> nn.Module:
             if isinstance(original, (ConstrainedLinear, ConstrainedConv)):
                 # What pads by mirroring stands before the convolution.
                 layer = plain[-1] if isinstance(plain, nn.Sequential) else plain
-                held = layer.get_parameter("weight").detach()
-                weight = _proven(subject, held, _bound_of(original))
+                stored = layer.get_parameter("weight").detach()
+                weight = _proven(subject, stored, _bound_of(original))
                 layer.weight = nn.Parameter(weight, requires_grad=False)
     for name, module in prepared.model.named_modules():
         if isinstance(module, ConstrainedLayer):

@@ -109,9 +109,9 @@ def export_onnx(
         )
         data = file.read_bytes()
     if metadata:
-        held = onnx.load_model_from_string(data)
-        onnx.helper.set_model_props(held, _as_texts(metadata))
-        data = held.SerializeToString()
+        onnx_model = onnx.load_model_from_string(data)
+        onnx.helper.set_model_props(onnx_model, _as_texts(metadata))
+        data = onnx_model.SerializeToString()
     _compare("export_onnx", folded, _onnx_function(runtime, data), example, 10.0 if relu else 1.0)
     write_atomically(Path(path), data)
 

@@ -101,8 +101,8 @@ def check_intermediates(subject: str, model: nn.Module, shape: tuple[int, ...] |
     """Raises where one input of `shape` would pass through more entries than the weights allow."""
     if shape is None:
         return
-    held = {id(value): value for value in (*model.parameters(), *model.buffers())}
-    allowed = _ENTRIES + _ENTRIES_PER_BYTE * sum(value.nbytes for value in held.values())
+    stored = {id(value): value for value in (*model.parameters(), *model.buffers())}
+    allowed = _ENTRIES + _ENTRIES_PER_BYTE * sum(value.nbytes for value in stored.values())
     seen = 0
 
     def count(*tensors: Any) -> None:
@@ -122,7 +122,7 @@ def check_intermediates(subject: str, model: nn.Module, shape: tuple[int, ...] |
             outer = [n + 2 * max(padding) for n in args[0].shape[2:]]
             count(torch.empty(*args[0].shape[:2], *outer, device="meta"))
 
-    twin = _without_storage(model, held)
+    twin = _without_storage(model, stored)
     for module in twin.modules():
         if isinstance(module, nn.Sequential):
             continue  # it returns the tensor of its last layer
@@ -147,10 +147,10 @@ def check_intermediates(subject: str, model: nn.Module, shape: tuple[int, ...] |
         ) from error
 
 
-def _without_storage(model: nn.Module, held: dict[int, Tensor]) -> nn.Module:
+def _without_storage(model: nn.Module, tensors: dict[int, Tensor]) -> nn.Module:
     """A copy whose tensors have shapes and no numbers, with plain layers for constrained ones."""
     memo: dict[int, Any] = {}
-    for key, value in held.items():
+    for key, value in tensors.items():
         empty = torch.empty_like(value, device="meta")
         memo[key] = nn.Parameter(empty, False) if isinstance(value, nn.Parameter) else empty
     twin = nn.Sequential(copy.deepcopy(model, memo)).eval()

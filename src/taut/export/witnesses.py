@@ -26,13 +26,13 @@ _CONVOLUTIONS = (nn.modules.conv._ConvNd, ConstrainedConv, PotentialStep2d)
 
 def evaluation_tensors(model: nn.Module) -> dict[str, Tensor]:
     """The weights of evaluation that differ from the parameters they are made of, by their names."""
-    found = {}
+    tensors = {}
     for path, layer in model.named_modules():
         if isinstance(layer, ConstrainedLayer):
-            weight, made = layer.weight.detach(), layer.evaluation_weight().detach()
-            if weight.shape != made.shape or not torch.equal(weight, made):
-                found[f"{EVALUATION}{path}"] = made.cpu().contiguous()
-    return found
+            weight, evaluated = layer.weight.detach(), layer.evaluation_weight().detach()
+            if weight.shape != evaluated.shape or not torch.equal(weight, evaluated):
+                tensors[f"{EVALUATION}{path}"] = evaluated.cpu().contiguous()
+    return tensors
 
 
 def check_evaluation(model: nn.Module, stored: dict[str, Tensor]) -> None:
@@ -77,8 +77,8 @@ def make_witnesses(
         weight = layer.evaluation_weight() if constrained else layer.weight.detach()
         if not isinstance(layer, _CONVOLUTIONS):
             witnesses[path] = {"l2": bound_spectral_norm(weight).value, "route": "dense"}
-        elif (found := _witness(layer, weight, sizes.get(layer))) is not None:
-            witnesses[path] = found
+        elif (witness := _witness(layer, weight, sizes.get(layer))) is not None:
+            witnesses[path] = witness
     return witnesses
 
 

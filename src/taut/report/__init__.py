@@ -1,4 +1,4 @@
-"""Self-contained HTML reports: one file, nothing fetched, readable without scripts."""
+"""Self-contained HTML reports: one file, no external resources, readable without scripts."""
 
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.classifier import classifier_page, classifier_sections, run_metadata

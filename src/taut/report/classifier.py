@@ -46,7 +46,7 @@ def classifier_page(
     run: TrainedRun | None = None,
     metadata: Sequence[tuple[str, str]] = (),
 ) -> Page:
-    """The report of one classifier.
+    """Creates the report of a classifier.
 
     Args:
         classifier: the classifier and its test examples.
@@ -76,7 +76,7 @@ def classifier_sections(
     attacked: RobustnessResult | None = None,
     run: TrainedRun | None = None,
 ) -> list[Section]:
-    """The sections of the report, for reports that contain it."""
+    """The sections of the report, also for reports that include it."""
     guarantees = certified_guarantees(certificates, classifier.spec)
     sections = [
         _curve(classifier, certificates, radius, attacked),
@@ -129,7 +129,7 @@ def _curve(
 def _slider(shown: Certificates) -> AccuracyCurve:
     assert shown.correct is not None
     radii = shown.radius[shown.correct & (shown.radius > 0)].double().sort().values
-    # Four digits suffice, and never say more than is proven.
+    # Four digits suffice, rounded so that they never overstate the proof.
     return AccuracyCurve([float(format_bound(r, "lower", 4)) for r in radii.tolist()], len(shown))
 
 
@@ -168,16 +168,16 @@ def _draw_curve(
         axes.fill_between(grid, certified, color=COLOURS["sky"], alpha=0.25, linewidth=0)
         axes.plot(grid, certified, color=COLOURS["blue"], label=labels[1], gid="lower")
         for (name, shares), label in zip(lines.items(), labels[2:], strict=True):
-            # Nothing is known until the next radius.
+            # No value is known before the next radius.
             style = {"drawstyle": "steps-post", "markersize": 4.5, "linewidth": 1.2}
             axes.plot(radii, shares, label=label, **style, **_ATTACK_LINES[name])
         axes.set(xlabel=labels[0], ylabel="% correct", xlim=(0, float(grid[-1])), ylim=(0, 102))
         axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.5, 1.0), handlelength=1.8)
 
-    told = [f"Certified accuracy falls from {certified[0]:.1f} % at 0"]
+    sentences = [f"Certified accuracy falls from {certified[0]:.1f} % at 0"]
     for shares, label in zip(lines.values(), labels[2:], strict=True):
-        told.append(f"{shares[-1]:.1f} % at {radii[-1]:.4g} {label}")
-    return draw(paint, alt=f"{'; '.join(told)}.", size=(4.6, 3.0))
+        sentences.append(f"{shares[-1]:.1f} % at {radii[-1]:.4g} {label}")
+    return draw(paint, alt=f"{'; '.join(sentences)}.", size=(4.6, 3.0))
 
 
 def _classes(classifier: EvaluatedClassifier, certificates: Certificates, radius: float) -> Section:
@@ -235,10 +235,10 @@ def _training(run: TrainedRun | None) -> list[Section]:
 
     def paint(axes: Any) -> None:
         for key, style in lines.items():
-            known = [(row["epoch"], 100 * row[key]) for row in history if row[key] is not None]
-            if known:
-                marker = "o" if len(known) == 1 else None
-                axes.plot(*zip(*known, strict=True), marker=marker, **style)
+            points = [(row["epoch"], 100 * row[key]) for row in history if row[key] is not None]
+            if points:
+                marker = "o" if len(points) == 1 else None
+                axes.plot(*zip(*points, strict=True), marker=marker, **style)
         axes.axvline(best, color="#999999", linewidth=1, linestyle=":")
         axes.set(xlabel="epoch", ylabel="% correct", ylim=(0, 102))
         axes.locator_params(axis="x", integer=True)
@@ -256,11 +256,11 @@ def run_metadata(run: TrainedRun) -> list[tuple[str, str]]:
     config, result = run.config, run.result
     sizes = " × ".join(map(str, config.hidden or ()))
     loss: dict[str, Any] = {"margin": config.margin, "temperature": config.temperature}
-    told = ", ".join(f"{name} {value:.4g}" for name, value in loss.items() if value is not None)
+    settings = ", ".join(f"{name} {value:.4g}" for name, value in loss.items() if value is not None)
     metadata = [
         ("Data", f"{Path(config.data).name}, {result['train_rows']:,} training rows"),
         ("Network", f"hidden {sizes}, {config.activation}, {config.constraint} layers"),
-        ("Loss", f"{config.loss}, {told}"),
+        ("Loss", f"{config.loss}, {settings}"),
         (
             "Training",
             f"{config.optimizer}, lr {config.lr:g}, {config.schedule}, batches of "

@@ -15,7 +15,7 @@ from taut.report.sentences import NORM_NAMES, format_bound, radius_label, radius
 
 Part = TypeVar("Part")
 _SHOWN = 6
-# No more, or the text below is too small to be read on a phone.
+# With more, the text below would be too small on a phone.
 _ABREAST = 3
 
 
@@ -45,22 +45,22 @@ def examples(classifier: EvaluatedClassifier, certificates: Certificates) -> lis
 
 
 def adversaries(attacked: RobustnessResult | None) -> list[Section]:
-    """The nearest adversarial examples that were found, beside the certified radii."""
+    """The nearest adversarial examples found, with the certified radii."""
     if attacked is None or attacked.minimal is None or not bool(attacked.minimal.success.any()):
         return []
-    classifier, found = attacked.classifier, attacked.minimal
+    classifier, minimal = attacked.classifier, attacked.minimal
     title, norm = "Minimal adversarial perturbations", NORM_NAMES[classifier.norm.name]
     words = "For each input, the nearest adversarial example that PGD found."
     if not attacked.violations:
         words += " Every distance must be at least the certified radius, and every one is."
     rows: list[list[str]] = []
     tiles: tuple[list[Tile], list[Tile], list[Tile]] = ([], [], [])
-    for place in found.success.nonzero()[:, 0].tolist():
-        row = int(attacked.minimal_rows[place])
-        before, after = classifier.examples.inputs[row], found.examples[place]
-        old, new = (_name(classifier, part[place]) for part in (found.labels, found.prediction))
+    for index in minimal.success.nonzero()[:, 0].tolist():
+        row = int(attacked.minimal_rows[index])
+        before, after = classifier.examples.inputs[row], minimal.examples[index]
+        old, new = (_name(classifier, part[index]) for part in (minimal.labels, minimal.prediction))
         radius = format_bound(float(attacked.certificates.radius[row]), "lower", 3)
-        distance = f"{float(found.distance[place]):.3g}"
+        distance = f"{float(minimal.distance[index]):.3g}"
         rows.append([f"{old} → {new}", radius, distance])
         if _has_images(classifier):
             tiles[0].append(_tile(classifier, before, f"{old}\ncertified {radius}"))
@@ -70,8 +70,10 @@ def adversaries(attacked: RobustnessResult | None) -> list[Section]:
         table = Table(["prediction", f"certified radius, {norm}", "distance found"], rows)
         return [Section(title, [words], table=table)]
     pictures = []
-    for part, told in zip(zip(*map(_parts, tiles), strict=True), _parts(rows), strict=True):
-        alt = "; ".join(f"{name}: certified {held}, found {far}" for name, held, far in told)
+    for part, captions in zip(zip(*map(_parts, tiles), strict=True), _parts(rows), strict=True):
+        alt = "; ".join(
+            f"{name}: certified {certified}, found {far}" for name, certified, far in captions
+        )
         pictures.append(draw_gallery(part, _limits(classifier), f"Adversarial examples. {alt}."))
     note = "Original, adversarial example, and their difference on its own colour scale."
     return [Section(title, [words], pictures=pictures, columns=2, note=note)]
@@ -83,7 +85,7 @@ def gradients(classifier: EvaluatedClassifier, certificates: Certificates) -> li
     if not len(ranked) or not _has_images(classifier):
         return []
     labels = classifier.examples.labels[ranked]
-    # Of each class the correctly classified example with the median radius.
+    # The correctly classified example with the median radius of each class.
     classes = [ranked[labels == number] for number in range(len(classifier.spec.classes))]
     rows = [int(mine[len(mine) // 2]) for mine in classes if len(mine)][:_SHOWN]
     x = classifier.examples.inputs[rows]
@@ -147,7 +149,7 @@ def _limits(classifier: EvaluatedClassifier) -> tuple[float, float]:
 
 
 def _parts(row: Sequence[Part]) -> list[Sequence[Part]]:
-    """A row in pieces that fit side by side."""
+    """Splits a row into pieces that fit side by side."""
     return [row[start : start + _ABREAST] for start in range(0, len(row), _ABREAST)]
 
 

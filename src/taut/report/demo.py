@@ -24,7 +24,7 @@ _TRUTH = {"color": "#c8ccd1", "linewidth": 6, "solid_capstyle": "butt", "label":
 
 
 def demo_page(run: DemoRun) -> Page:
-    """The report of a run."""
+    """Creates the report of a run."""
     line, plane = run.tasks
     digits = run.digits
     sections = [
@@ -70,8 +70,8 @@ def demo_table(run: DemoRun) -> Table:
 
 
 def _verdicts(run: DemoRun) -> Table:
-    """What the demonstration claims, what this run measured, and whether it agrees."""
-    found = [
+    """The claims of the demonstration, the measurements of this run, and whether they agree."""
+    estimates = [
         {critic.activation: critic.fit.estimate.value for critic in result.critics}
         for result in run.tasks
     ]
@@ -83,8 +83,8 @@ def _verdicts(run: DemoRun) -> Table:
     rows = [
         (
             "With the same constant, MaxMin finds more of a distance than ReLU",
-            "; ".join(f"{f['maxmin']:.3f} and {f['relu']:.3f} of 1" for f in found),
-            all(each["maxmin"] > each["relu"] for each in found),
+            "; ".join(f"{f['maxmin']:.3f} and {f['relu']:.3f} of 1" for f in estimates),
+            all(each["maxmin"] > each["relu"] for each in estimates),
         ),
         (
             "The true distance lies between its bounds, each pair valid at 95 %",
@@ -112,7 +112,7 @@ def _verdicts(run: DemoRun) -> Table:
         True: Compared("", verdict="holds", kind="better"),
         False: Compared("", verdict="fails", kind="worse"),
     }
-    cells = [[claim, measured, verdicts[held]] for claim, measured, held in rows]
+    cells = [[claim, measured, verdicts[holds]] for claim, measured, holds in rows]
     return Table(["Claim", "Measured", "Verdict"], cells, wide=True)
 
 
@@ -154,9 +154,11 @@ def _curves(result: TaskResult) -> Section:
 
         return draw(paint, title=title, alt=alt)
 
-    found = ", ".join(map(_headline, result.critics))
+    estimates = ", ".join(map(_headline, result.critics))
     ticks: dict[str, Any] = {"ylabel": "height", "ylim": (-0.1, 1.6), "yticks": [0, 0.5, 1, 1.5]}
-    values = picture("Critics", f"Learned critics over |x|. {found}.", height, "values", **ticks)
+    values = picture(
+        "Critics", f"Learned critics over |x|. {estimates}.", height, "values", **ticks
+    )
     ticks = {"ylabel": "slope", "ylim": (0, 1.1), "yticks": [0, 0.25, 0.5, 0.75, 1]}
     alt = "Slope of each critic along the line."
     slopes = picture("Their slopes", alt, np.ones_like(height), "slopes", **ticks)
@@ -261,7 +263,7 @@ def paint_drift(axes: Any, drift: Mapping[float, WassersteinResult]) -> None:
 
 def _bridge(digits: DigitsResult) -> Section:
     clean = float(digits.certificates.certified_accuracy())
-    held = float(digits.certificates.certified_accuracy(digits.radius))
+    certified = float(digits.certificates.certified_accuracy(digits.radius))
     return Section(
         "The same slope as a certificate",
         [
@@ -270,7 +272,7 @@ def _bridge(digits: DigitsResult) -> Section:
             "distance, the certified radius.",
             "Here a network of orthonormal layers with MaxMin is trained on small images of digits. Of "
             f"{len(digits.certificates)} test images it classifies {percent(clean)} correctly; for "
-            f"{percent(held)} it is proven that no change of Euclidean length {digits.radius:g} can "
+            f"{percent(certified)} it is proven that no change of Euclidean length {digits.radius:g} can "
             "alter that.",
         ],
     )
@@ -289,13 +291,13 @@ def _metadata(run: DemoRun) -> list[tuple[str, str]]:
     for result in run.tasks:
         task = result.task
         times = (f"{LABELS[critic.activation]} {critic.seconds:.0f} s" for critic in result.critics)
-        told = (
+        description = (
             f"hidden layers {_sizes(task.hidden)}, {task.num_steps} steps of Adam from lr "
             f"{task.lr:g} down to 0, batches of {task.batch_size}; {', '.join(times)}"
         )
-        metadata.append((_title(result), told))
+        metadata.append((_title(result), description))
     trained, (training, attacks) = run.digits.run, run.digits.seconds
-    told = (
+    description = (
         f"hidden layers {_sizes(trained.config.hidden or ())}, {trained.config.epochs} epochs of "
         f"Adam, batches of {trained.config.batch_size}; training {training:.0f} s, certification "
         f"and attacks {attacks:.0f} s"
@@ -307,7 +309,7 @@ def _metadata(run: DemoRun) -> list[tuple[str, str]]:
     versions = ", ".join(f"{name} {number}" for name, number in trained.result["versions"].items())
     return [
         *metadata,
-        ("Digits", told),
+        ("Digits", description),
         ("Settings", settings),
         ("Time", f"{run.seconds:.0f} s, threads: {trained.result['threads']}"),
         ("Versions", versions),

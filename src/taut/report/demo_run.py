@@ -48,7 +48,7 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Task:
-    """A problem, the training settings of its critics, and `(..., dim)` points to show them at."""
+    """A problem, the training settings of its critics, and `(..., dim)` points for plots."""
 
     problem: Problem
     hidden: tuple[int, ...]
@@ -70,7 +70,7 @@ class TrainedCritic:
     fit: CriticFit
     values: Tensor
     slopes: Tensor  # norm of the gradient at the points
-    mean_slope: float  # of `slopes` where mass is transported; 1 for the potential
+    mean_slope: float  # mean of `slopes` where mass is transported; 1 for the potential
     seconds: float
 
 
@@ -137,7 +137,7 @@ def run_demo(
 ) -> DemoRun:
     """Trains critics with every activation on every task, and a classifier of digits.
 
-    `quick` is for tests. `on_step` is told the problem's name, the activation and the dual value.
+    `quick` is for tests. `on_step` is called with the problem's name, the activation and the dual value.
     """
     start = time.perf_counter()
     results = tuple(
@@ -153,12 +153,12 @@ def _drift(seed: int, rows: int, num_steps: int) -> dict[float, WassersteinResul
     """Distances between uniform samples of a square and of squares shifted by known amounts."""
     random = Generator().manual_seed(seed)
     reference = torch.rand(rows, 2, generator=random)
-    found = {}
+    results = {}
     with torch.random.fork_rng(devices=[]):
         for shift in _SHIFTS:
             batch = torch.rand(rows, 2, generator=random) + torch.tensor([shift, 0.0])
-            found[shift] = wasserstein(reference, batch, seed=seed, num_steps=num_steps)
-    return found
+            results[shift] = wasserstein(reference, batch, seed=seed, num_steps=num_steps)
+    return results
 
 
 def _digits(seed: int, quick: bool, on_progress: OnProgress | None) -> DigitsResult:

@@ -1,4 +1,4 @@
-"""A classifier that readers of a report can try: it runs in the browser, on what they draw."""
+"""A classifier that runs in the browser on drawings of the report's readers."""
 
 import base64
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _MOST_PARAMETERS = 300_000  # about 1.6 MB of HTML
 
 @dataclass(frozen=True)
 class Drawing:
-    r"""What the page needs in order to classify a drawing and to certify the prediction.
+    r"""Data with which the page classifies a drawing and certifies the prediction.
 
     With rows $w_i$ of the last layer behind features that are $K$-Lipschitz, the difference of two
     logits changes by at most $K \|w_i - w_j\|_*$ times the change of the image. `rates` holds these
@@ -29,11 +29,11 @@ class Drawing:
 
     height: int
     width: int
-    norm: str  # in which radii are measured
+    norm: str  # norm of the radii
     classes: tuple[str, ...]
     layers: list[dict[str, Any]]  # plain data; tensors as base64 of little-endian float64
     rates: list[list[float]]  # (classes, classes)
-    frame: dict[str, float]  # size of the larger side of the ink, and its centre, in shares
+    frame: dict[str, float]  # larger side and centre of the ink, as shares of the image
     examples: list[list[float]]  # pixels of one test image of each class, in [0, 1]
 
 
@@ -64,7 +64,7 @@ def drawing(classifier: EvaluatedClassifier) -> Drawing | None:
 
 
 def _layer(module: nn.Module) -> dict[str, Any] | None:
-    """A layer as plain data; empty for what moves no number, None for what the page cannot run."""
+    """A layer as plain data: empty for layers without effect, None for unsupported ones."""
     match module:
         case nn.Linear():
             bias = torch.zeros(module.out_features) if module.bias is None else module.bias
@@ -104,8 +104,8 @@ def _frame(images: Tensor) -> dict[str, float]:
     if not len(inked):
         return {"size": 1.0, "x": 0.5, "y": 0.5}
     (wide, x), (high, y) = span(inked.any(1)), span(inked.any(2))
-    found = {"size": torch.maximum(wide, high), "x": x, "y": y}
-    return {name: float(values.median()) for name, values in found.items()}
+    frame = {"size": torch.maximum(wide, high), "x": x, "y": y}
+    return {name: float(values.median()) for name, values in frame.items()}
 
 
 def _examples(classifier: EvaluatedClassifier) -> list[list[float]]:

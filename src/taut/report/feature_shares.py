@@ -29,7 +29,7 @@ def attribute(
     $$\sum_j c_j = \frac1n \sum_i f(x_i) - \frac1n \sum_i f(y_i)$$
 
     up to rounding, for any critic and any number of steps. Contributions do not depend on the units
-    of their features. A negative one belongs to a feature that moves the other way.
+    of their features. A negative contribution belongs to a feature that reduces the difference.
 
     At most `num_pairs` rows are drawn from each side. Returns the contributions, `(d,)` in float64,
     and the difference of scores itself.

@@ -1,4 +1,4 @@
-"""Two datasets, column by column: a table, small plots, and the same for JSON."""
+"""Comparison of two datasets column by column, as a table, small plots and JSON records."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _DASHED["linewidth"] = 1.4
 def feature_records(
     compared: Sequence[FeatureComparison], shares: Sequence[float] | None
 ) -> list[dict[str, Any]]:
-    """The columns for JSON; shares of the joint distance where they are known."""
+    """The columns for JSON, with their shares of the joint distance if known."""
     records = []
     for j, one in enumerate(compared):
         record = asdict(one)
@@ -46,7 +46,7 @@ def feature_sections(
     tables: tuple[Rows, Rows],
     names: tuple[str, str],
 ) -> list[Section]:
-    """A table of the columns, those that differ most first, and small plots of the first few."""
+    """A table of the columns, most different first, and small plots of the first few."""
     weight = [0.0] * len(compared) if shares is None else [abs(share) for share in shares]
     keys = [(-size, one.corrected_p_value) for size, one in zip(weight, compared, strict=True)]
     order = sorted(range(len(compared)), key=keys.__getitem__)
@@ -92,10 +92,10 @@ def _plot(
     if min(map(len, sides)) == 0:
         return None
     together, column = np.concatenate(sides), _column(tables[0], one.name)
-    # The tails of a heavy-tailed column would leave the rest in one bin.
+    # Heavy tails would leave the rest in one bin.
     low, high = np.quantile(together, [0.005, 0.995])
     if (together == np.rint(together)).all():
-        # Bins of equally many whole numbers.
+        # Each bin contains the same number of whole numbers.
         low, high = math.floor(low) - 0.5, math.ceil(high) + 0.5
         size = math.ceil((high - low) / _MOST_BINS)
         edges = low + size * np.arange(math.ceil((high - low) / size) + 1)
@@ -129,13 +129,13 @@ def _plot_categories(one: FeatureComparison, names: tuple[str, str]) -> Picture:
         axes.grid(False, axis="y")
         axes.locator_params(axis="x", nbins=4)
 
-    told = ", ".join(f"{name} {100 * a:.3g} and {100 * b:.3g} %" for name, a, b in shown)
-    alt = f"Shares of {one.name} in {' and '.join(names)}: {told}."
+    description = ", ".join(f"{name} {100 * a:.3g} and {100 * b:.3g} %" for name, a, b in shown)
+    alt = f"Shares of {one.name} in {' and '.join(names)}: {description}."
     return draw(paint, alt=alt, title=shorten(one.name), size=(3.0, 2.0))
 
 
 def _column(table: Rows, name: str) -> ColumnEncoding | None:
-    """The encoding of a column whose numbers are shown as something else: dates, ordered categories."""
+    """The encoding of a column whose numbers stand for other values: dates, ordered categories."""
     columns = () if table.encoding is None else table.encoding.used
     return next((c for c in columns if c.name == name and c.kind in ("date", "ordered")), None)
 
@@ -157,7 +157,7 @@ def _mean(one: FeatureComparison, side: int, column: ColumnEncoding | None) -> s
 
 
 def _values(table: Rows, name: str) -> np.ndarray:
-    """The numbers of a column that are there."""
+    """The numbers of a column that are not missing."""
     names = table.columns or tuple(f"column {j}" for j in range(table.dim))
     values = np.asarray(table.values[:, names.index(name)], np.float64)
     return values[~np.isnan(values)]

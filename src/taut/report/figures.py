@@ -1,4 +1,4 @@
-"""What several reports draw: images, galleries of images, and training curves."""
+"""Drawings shared by reports: images, galleries of images, and training curves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,14 +42,14 @@ class Tile:
 
     image: np.ndarray  # (height, width) or (height, width, 3)
     words: str = ""  # at most three short lines
-    signed: bool = False  # whether it is a map of signed numbers around zero, on its own scale
+    signed: bool = False  # a map of signed numbers around zero, on its own scale
 
 
 def draw_gallery(
     rows: Sequence[Sequence[Tile]], limits: tuple[float, float], alt: str, title: str = ""
 ) -> Picture:
-    """Rows of tiles of one size; unsigned ones share the scale of brightness `limits`."""
-    # At least three places, so that a last tile alone is no larger than those before it.
+    """Draws rows of tiles of one size; unsigned ones share the brightness scale `limits`."""
+    # At least three columns, so that a single last tile is not larger than the others.
     across = max(3, *(len(row) for row in rows))
     height, width = rows[0][0].image.shape[:2]
     ratio = height / width
@@ -62,8 +62,8 @@ def draw_gallery(
     def paint(axes: Any) -> None:
         top = 0.0
         for row, tall in zip(rows, heights, strict=True):
-            for place, tile in enumerate(row):
-                left = place * (1 + _GAP)
+            for column, tile in enumerate(row):
+                left = column * (1 + _GAP)
                 where = (left, left + 1, top + ratio, top)
                 _show(axes, tile.image, None if tile.signed else limits, where)
                 axes.text(left + 0.5, top + ratio + 0.04, tile.words, ha="center", va="top", size=9)
@@ -79,7 +79,7 @@ def draw_gallery(
 def draw_image(
     image: np.ndarray, title: str, alt: str, limits: tuple[float, float] | None = None
 ) -> Picture:
-    """One image; without limits it is a map of signed numbers around zero, with its scale."""
+    """Draws an image; without limits, a map of signed numbers around zero, with its scale."""
 
     def paint(axes: Any) -> None:
         shown = _show(axes, image, limits)
@@ -97,7 +97,7 @@ def _show(
     limits: tuple[float, float] | None,
     extent: tuple[float, float, float, float] | None = None,
 ) -> Any:
-    """Draws brightness within `limits`, or a map of signed numbers where these are None."""
+    """Draws brightness within `limits`, or a map of signed numbers if `limits` is None."""
     if limits is None:
         image = image.sum(-1) if image.ndim == 3 else image
         high = float(np.abs(image).max()) or 1.0

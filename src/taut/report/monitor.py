@@ -1,4 +1,4 @@
-"""The report of a monitor: evidence of drift over time, what has changed, and what is guaranteed."""
+"""The report of a monitor: evidence of drift over time, changed scores, and guarantees."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,15 +12,15 @@ _MOST_ROWS = 60
 
 
 def monitor_headline(monitor: Monitor) -> str:
-    """What is known of the batches so far, in one sentence."""
+    """Summarises the batches so far in one sentence."""
     count = f"{len(monitor.batches)} batch{'es' * (len(monitor.batches) != 1)}"
     if not monitor.alarm:
         return f"No drift shown in {count}"
     first = next(batch for batch in monitor.batches if batch.alarm)
-    said = f"Drift shown by batch {first.name}: {_largest_change(first)}"
+    headline = f"Drift shown by batch {first.name}: {_largest_change(first)}"
     if first is not monitor.batches[-1]:
-        said = f"{said}; the alarm stays on until a new reference is fitted"
-    return said
+        headline = f"{headline}; the alarm stays on until a new reference is fitted"
+    return headline
 
 
 def _largest_change(batch: MonitoredBatch) -> str:
@@ -48,7 +48,7 @@ def monitor_rows(
 
 
 def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> Page:
-    """The report of all batches so far.
+    """Creates the report of all batches so far.
 
     Args:
         monitor: the monitor.
@@ -83,7 +83,7 @@ def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> 
         ]
     return Page(
         title=monitor_headline(monitor),
-        lead=f"Drift from a reference of {monitor.rows:,} rows, watched by {len(monitor.nodes)} scores.",
+        lead=f"Drift from a reference of {monitor.rows:,} rows, with {len(monitor.nodes)} scores.",
         sections=[*sections, Section("Guarantees", terms=_guarantees(monitor))],
         metadata=metadata,
     )
@@ -91,11 +91,13 @@ def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> 
 
 def _line(monitor: Monitor) -> Picture:
     values = [batch.evidence for batch in monitor.batches]
-    threshold, places = 1 / monitor.false_alarm_rate, range(1, len(values) + 1)
-    above = [place for place, value in zip(places, values, strict=True) if value >= threshold]
+    threshold, positions = 1 / monitor.false_alarm_rate, range(1, len(values) + 1)
+    above = [
+        position for position, value in zip(positions, values, strict=True) if value >= threshold
+    ]
 
     def paint(axes: Any) -> None:
-        axes.plot(places, values, color=COLOURS["blue"], marker="o", markersize=3)
+        axes.plot(positions, values, color=COLOURS["blue"], marker="o", markersize=3)
         axes.plot(
             above, [values[p - 1] for p in above], "o", color=COLOURS["vermilion"], markersize=4
         )

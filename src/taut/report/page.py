@@ -1,4 +1,4 @@
-"""A page consists of sections of text, pictures and tables, and renders to one HTML file."""
+"""Pages of text, pictures and tables, rendered to one HTML file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from taut.report.drawing import Drawing
 
 
 def check_extras() -> None:
-    """Raises if the packages that reports need are missing, before any long work is done."""
+    """Raises if the packages for reports are missing, to be called before any long computation."""
     for name in ("matplotlib", "jinja2"):
         require(name, "report", "a report")
 
@@ -20,7 +20,7 @@ class Meter:
     """A number beside its true value, drawn as a bar.
 
     Attributes:
-        value: the number found.
+        value: the measured number.
         truth: the true value, above zero.
         digits: number of decimals.
 
@@ -45,7 +45,7 @@ class Meter:
 
     @property
     def text(self) -> str:
-        """The value in digits."""
+        """The formatted value."""
         return f"{self.value:.{self.digits}f}"
 
 
@@ -56,7 +56,7 @@ class Link:
     Attributes:
         text: text of the link.
         target: target, relative to the page.
-        note: a line in small print below, where there is room for one; may be empty.
+        note: a line in small print below, if there is room; may be empty.
     """
 
     text: str
@@ -73,11 +73,11 @@ class Code:
 
 @dataclass(frozen=True)
 class Compared:
-    """A number and what it is compared with.
+    """A number and its reference.
 
     Attributes:
         text: the number.
-        other: what it is compared with; may be empty.
+        other: the reference; may be empty.
         verdict: the difference in words; may be empty.
         kind: "better", "worse" or "even": decides the colour of the verdict.
     """
@@ -122,12 +122,12 @@ class Section:
         paragraphs: plain text; it is escaped.
         terms: terms and their explanations.
         table: a table, or None.
-        pictures: set in a grid of `columns` columns where the screen has room.
+        pictures: shown in a grid of `columns` columns if the screen is wide enough.
         columns: 1, 2 or 3.
         note: a line in small print.
         links: to other files, in one line.
         curve: certified accuracy by radius, as a slider below the pictures.
-        drawing: a network that classifies what the reader draws, above the note.
+        drawing: a network that classifies drawings of the reader, above the note.
     """
 
     title: str
@@ -159,7 +159,7 @@ class Page:
     links: Sequence[Link] = ()
 
     def render(self) -> str:
-        """The page as HTML, its style and pictures within it."""
+        """Renders the page as HTML with embedded style and pictures."""
         jinja2 = require("jinja2", "report", "a report")
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("taut.report"),
@@ -173,7 +173,7 @@ class Page:
         return environment.get_template("page.html").render(page=self, **kinds)
 
     def write(self, path: str | Path) -> Path:
-        """Writes the page, making its folder if need be, and returns where it is."""
+        """Writes the page, creating its folder if needed, and returns its path."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.render(), encoding="utf-8")

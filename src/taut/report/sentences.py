@@ -41,7 +41,7 @@ _MEANS = {
 
 
 def percent(share: float) -> str:
-    """A share in per cent.
+    """Formats a share in per cent.
 
     Example:
         >>> percent(0.9665), percent(0.05)
@@ -51,7 +51,7 @@ def percent(share: float) -> str:
 
 
 def as_sentence(note: str) -> str:
-    """A note with a capital letter and a full stop.
+    """Formats a note with a capital letter and a full stop.
 
     Example:
         >>> as_sentence("columns were reordered")
@@ -61,7 +61,7 @@ def as_sentence(note: str) -> str:
 
 
 def shorten(text: str, most: int = 24) -> str:
-    """At most so many characters of a text, the last of which says that there are more."""
+    """Shortens a text to a number of characters, with an ellipsis at the end."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -105,16 +105,16 @@ def accuracy_table(
 
 def certified_headline(certificates: Certificates, radius: float) -> str:
     """Clean and certified accuracy in one sentence."""
-    clean, held = certificates.certified_accuracy(), certificates.certified_accuracy(radius)
+    clean, certified = certificates.certified_accuracy(), certificates.certified_accuracy(radius)
     norm = NORM_NAMES[certificates.norm.name]
     return (
-        f"{percent(float(clean))} clean accuracy, {percent(float(held))} certified within {norm} "
+        f"{percent(float(clean))} clean accuracy, {percent(float(certified))} certified within {norm} "
         f"radius {radius:.4g}"
     )
 
 
 def certified_guarantees(certificates: Certificates, spec: InputSpec) -> dict[str, str]:
-    """What is guaranteed, by which argument, in which arithmetic, and what is not."""
+    """The guarantees of certificates: what is proven, how, in which arithmetic, and what is not."""
     constant = format_bound(certificates.lipschitz.value, "upper", 7)
     norm = NORM_NAMES[certificates.norm.name]
     return {
@@ -146,17 +146,17 @@ def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
     if not result.upper_is_useful:
         if not result.finite:
             sure = f"at {100 * result.lower.confidence:.4g} % confidence"
-        known = f"{pair} are at least {low} apart, {sure}"
+        statement = f"{pair} are at least {low} apart, {sure}"
         if float(low) == 0:
             differ = result.p_value is not None and result.p_value <= 1 - result.confidence
-            known = f"{pair} {'differ' if differ else 'are not shown to differ'}"
+            statement = f"{pair} {'differ' if differ else 'are not shown to differ'}"
         tested = "" if p is None else f" (permutation test: {p})"
         why = f"no useful upper bound in {result.dim} dimensions"
         if result.unseen:
             why = (
                 f"no upper bound, because of unseen values in {', '.join(map(repr, result.unseen))}"
             )
-        return f"{known}{tested}; {why}"
+        return f"{statement}{tested}; {why}"
     if result.assumption:
         sure = f"{sure} {result.assumption}"
     if float(low) > 0:
@@ -196,14 +196,14 @@ def distance_rows(result: WassersteinResult) -> list[list[str]]:
 
 
 def distance_assumption(result: WassersteinResult) -> str:
-    """What the bounds assume of the rows, in one sentence."""
+    """The assumptions of the bounds about the rows, in one sentence."""
     if result.finite:
         return "The bounds hold for these rows, and claim nothing about populations behind them."
     return "Assumption: the rows of each dataset are i.i.d. samples of one population."
 
 
 def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str, str]:
-    """What is guaranteed, by which theorem and under which assumptions, and what is not.
+    """The guarantees of a result: what is proven, by which theorem and assumptions, and what is not.
 
     Args:
         result: the result.
@@ -214,28 +214,28 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
     """
     constant = format_bound(result.lipschitz.value, "upper", 7)
     low, high = format_bound(result.lower.value, "lower"), format_bound(result.upper.value, "upper")
-    told = {
+    guarantees = {
         "The distance": (
             "Wasserstein-1: the smallest average distance that mass has to travel to turn one "
             f"distribution into the other, in the Euclidean norm, {UNITS[result.scaling.method]}."
         )
     }
     if result.finite:
-        told["Lower bound"] = (
+        guarantees["Lower bound"] = (
             f"At least {low}, proven: the mean scores of the two sets differ by that much, for a "
             f"critic whose Lipschitz constant is proven to be at most {constant} (Kantorovich and "
             "Rubinstein 1958)."
         )
         if result.dim == 1:
-            told["Lower bound"] = (
+            guarantees["Lower bound"] = (
                 f"At least {low}, proven: on a line the distance is the area between the two "
                 "distribution functions, computed here with its rounding error."
             )
-        told["Upper bound"] = (
+        guarantees["Upper bound"] = (
             f"At most {high}, proven: this is the cost of a transport plan from one set to the "
             f"other ({result.upper.method})."
         )
-        told["Not claimed"] = (
+        guarantees["Not claimed"] = (
             "Anything about the populations that the two sets may have been drawn from: two samples "
             "of one population differ too."
         )
@@ -244,41 +244,41 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
             f"{100 * bound.confidence:.5g} %" for bound in (result.lower, result.upper)
         )
         by = f" The means are bounded by {_MEANS[method]}." if method in _MEANS else ""
-        told["Lower bound"] = (
+        guarantees["Lower bound"] = (
             f"At least {low}, with probability {lower_sure}. The means of a 1-Lipschitz function "
             "over two populations never differ by more than the distance of the populations "
             "(Kantorovich and Rubinstein 1958). The constant of this critic is proven from its "
             f"weights to be at most {constant}, and the critic was fixed before it saw the held-out "
             f"rows.{by}"
         )
-        told["Upper bound"] = (
+        guarantees["Upper bound"] = (
             f"At most {high}, with probability {upper_sure}. Two samples are on average at least as "
             "far apart as their populations; the cost of any transport plan between the samples "
             "bounds their distance, and a concentration inequality its deviation from the average "
             f"({result.upper.method})."
         )
         if result.dim > 1:
-            told["Upper bound"] += (
+            guarantees["Upper bound"] += (
                 " In high dimension this bound is loose, because even two samples of the same "
                 "population are far apart."
             )
         if result.diameter is None:
-            told["Assumption of the upper bound"] = (
+            guarantees["Assumption of the upper bound"] = (
                 "The support of each population is no wider than the data. To remove this "
                 "assumption, state a known diameter (--diameter). The lower bound does not need it."
             )
-        told["Assumptions"] = (
+        guarantees["Assumptions"] = (
             "The rows of each dataset are i.i.d. samples of one population. With duplicate rows, or "
             "rows that depend on each other as in a time series, the bounds are too narrow."
         )
     if result.unseen:
-        told.pop("Assumption of the upper bound", None)
-        told["Upper bound"] = (
+        guarantees.pop("Assumption of the upper bound", None)
+        guarantees["Upper bound"] = (
             f"None: {', '.join(map(repr, result.unseen))} has categories or gaps that the encoding has "
             "not seen. These are mapped to points that are nearer than they are, so only lower bounds hold."
         )
-    told["The estimate"] = (
+    guarantees["The estimate"] = (
         f"{result.estimate.value:.4g} ({result.estimate.method}) may be above or below the true "
         "distance."
     )
-    return told
+    return guarantees

@@ -33,7 +33,7 @@ def wasserstein_page(
     metadata: Sequence[tuple[str, str]] = (),
     seed: int = 0,
 ) -> Page:
-    """The report of one result.
+    """Creates the report of a result.
 
     Args:
         result: result of `taut.wasserstein`.
@@ -42,7 +42,7 @@ def wasserstein_page(
         names: names of the two datasets.
         method: confidence bound of the means.
         metadata: names and values that describe the run.
-        seed: random seed of the choice of rows where there are many.
+        seed: random seed of the choice of rows if there are many.
     """
     details = collect_details(result, x, y, names, Generator().manual_seed(seed))
     whose = "finite sets of rows" if result.finite else "populations behind the samples"
@@ -75,7 +75,7 @@ def wasserstein_page(
 
 
 def draw_interval(result: WassersteinResult) -> Picture:
-    """The bounds as a bar, the estimate as a mark on it, zero at the left."""
+    """Draws the bounds as a bar and the estimate as a mark on it, with zero at the left."""
     low, high, middle = result.lower.value, result.upper.value, result.estimate.value
     least, most = format_bound(low, "lower"), format_bound(high, "upper")
     open_ended = bool(result.unseen) or not result.upper_is_useful
@@ -87,13 +87,13 @@ def draw_interval(result: WassersteinResult) -> Picture:
         axes.barh(0, reach, color="#f3f4f5", height=0.34)
         right = reach if open_ended else high
         axes.barh(0, max(right - low, reach / 300), left=low, color=COLOURS["sky"], height=0.34)
-        # A bar without width would be lost; its ends are drawn as well.
+        # A bar without width would be invisible, so its ends are drawn as well.
         ends = [low] if open_ended else [low, high]
         axes.vlines(ends, -0.24, 0.24, color=COLOURS["blue"])
         axes.plot(middle, 0, "D", color="black", markersize=6)
         if high - low < 0.3 * reach and not open_ended:
-            place, side = (high, "right") if low > reach / 2 else (low, "left")
-            axes.text(place, 0.36, f"{least} to {most}", ha=side, va="bottom")
+            position, side = (high, "right") if low > reach / 2 else (low, "left")
+            axes.text(position, 0.36, f"{least} to {most}", ha=side, va="bottom")
         else:
             side = "left" if low < 0.12 * reach else "center"
             axes.text(low, 0.36, f"at least {least}", ha=side, va="bottom")

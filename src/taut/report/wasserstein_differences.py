@@ -17,10 +17,10 @@ from taut.report.page import Section, Table
 from taut.report.sentences import shorten
 from taut.transport import WassersteinResult, compare_features, fit_scaling
 
-# Weights of the critic times points that it scores: seconds for the slowest critic.
+# Weights of the critic times number of points to score: seconds for the slowest critic.
 _WORK = 3 * 10**9
 _MOST_FEATURES = 15
-_MOST_SHOWN = 6  # features beside a row, images abreast
+_MOST_SHOWN = 6  # features in a row of the table, images in a row of the gallery
 _EXTREMES = 8
 _IMAGES = 24
 _SHARES = "% of the difference of scores"
@@ -93,16 +93,16 @@ class Details:
 def collect_details(
     result: WassersteinResult, x: Rows, y: Rows, names: tuple[str, str], generator: Generator
 ) -> Details:
-    """Draws rows of both datasets, as many as the critic can score in seconds."""
+    """Samples rows of both datasets, as many as the critic can score in seconds."""
     size = max(1, sum(parameter.numel() for parameter in result.critic.parameters()))
     most = min(20_000, max(500, _WORK // size))
     picks, scores, points = [], [], []
-    for table, known in zip((x, y), result.scores, strict=True):
+    for table, stored in zip((x, y), result.scores, strict=True):
         pick = torch.randperm(len(table), generator=generator)[:most].sort().values
         some = replace(table, values=np.ascontiguousarray(table.values[pick.numpy()]))
         picks.append(pick)
-        whole = result.finite and len(known) == len(table)
-        scores.append(known[pick] if whole else result.score(some))
+        whole = result.finite and len(stored) == len(table)
+        scores.append(stored[pick] if whole else result.score(some))
         points.append(result.scaling(torch.from_numpy(some.values)))
     num_pairs = min(256, max(32, _WORK // size // 16))
     parts, total = attribute(result.critic, *points, num_pairs=num_pairs, generator=generator)
@@ -110,7 +110,7 @@ def collect_details(
 
 
 def features(details: Details) -> list[Section]:
-    """The contribution of each feature to the difference of scores; none where there is none."""
+    """The contribution of each feature to the difference of scores; empty if there is no difference."""
     if details.total <= 0:
         return []
     words = (
@@ -134,7 +134,7 @@ def features(details: Details) -> list[Section]:
 def column_records(
     result: WassersteinResult, x: Rows, y: Rows, *, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """What the report says of each column, for JSON; none for images. Arguments as of the page."""
+    """The data of each column in the report, for JSON; empty for images. Arguments as for the page."""
     details = collect_details(result, x, y, ("A", "B"), Generator().manual_seed(seed))
     if details.has_images:
         return []
@@ -142,7 +142,7 @@ def column_records(
 
 
 def columns(details: Details) -> list[Section]:
-    """The columns one by one: distances, tests, means and small plots; none for images."""
+    """Distances, tests, means and small plots of each column; empty for images."""
     if details.has_images:
         return []
     compared = compare_features(*details.tables)
@@ -151,7 +151,7 @@ def columns(details: Details) -> list[Section]:
 
 
 def _bars(shares: Sequence[tuple[str, float]]) -> Picture:
-    """One bar for each feature, the largest on top."""
+    """Draws one bar for each feature, the largest on top."""
 
     def paint(axes: Any) -> None:
         values = [100 * share for _, share in shares]
@@ -166,12 +166,14 @@ def _bars(shares: Sequence[tuple[str, float]]) -> Picture:
         axes.set(xlabel=_SHARES)
         axes.margins(x=0.18, y=0.02)
 
-    told = ", ".join(f"{label} {100 * share:.3g} %" for label, share in shares)
-    return draw(paint, alt=f"Share of each feature: {told}.", size=(4.6, 0.8 + 0.24 * len(shares)))
+    description = ", ".join(f"{label} {100 * share:.3g} %" for label, share in shares)
+    return draw(
+        paint, alt=f"Share of each feature: {description}.", size=(4.6, 0.8 + 0.24 * len(shares))
+    )
 
 
 def _maps(details: Details, shares: np.ndarray) -> list[Picture]:
-    """The mean images, their difference, and the contribution of each pixel."""
+    """Draws the mean images, their difference, and the contribution of each pixel."""
     one, two = details.means
     pictures = [
         draw_image(details.image(mean), f"Mean of {name}", f"Mean of {name}.", details.limits)
@@ -188,15 +190,17 @@ def _maps(details: Details, shares: np.ndarray) -> list[Picture]:
 
 
 def extremes(details: Details) -> list[Section]:
-    """The rows of each dataset that are least like the other; images also the most like it."""
+    """The rows of each dataset least like the other; for images, also those most like it."""
     sections = []
     for side, name in enumerate(details.names):
         other = details.names[1 - side]
         ranked = details.scores[side].argsort(descending=side == 0, stable=True)
         places = details.picks[side][ranked].tolist()
         ends = ("highest", "lowest") if side == 0 else ("lowest", "highest")
-        seen, total = len(places), details.result.rows[side]
-        among = f"all {total:,} rows" if seen == total else f"{seen:,} of {total:,} rows"
+        num_scored, total = len(places), details.result.rows[side]
+        among = (
+            f"all {total:,} rows" if num_scored == total else f"{num_scored:,} of {total:,} rows"
+        )
         if details.has_images:
             groups = {"Least": places[:_IMAGES], "Most": places[::-1][:_IMAGES]}
             titles = {f"{word} like {other}": some for word, some in groups.items()}
@@ -212,32 +216,32 @@ def extremes(details: Details) -> list[Section]:
     return sections
 
 
-def _table(details: Details, side: int, places: Sequence[int], scores: Sequence[float]) -> Table:
+def _table(details: Details, side: int, positions: Sequence[int], scores: Sequence[float]) -> Table:
     shown, table = details.order[:_MOST_SHOWN], details.tables[side]
-    some = table.values[list(places)]
+    some = table.values[list(positions)]
     encoding = table.encoding
     cells = [[f"{value:.4g}" for value in row] for row in some]
     if encoding is not None:
         cells = encoding.decode(some)
     unlike = _unlike(details, side, some)
     rows = [
-        [str(place), f"{score:.4g}", most, *(row[j] for j in shown)]
-        for place, score, most, row in zip(places, scores, unlike, cells, strict=False)
+        [str(position), f"{score:.4g}", most, *(row[j] for j in shown)]
+        for position, score, most, row in zip(positions, scores, unlike, cells, strict=False)
     ]
     header = ["row", "score", "most unusual", *(details.labels[j] for j in shown)]
     return Table(header, rows, wide=True)
 
 
 def _unlike(details: Details, side: int, rows: np.ndarray) -> list[str]:
-    """For each row, the column in which it is farthest from the other dataset, in its deviations."""
+    """For each row, the column farthest from the other dataset, in standard deviations."""
     scale, _ = fit_scaling("standard", torch.from_numpy(details.tables[1 - side].values))
     steps = scale(torch.from_numpy(rows)).numpy()
     away = np.stack([np.linalg.norm(steps[:, group], axis=1) for group in details.groups], 1)
     return [f"{details.labels[j]} ({away[i, j]:.1f} sd)" for i, j in enumerate(away.argmax(1))]
 
 
-def _gallery(details: Details, side: int, places: Sequence[int], title: str) -> Picture:
-    tiles = [Tile(details.image(details.tables[side].values[place])) for place in places]
+def _gallery(details: Details, side: int, positions: Sequence[int], title: str) -> Picture:
+    tiles = [Tile(details.image(details.tables[side].values[position])) for position in positions]
     rows = [tiles[i : i + _MOST_SHOWN] for i in range(0, len(tiles), _MOST_SHOWN)]
     alt = f"{len(tiles)} images of {details.names[side]}: {title.lower()}."
     return draw_gallery(rows, details.limits, alt, title)

@@ -99,11 +99,11 @@ class Constants:
         `gain` may answer infinity for pairs that it does not know, and is asked only where this
         side of the pair is known.
         """
-        known = [(i, q) for i, q in enumerate(_ORDER) if not bool(self.values[i].isinf().all())]
+        finite = [(i, q) for i, q in enumerate(_ORDER) if not bool(self.values[i].isinf().all())]
         bounds = []
         for r in _ORDER:
             best = torch.full_like(self.values[0], math.inf)
-            for i, q in known:
+            for i, q in finite:
                 if (factor := float(gain(q, r))) < math.inf:
                     best = torch.minimum(best, multiply_up(self.values[i], best.new_tensor(factor)))
             bounds.append(best)

@@ -24,10 +24,10 @@ def linear_constants(call: Call, weight: Tensor, key: object) -> Constants:
     def gain(p: Norm, q: Norm) -> float:
         if not (p == q or q == LINF or p == L1):
             return math.inf
-        place = (key, p, q)
-        if place not in call.proofs:
-            call.proofs[place] = bound_operator_norm(weight, p, q).value
-        return call.proofs[place]
+        proof_key = (key, p, q)
+        if proof_key not in call.proofs:
+            call.proofs[proof_key] = bound_operator_norm(weight, p, q).value
+        return call.proofs[proof_key]
 
     return call.x.constants.through(gain)
 
@@ -116,8 +116,8 @@ def _blocks(call: Call) -> Tensor:
         raise NoRuleError(rule="only einsums of two operands with named indices are supported")
     inputs, output = equation.split("->")
     names = inputs.split(",")
-    place = 0 if isinstance(operands[0], Tensor) else 1
-    fixed, mine, theirs = operands[place], names[place], names[1 - place]
+    fixed_index = 0 if isinstance(operands[0], Tensor) else 1
+    fixed, mine, theirs = operands[fixed_index], names[fixed_index], names[1 - fixed_index]
     if not isinstance(fixed, Tensor) or any(len(set(n)) < len(n) for n in (mine, theirs, output)):
         raise NoRuleError(rule="an einsum must have one fixed operand, and each index once in each")
     batch = theirs[0]

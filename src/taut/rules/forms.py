@@ -177,8 +177,8 @@ def input_shape(call: Call) -> tuple[int, ...]:
 
 def length_along(call: Call) -> int:
     """The size of the input along the argument `dim`, which must not be the batch."""
-    (place,) = batch_free_dims(call, call["dim"])
-    return input_shape(call)[place]
+    (dim,) = batch_free_dims(call, call["dim"])
+    return input_shape(call)[dim]
 
 
 def each_dimension(given: Any, dims: int) -> tuple[int, ...]:

@@ -28,20 +28,20 @@ def capabilities_of(kind: type[nn.Module]) -> dict[str, bool]:
         parent in registered_modules() and registered_modules()[parent].plain is not None
         for parent in kind.__mro__
     )
-    known = not record.refusal and (
+    has_constant = not record.refusal and (
         plain or record.structure or record.call is not None or record.constants is not None
     )
     rounds = record.exact or record.rounding is not None
-    certified = known and (record.call is not None or plain or record.structure or rounds)
+    certified = has_constant and (record.call is not None or plain or record.structure or rounds)
     return {
-        "bound": known,
+        "bound": has_constant,
         "certify": certified,
         "interval": certified,
-        "fold": known,
+        "fold": has_constant,
         "save": find_schema(kind.__name__) is not None
         or record.structure
         or record.plain is not None,
-        "export": known and kind not in _NO_ONNX,
+        "export": has_constant and kind not in _NO_ONNX,
         "relu": record.relu is not None
         or kind in (nn.Linear, nn.ReLU, nn.Flatten, nn.Identity)
         or any(parent.__name__ == "ConstrainedLinear" for parent in kind.__mro__),

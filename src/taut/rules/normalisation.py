@@ -46,8 +46,8 @@ def _constants(call: Call) -> Constants:
     return call.first.constants.scaled(float(_scale(call).amax()) * (1 + 2**-48))
 
 
-def _per_channel(held: Tensor, x: Tensor) -> Tensor:
-    return held.view(1, -1, *(1,) * (x.dim() - 2)).to(x)
+def _per_channel(values: Tensor, x: Tensor) -> Tensor:
+    return values.view(1, -1, *(1,) * (x.dim() - 2)).to(x)
 
 
 def _magnitude(call: Call, x: Tensor) -> Tensor:

@@ -251,8 +251,8 @@ def _computes_alike(kind: type, parent: type) -> bool:
     """Whether a user's subclass overrides nothing that its parent's forward may depend on."""
     between = kind.__mro__[: kind.__mro__.index(parent)]
     return not any(
-        any(hasattr(later, name) for later in kind.__mro__[place + 1 :])
-        for place, base in enumerate(between)
+        any(hasattr(later, name) for later in kind.__mro__[index + 1 :])
+        for index, base in enumerate(between)
         if base.__module__.partition(".")[0] not in ("taut", "torch")
         for name in vars(base).keys() - _OVERRIDABLE
     )

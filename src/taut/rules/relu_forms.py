@@ -79,7 +79,7 @@ def _comparators(width: int, pairs: list[Pair]) -> Iterator[Tensor | None]:
     lows = {low: high for low, high in pairs}
     # Every channel but the low ones is carried by its two parts; a pair adds its two differences.
     carried = [i for i in range(width) if i not in lows]
-    place = {channel: index for index, channel in enumerate(carried)}
+    position = {channel: index for index, channel in enumerate(carried)}
     kept = eye[carried]
     differences = torch.stack([eye[low] - eye[high] for low, high in pairs])
     yield torch.cat([kept, -kept, differences, -differences])
@@ -87,7 +87,7 @@ def _comparators(width: int, pairs: list[Pair]) -> Iterator[Tensor | None]:
     n, m = len(carried), len(pairs)
     after = torch.zeros(width, 2 * n + 2 * m)
     for channel in range(width):
-        column = place[lows.get(channel, channel)]
+        column = position[lows.get(channel, channel)]
         after[channel, column], after[channel, n + column] = 1, -1
     for index, (low, high) in enumerate(pairs):
         after[high, 2 * n + index] = 1

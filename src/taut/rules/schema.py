@@ -66,16 +66,16 @@ class FileSchema:
 
     def arguments_of(self, module: nn.Module) -> Arguments:
         """The arguments that make a layer like `module`, as a file holds them; not yet checked."""
-        found: Arguments = {}
+        arguments: Arguments = {}
         for name, kind in self.arguments.items():
             value: Any = self.read[name](module) if name in self.read else getattr(module, name)
             if isinstance(kind, Sizes):
-                found[name] = [value] * (kind.count or 1) if type(value) is int else list(value)
+                arguments[name] = [value] * (kind.count or 1) if type(value) is int else list(value)
             else:
                 absent_or_tensor = kind is bool and not isinstance(value, bool)
                 flag = value is not None if absent_or_tensor else value
-                found[name] = float(value) if kind is float else flag
-        return found
+                arguments[name] = float(value) if kind is float else flag
+        return arguments
 
     def build(self, arguments: Arguments) -> nn.Module:
         """The smallest layer with these arguments; its sizes are set apart from them."""

@@ -47,7 +47,7 @@ def _keeps_batch_first(call: Call) -> Constants:
     else:
         names = ("dim0", "dim1", "source", "destination")
         moved = tree_leaves([call[name] for name in names if call[name] is not None])
-    if 0 in [place % rank for place in moved]:
+    if 0 in [dim % rank for dim in moved]:
         raise NoRuleError(rule="moving the batch away from the front mixes the samples of a batch")
     return call.first.constants
 

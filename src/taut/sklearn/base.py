@@ -40,14 +40,14 @@ _CONSTRAINTS: dict[NormName, ConstraintName] = {"l1": "l1", "l2": "orthonormal",
 
 
 def predict_rows(estimator: BaseEstimator, X: Any) -> np.ndarray:
-    """Rows for a fitted estimator, `(n, features)` in float64, with the features of its `fit`."""
+    """Validates rows for a fitted estimator: `(n, features)` in float64, with the features of its `fit`."""
     check_is_fitted(estimator)
     rows: Any = validate_data(estimator, X, dtype=np.float64, reset=False)
     return rows
 
 
 def seed_of(random_state: RandomState) -> int:
-    """The seed of a torch generator: an integer itself, or one drawn from a generator or at random."""
+    """The seed for a torch generator: the given integer, or one drawn from a generator or at random."""
     source = check_random_state(random_state)
     return int(random_state) if isinstance(random_state, Integral) else source.randint(2**31 - 1)
 
@@ -55,10 +55,10 @@ def seed_of(random_state: RandomState) -> int:
 def weigh(
     rows: np.ndarray, targets: np.ndarray, sample_weight: Any, class_weight: Any = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The rows with a weight above 0 in a canonical order, their targets, and weights to draw by.
+    """Returns the rows of positive weight in a canonical order, their targets, and sampling weights.
 
-    Whole weights that make at most `_MOST_COPIES` times as many rows repeat them, and nothing is left
-    to draw by: None. So a weight of 2 is a row that occurs twice, and the order of rows is of no account.
+    Integer weights repeat rows, if at most `_MOST_COPIES` times as many result; the sampling weights are
+    then None. So a row of weight 2 is equivalent to two equal rows, and the order of rows does not matter.
     """
     weights = None
     if sample_weight is not None or class_weight is not None:
@@ -67,11 +67,11 @@ def weigh(
             weights = weights * compute_sample_weight(class_weight, targets)
         counts = np.rint(weights)
         if (counts == weights).all() and counts.sum() <= _MOST_COPIES * len(rows):
-            chosen, weights = np.repeat(np.arange(len(rows)), counts.astype(int)), None
+            indices, weights = np.repeat(np.arange(len(rows)), counts.astype(int)), None
         else:
-            chosen = np.flatnonzero(weights > 0)
-            weights = weights[chosen]
-        rows, targets = rows[chosen], targets[chosen]
+            indices = np.flatnonzero(weights > 0)
+            weights = weights[indices]
+        rows, targets = rows[indices], targets[indices]
     order = np.lexsort([*rows.T, np.unique(targets, return_inverse=True)[1]])
     return rows[order], targets[order], None if weights is None else weights[order]
 
@@ -84,7 +84,7 @@ class Units:
     length: float
 
     def __call__(self, rows: np.ndarray) -> Tensor:
-        """Rows as the network in training takes them; float32."""
+        """Converts rows to the inputs of the network in training; float32."""
         return ((torch.tensor(rows) - self.centre) / self.length).float()
 
 
@@ -106,17 +106,17 @@ class LipschitzEstimator(BaseEstimator):
     random_state: RandomState
     verbose: bool
 
-    def _keep(self, given: dict[str, Any]) -> None:
-        """Sets the parameters, unchanged, as scikit-learn asks of a constructor."""
-        for name, value in given.items():
+    def _keep(self, parameters: dict[str, Any]) -> None:
+        """Sets the parameters unchanged, as scikit-learn requires of a constructor."""
+        for name, value in parameters.items():
             if name != "self":
                 setattr(self, name, value)
 
     def _scale_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Sets `scale_`, what columns are divided by, and returns the rows divided by it."""
+        """Sets `scale_`, the divisors of the columns, and returns the divided rows."""
         scale, changing = fit_scale(type(self).__name__, self, rows)
         if self.warm_start and hasattr(self, "_units"):
-            # Columns that do not change keep the unit that the last fit chose.
+            # Fixed columns keep the unit of the last fit.
             if not np.array_equal(scale * changing, self.scale_ * self.changing_):
                 raise self._refuse_warm_start()
         else:
@@ -124,23 +124,23 @@ class LipschitzEstimator(BaseEstimator):
         return self._divide(rows)
 
     def _divide(self, rows: np.ndarray) -> np.ndarray:
-        # What overflows is refused in training, and has no certified radius.
+        # Overflow is an error in training, and such rows have no certified radius.
         with np.errstate(over="ignore"):
             return rows / self.scale_
 
     def _inputs(self, X: Any) -> Tensor:
-        """Rows as `network_` takes them, `(n, features)`, float64."""
+        """Converts rows to the inputs of `network_`, `(n, features)`, float64."""
         return torch.tensor(self._divide(predict_rows(self, X)))
 
     def _widen(self, radius: Any, inputs: Tensor) -> Tensor:
-        """Radii in `X` as radii of the inputs of the network, which division has rounded."""
+        """Converts radii in `X` to radii of the network's inputs, including rounding of the division."""
         within = torch.as_tensor(radius, dtype=torch.float64).expand(len(inputs))
         if self.tolerance is None:
             return within
         return widen_for_rounding(within, as_norm(self.norm).vector(inputs), UNIT_ROUNDOFF)
 
     def _refuse(self, argument: str, rule: str, got: object, remedy: str = "") -> ArgumentError:
-        """The error that an argument of the estimator breaks a rule."""
+        """Creates the error for an argument of the estimator that violates a rule."""
         name = type(self).__name__
         return ArgumentError(subject=name, argument=argument, rule=rule, got=got, remedy=remedy)
 
@@ -150,7 +150,7 @@ class LipschitzEstimator(BaseEstimator):
         return self._refuse("warm_start", rule, "others", remedy)
 
     def _new_network(self, inputs: int, outputs: int, seed: int) -> nn.Sequential:
-        """A network of constant 1 in `norm`, with random weights from `seed` or those of the last fit."""
+        """Creates a network of constant 1 in `norm`, with random weights or those of the last fit."""
         subject, hidden = type(self).__name__, self.hidden_sizes
         check_choice(subject, "norm", self.norm, tuple(_CONSTRAINTS))
         if isinstance(hidden, str) or not isinstance(hidden, Iterable):
@@ -161,7 +161,7 @@ class LipschitzEstimator(BaseEstimator):
         for width in widths:
             check_count(subject, "hidden_sizes", width)
         if not isinstance(self.activation, str):
-            rule = "must be a name that taut.nn.mlp takes, so that the estimator can be stored"
+            rule = "must be a name that taut.nn.mlp accepts, so that the estimator can be stored"
             raise self._refuse("activation", rule, self.activation)
         sizes = [inputs, *map(int, widths), outputs]
         with torch.random.fork_rng(devices=[]):
@@ -173,31 +173,31 @@ class LipschitzEstimator(BaseEstimator):
                 got = f"hidden_sizes={widths}, activation={self.activation!r}"
                 raise self._refuse("", rule, got, f"{str(error).rstrip('.')}.") from error
         if self.warm_start and hasattr(self, "_weights"):
-            shapes, held = (
+            shapes, stored_shapes = (
                 {name: value.shape for name, value in weights.items()}
                 for weights in (net.state_dict(), self._weights)
             )
-            if shapes != held:
+            if shapes != stored_shapes:
                 raise self._refuse_warm_start()
             net.load_state_dict(self._weights)
         return net
 
     def _monotone(self, net: nn.Sequential, opposite: bool) -> tuple[nn.Module, float]:
-        """`net`, of constant 1, with the parts for `monotonic_cst`, and the reciprocal of its constant.
+        """Makes `net`, of constant 1, monotone as in `monotonic_cst`; also returns the reciprocal constant.
 
-        With `opposite` the first of two outputs goes the other way, so that the lead is monotone.
+        With `opposite` the first of two outputs has the opposite signs, so that the margin is monotone.
         """
         signs = _check_monotonic_cst(self, self.monotonic_cst)
         if not np.any(signs):
             return net, 1.0
         rows = torch.tensor(np.stack([-signs, signs]) if opposite else signs[None])
-        found, norm = Monotone(net, rows), as_norm(self.norm)
+        monotone, norm = Monotone(net, rows), as_norm(self.norm)
         # The slope is at most 1 + slack, whatever training does to the network of constant 1.
-        linear = bound_operator_norm(rows.double(), norm, norm).value * (1 + found.slack)
-        return found, (1 - 1e-12) / (1 + linear * (1 + 1e-6))
+        linear = bound_operator_norm(rows.double(), norm, norm).value * (1 + monotone.slack)
+        return monotone, (1 - 1e-12) / (1 + linear * (1 + 1e-6))
 
     def _fit_units(self, rows: np.ndarray) -> Units:
-        """The mean of the rows, and their mean distance to it as a power of two.
+        """Fits the mean of the rows as centre, and their mean distance to it, to a power of two, as length.
 
         Multiplying by a power of two rounds nothing, so the constant is kept to the bit.
         """
@@ -237,26 +237,28 @@ class LipschitzEstimator(BaseEstimator):
             raise self._refuse("validation_fraction", "must be at least 0 and below 1", share)
         held_out = min(math.ceil(share * len(inputs)), len(inputs) - 1)
         order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
-        chosen, others = order[:held_out], order[held_out:]
+        validation_rows, training_rows = order[:held_out], order[held_out:]
 
-        def on_epoch(epoch: int, value: float, found: float | None) -> None:
-            validation = "" if found is None else f", on validation rows {found:.6g}"
+        def on_epoch(epoch: int, value: float, validation_loss: float | None) -> None:
+            validation = (
+                "" if validation_loss is None else f", on validation rows {validation_loss:.6g}"
+            )
             logging.getLogger("taut.sklearn").info(
                 "%s: epoch %d, loss %.6g%s", name, epoch, value, validation
             )
 
         self.loss_curve_ = fit(
             network,
-            inputs[others],
-            targets[others],
+            inputs[training_rows],
+            targets[training_rows],
             loss,
             epochs=self.epochs,
             batch_size=self.batch_size,
             lr=self.lr,
             seed=seed,
-            validation=(inputs[chosen], targets[chosen]) if held_out else None,
+            validation=(inputs[validation_rows], targets[validation_rows]) if held_out else None,
             patience=self.patience,
-            weights=None if weights is None else torch.tensor(weights)[others],
+            weights=None if weights is None else torch.tensor(weights)[training_rows],
             on_epoch=on_epoch if self.verbose else None,
         )
 

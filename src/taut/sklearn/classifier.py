@@ -24,7 +24,7 @@ from taut.sklearn.base import LipschitzEstimator, RandomState, seed_of, weigh
 from taut.sklearn.tolerances import as_tolerances, shrink_for_rounding
 
 _SUBJECT = "LipschitzClassifier"
-# Distances between classes are measured among this many rows at most.
+# Most rows behind the distances between classes.
 _MOST_ROWS = 1000
 
 
@@ -57,20 +57,20 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             stop early; 0 trains on all rows to the end.
         patience: number of epochs without a better loss after which training stops.
         monotonic_cst: for each feature 1, 0 or -1, an array or a dictionary by the names of columns:
-            whether the lead of the second of two classes over the first rises, is free, or falls
-            with it. A theorem about `decision_function` (see `taut.nn.Monotone`); two classes only.
+            whether the margin of the second of two classes over the first rises, is free, or
+            falls with it. A theorem about `decision_function` (see `taut.nn.Monotone`); two classes only.
         tolerance: unit of each feature, a number, an array, or a dictionary by the names of columns
             whose other features do not change (0). Radii and the constant are then in tolerances; with
             `norm="linf"` and `radius=1` it is trained for all of them together.
         class_weight: weights by label, or "balanced" for the reciprocal frequencies.
-        warm_start: whether `fit` starts from the weights and units of the last one.
+        warm_start: whether `fit` starts from the weights and units of the last fit.
         random_state: random seed or generator of weights, order and held-out rows.
         verbose: whether to log each epoch, at level INFO to the logger "taut.sklearn".
 
     Attributes:
         classes_: the labels, sorted.
         network_: the network, from rows divided by `scale_` to one output a class, float64.
-        scale_: what each feature is divided by; 1 without tolerances.
+        scale_: divisor of each feature; 1 without tolerances.
         lipschitz_: its proven constant, a `Bound`.
         radius_: target radius of the training.
         temperature_: factor of the outputs in the softmax of `predict_proba`: the best for the
@@ -126,14 +126,14 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         classes: Sequence[Any] | None = None,
         norm: NormName = "l2",
     ) -> Self:
-        """An estimator, already fitted, around a network that was trained elsewhere.
+        """Creates a fitted estimator from a network that was trained elsewhere.
 
-        So whatever is written for estimators, such as `RobustConformalClassifier.calibrate`, takes the
-        networks of `taut.load` and `taut train` as well. They are executed in float64.
+        So methods for estimators, such as `RobustConformalClassifier.calibrate`, also accept the networks
+        of `taut.load` and `taut train`. They are executed in float64.
 
         Args:
             network: maps `(n, *input_shape)` to one output a class; folded into a copy.
-            input_shape: shape of one input, of which rows of `X` hold the entries in order.
+            input_shape: shape of one input; rows of `X` are flattened inputs.
             classes: labels in the order of the outputs, increasing; None for 0, 1, ...
             norm: norm of the radii.
 
@@ -143,30 +143,30 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             >>> model.predict(np.zeros((2, 4))).shape, model.lipschitz_.value <= 1.00001
             ((2,), True)
         """
-        made: Any = cls(norm=norm)
-        made.n_features_in_ = features = math.prod(input_shape)
-        made.scale_, made.changing_ = np.ones(features), np.ones(features, bool)
+        estimator: Any = cls(norm=norm)
+        estimator.n_features_in_ = features = math.prod(input_shape)
+        estimator.scale_, estimator.changing_ = np.ones(features), np.ones(features, bool)
         first = [Scale(1.0), nn.Unflatten(1, tuple(input_shape))][: len(input_shape)]
-        made.network_ = nn.Sequential(*first, fold(network).double()).eval()
-        made.lipschitz_ = bound_lipschitz(made.network_, norm, (features,))
+        estimator.network_ = nn.Sequential(*first, fold(network).double()).eval()
+        estimator.lipschitz_ = bound_lipschitz(estimator.network_, norm, (features,))
         with torch.no_grad():
-            outputs = made.network_(torch.zeros(1, features, dtype=torch.float64)).shape
-        known = np.arange(outputs[-1]) if classes is None else np.asarray(classes)
-        if tuple(outputs) != (1, max(2, len(known))) or list(known) != sorted(set(known)):
+            outputs = estimator.network_(torch.zeros(1, features, dtype=torch.float64)).shape
+        labels = np.arange(outputs[-1]) if classes is None else np.asarray(classes)
+        if tuple(outputs) != (1, max(2, len(labels))) or list(labels) != sorted(set(labels)):
             raise ArgumentError(
                 subject="LipschitzClassifier.from_network",
                 argument="classes",
                 rule="must be increasing, one for each of two or more outputs",
-                got=f"{known.tolist()} for outputs of shape {tuple(outputs[1:])}",
+                got=f"{labels.tolist()} for outputs of shape {tuple(outputs[1:])}",
             )
-        made.classes_, made.temperature_ = known, 1.0
-        return made
+        estimator.classes_, estimator.temperature_ = labels, 1.0
+        return estimator
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on rows `X` `(n, features)`, finite, with labels `y` `(n,)` of any kind.
 
-        `sample_weight` `(n,)` times the weights of the classes: whole numbers repeat rows, others are
-        what rows are drawn in proportion to. The order of rows does not matter.
+        If `sample_weight` `(n,)` times the class weights are whole numbers, they repeat rows; otherwise
+        rows are drawn in proportion to them. The order of rows does not matter.
         """
         pair: Any = validate_data(self, X, y, dtype=np.float64)
         rows, labels = pair
@@ -189,19 +189,19 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], len(self.classes_), seed)
         units = self._fit_units(rows)
-        # Outputs have this size, and they are trained in float32.
+        # The size of the outputs, which are trained in float32.
         self._check_size("lipschitz * X", self.lipschitz * units.length, 30)
         index = torch.from_numpy(indices)
         self.radius_ = self._choose_radius(rows, index)
-        asked = {"lipschitz": self.lipschitz, "norm": self.norm}
-        loss = loss_for_radius(self.radius_, **asked, kind=self.loss)
+        constants = {"lipschitz": self.lipschitz, "norm": self.norm}
+        loss = loss_for_radius(self.radius_, **constants, kind=self.loss)
         model, share = self._monotone(net, opposite=True)
         steepness = self.lipschitz * share
         training = nn.Sequential(model, Scale(steepness * units.length))
         self._train(training, units(rows), index, loss, seed, weights)
         self._prove(model, units, steepness)
-        # For rows that are separated without error it would be infinite.
-        entropy = loss_for_radius(self.radius_, **asked, kind="cross_entropy")
+        # It would be infinite for rows that are separated without error.
+        entropy = loss_for_radius(self.radius_, **constants, kind="cross_entropy")
         assert isinstance(entropy, OffsetCrossEntropy)
         with torch.no_grad():
             outputs = self.network_(torch.tensor(rows))
@@ -224,7 +224,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         return (self.temperature_ * outputs).softmax(1).numpy()
 
     def certify(self, X: Any, y: Any = None, tolerance: Any = None) -> Certificates:
-        """For every row a certified radius within which `predict` gives the same label.
+        """Certifies for every row a radius within which `predict` returns the same label.
 
         In units of `X`, or of the tolerances: in L-inf a radius above 1 covers every row within all of
         them together.
@@ -235,28 +235,28 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             tolerance: tolerances in place of those of the estimator.
 
         Returns:
-            `taut.Certificates` of `network_` in float64 arithmetic; `classes_[prediction]` is what
-            `predict` says.
+            `taut.Certificates` of `network_` in float64 arithmetic; `classes_[prediction]` is the
+            result of `predict`.
         """
         inputs = self._inputs(X)
         labels = None if y is None else self._indices(y)
-        asked = {"labels": labels, "arithmetic": "float64"}
+        options = {"labels": labels, "arithmetic": "float64"}
         if tolerance is None and self.tolerance is None:
-            return certify(self.network_, inputs, self.norm, **asked)
+            return certify(self.network_, inputs, self.norm, **options)
         units = self.changing_.astype(np.float64)
         if tolerance is not None:
             names = getattr(self, "feature_names_in_", None)
-            given = as_tolerances(_SUBJECT, tolerance, names, inputs.shape[1])
-            units = given / self.scale_ * (1 - 2.0**-50)
+            tolerances = as_tolerances(_SUBJECT, tolerance, names, inputs.shape[1])
+            units = tolerances / self.scale_ * (1 - 2.0**-50)
         # The first layer multiplies all inputs by one number: before it is the place of tolerances.
         head, body = self.network_[0], nn.Sequential(*self.network_[1:])
         assert isinstance(head, Scale)
         scaled = inputs * head.factor
-        found = certify(
-            body, scaled, self.norm, tolerance=torch.tensor(units * head.factor), **asked
+        certificates = certify(
+            body, scaled, self.norm, tolerance=torch.tensor(units * head.factor), **options
         )
         # Rows are divided by their scale, and inputs multiplied by the factor.
-        return shrink_for_rounding(found, inputs.numpy(), units)
+        return shrink_for_rounding(certificates, inputs.numpy(), units)
 
     def _indices(self, y: Any) -> Tensor:
         labels = np.asarray(y)
@@ -278,15 +278,15 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         apart = torch.cdist(points, points, p=as_norm(self.norm).p, compute_mode=exact)
         nearest = apart.masked_fill(classes[:, None] == classes, math.inf).amin(1)
         # Where most rows lie on rows of another class, those that do not decide.
-        known = nearest[nearest.isfinite() & (nearest > 0)]
-        return known.median().item() / 4 if len(known) else 1.0
+        distances = nearest[nearest.isfinite() & (nearest > 0)]
+        return distances.median().item() / 4 if len(distances) else 1.0
 
 
 def _best_temperature(outputs: Tensor, labels: Tensor, sharpest: float) -> float:
-    """The factor up to `sharpest` under which the labels are most likely; the problem is convex."""
+    """The factor up to `sharpest` that maximises the likelihood of the labels, a convex problem."""
 
     def negative_log_likelihood(share: float) -> float:
         return nn.functional.cross_entropy(share * sharpest * outputs, labels).item()
 
-    found: Any = minimize_scalar(negative_log_likelihood, bounds=(0.0, 1.0), method="bounded")
-    return sharpest * float(found.x)
+    optimum: Any = minimize_scalar(negative_log_likelihood, bounds=(0.0, 1.0), method="bounded")
+    return sharpest * float(optimum.x)

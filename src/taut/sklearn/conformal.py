@@ -17,7 +17,7 @@ from taut.sklearn.regressor import LipschitzRegressor
 
 
 def conformal_threshold(scores: np.ndarray, confidence: float) -> float:
-    r"""The $\lceil (n + 1) c \rceil$-th smallest score; infinity where there are too few."""
+    r"""The $\lceil (n + 1) c \rceil$-th smallest score; infinity if there are too few."""
     rank = math.ceil((len(scores) + 1) * Fraction(str(confidence)))
     return float(np.sort(scores)[rank - 1]) if rank <= len(scores) else math.inf
 
@@ -41,7 +41,7 @@ class _RobustConformal(BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Trains a clone of the estimator on one part of the rows and calibrates on the other."""
         estimator = self._checked()
-        # Frames stay frames: the estimator knows its columns by name.
+        # Frames are kept: the estimator matches columns by name.
         parts = train_test_split(
             X,
             self._validated(X, y),
@@ -59,7 +59,7 @@ class _RobustConformal(BaseEstimator):
         return self._calibrate(X, self._validated(X, y))
 
     def _validated(self, X: Any, y: Any) -> np.ndarray:
-        """The targets; sets what the features are called."""
+        """Validates the data, sets the feature names and returns the targets."""
         pair: Any = validate_data(self, X, y, dtype=np.float64)
         return pair[1]
 
@@ -76,7 +76,7 @@ class _RobustConformal(BaseEstimator):
         return estimator
 
     def _calibrate(self, X: Any, y: Any) -> Self:
-        # What overflows to NaN counts as infinite: the worst of scores.
+        # Overflow to NaN counts as infinity, the worst score.
         scores = np.nan_to_num(self._scores(X, y), nan=math.inf, posinf=math.inf)
         self.threshold_ = conformal_threshold(scores, self.confidence)
         return self
@@ -85,13 +85,13 @@ class _RobustConformal(BaseEstimator):
         raise NotImplementedError
 
     def predict(self, X: Any) -> np.ndarray:
-        """What the estimator predicts, `(n,)`."""
+        """The predictions of the estimator, `(n,)`."""
         predict_rows(self, X)
         return self.estimator_.predict(X)
 
 
 class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
-    r"""Sets of classes that contain the true one with probability `confidence`, also under attack.
+    r"""Sets of classes that contain the true one with probability `confidence`, even under attack.
 
     With the score $s(x, y) = \max_{i \ne y} f_i(x) - f_y(x)$ and its quantile $q$ on calibration rows,
     the set at an observed $x'$ holds every class $y$ unless $s(x, y) > q$ is *proven* for all $x$ within
@@ -129,17 +129,17 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
         self.classes_ = self.estimator_.classes_
         super()._calibrate(X, y)
         if math.isinf(self.threshold_):
-            # Sets of all known classes: no promise about others.
+            # Sets of all known classes, with no guarantee for others.
             self.estimator_._indices(y)
         return self
 
     def _scores(self, X: Any, y: Any) -> np.ndarray:
         """Scores of the true classes; infinite for a class that the estimator does not know."""
-        outputs, known = self.estimator_._outputs(X), np.isin(y, self.classes_)
-        true = self.estimator_._indices(np.where(known, y, self.classes_[0]))[:, None]
+        outputs, is_known = self.estimator_._outputs(X), np.isin(y, self.classes_)
+        true = self.estimator_._indices(np.where(is_known, y, self.classes_[0]))[:, None]
         leads = (outputs - outputs.gather(1, true)).scatter(1, true, -math.inf)
         scores = leads.amax(1).numpy()
-        return np.where(known, scores, math.inf)
+        return np.where(is_known, scores, math.inf)
 
     def predict_set(self, X: Any, radius: float = 0.0) -> np.ndarray:
         """The classes of each set, `(n, classes)`, True for members.
@@ -152,12 +152,12 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
         rows = self.estimator_._inputs(X)
         net, norm = self.estimator_.network_, self.estimator_.norm
         within = float(self.estimator_._widen(radius, rows).amax())
-        found = ~certify_exclusions(net, rows, self.threshold_, within, norm).numpy()
-        return found | (self.predict(X)[:, None] == self.classes_)
+        included = ~certify_exclusions(net, rows, self.threshold_, within, norm).numpy()
+        return included | (self.predict(X)[:, None] == self.classes_)
 
 
 class RobustConformalRegressor(RegressorMixin, _RobustConformal):
-    r"""Intervals that contain the target with probability `confidence`, also under attack.
+    r"""Intervals that contain the target with probability `confidence`, even under attack.
 
     With $q$ the quantile of $|y - f(x)|$ on calibration rows, the interval at an observed $x'$ is
     $[l - q, u + q]$, where every $f(x)$ with $x$ within `radius` of $x'$ is *proven* to lie in

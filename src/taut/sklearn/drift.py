@@ -1,4 +1,4 @@
-r"""`WassersteinDrift`: drift from a reference, of batches and of single rows."""
+r"""`WassersteinDrift`: detects drift from a reference, of batches and of single rows."""
 
 import copy
 import math
@@ -76,7 +76,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
 
     Attributes:
         reference_: the rows of `fit`: `(n, features)`, or the frame if it holds more than numbers.
-        encoding_: how columns became features; None for numbers alone.
+        encoding_: encoding of the columns; None for numbers alone.
         critic_: $s$, on scaled features.
         lipschitz_: its proven constant.
         scaler_: the fitted scaling of rows, None where numbers are not scaled.
@@ -130,7 +130,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Keeps the reference and fixes the threshold of rows.
+        """Stores the reference and fits the threshold of rows.
 
         Args:
             X: `(n, features)`, finite, at least two rows, or a frame; bounds in `compare` need 20.
@@ -149,7 +149,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         self.encoding_ = fit_frame(_SUBJECT, X, self.encoding)
         if self.encoding_ is None:
             points: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-            self.reference_ = points.copy()  # what the caller does to X later is no drift
+            self.reference_ = points.copy()  # later changes of X by the caller must not matter
         else:
             validate_data(self, X, skip_check_array=True)
             points, self.reference_ = encode_frame(self.encoding_, X), copy.deepcopy(X)
@@ -169,7 +169,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             raise DataError(
                 subject=_SUBJECT,
                 rule="distances within the reference must be finite",
-                got="infinity, for their squares overflow",
+                got="infinity, because their squares overflow",
                 remedy="Divide the data by a constant.",
             )
         self.false_alarm_rate_ = (len(unseen) + 1 - rank) / (len(unseen) + 1)
@@ -188,7 +188,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
     def compare(self, X: Any) -> WassersteinResult:
-        """The distance between the reference's population and that of `X`, with its bounds.
+        """Bounds the distance between the population of the reference and that of `X`.
 
         Equal to `taut.wasserstein(reference_, X, seed=seed_)` with the parameters of this estimator.
         The columns of frames are matched by name, in any order.

@@ -18,7 +18,7 @@ _SUBJECT = "WassersteinMonitor"
 class WassersteinMonitor(BaseEstimator):
     """Watches batches of rows for drift from a reference, as `taut.transport.Monitor` does.
 
-    `fit` takes the reference; `update` takes the next batch and returns what is known after it. While no
+    `fit` takes the reference; `update` takes the next batch and returns the state after it. While no
     batch has drifted, the probability of an alarm at any time is at most `false_alarm_rate`, however many
     batches there are. An alarm shows that the population of some batch is farther than `tolerance` from
     that of the reference, in the Wasserstein distance.
@@ -85,7 +85,7 @@ class WassersteinMonitor(BaseEstimator):
         return self
 
     def update(self, X: Any, name: str = "") -> MonitoredBatch:
-        """Takes the next batch into account.
+        """Updates the evidence with the next batch.
 
         Args:
             X: `(m, features)`, new rows with the columns of the reference.
@@ -99,7 +99,7 @@ class WassersteinMonitor(BaseEstimator):
 
     @property
     def alarm_(self) -> bool:
-        """Whether drift is shown by the batches so far."""
+        """Whether the batches so far have shown drift."""
         check_is_fitted(self)
         return self.monitor_.alarm
 

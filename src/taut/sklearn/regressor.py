@@ -86,8 +86,8 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on rows `X` `(n, features)` and numbers `y` `(n,)`, all finite.
 
-        `sample_weight` `(n,)`: whole numbers repeat rows, others are what rows are drawn in proportion
-        to. The order of rows does not matter.
+        If `sample_weight` `(n,)` are whole numbers, they repeat rows; otherwise rows are drawn in
+        proportion to them. The order of rows does not matter.
         """
         pair: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         rows, targets, weights = weigh(pair[0], pair[1].astype(np.float64), sample_weight)
@@ -99,7 +99,7 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
         seed = seed_of(self.random_state)
         net = self._new_network(rows.shape[1], 1, seed)
         units = self._fit_units(rows)
-        with np.errstate(over="ignore"):  # what overflows is refused in the next line
+        with np.errstate(over="ignore"):  # the next line refuses overflow
             middle, spread = targets.mean(), targets.std() or 1.0
         self._check_size("y", spread, 150)
         model, share = self._monotone(net, opposite=False)
@@ -129,7 +129,7 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
                 tolerances: 1 is everything within all of them, in L-inf.
 
         Returns:
-            `low` and `high`, `(n,)` each, every rounding included.
+            `low` and `high`, `(n,)` each, including all rounding.
         """
         rows = self._inputs(X)
         within = np.asarray(radius, dtype=np.float64)
@@ -142,7 +142,7 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
 
 
 class _FreeScale(nn.Module):
-    """Multiplies by a positive number that is trained."""
+    """Multiplies by a positive trainable number."""
 
     def __init__(self, start: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-r"""Tolerances of features in scikit-learn: alone, and through the steps of a pipeline.
+r"""Tolerances of features in scikit-learn estimators and pipelines.
 
 A scaler maps every column by $z_i = a_i x_i + b_i$, so $|z'_i - z_i| \le |a_i| t_i$ wherever
 $|x'_i - x_i| \le t_i$, and nothing else happens to it: tolerances pass through scalers unchanged in
@@ -26,56 +26,63 @@ _FIXED_WIDTH = 8.0
 def as_tolerances(subject: str, tolerance: Any, names: Any, count: int) -> np.ndarray:
     """One tolerance for each feature, from a number, an array or a dictionary by feature names.
 
-    Features that a dictionary leaves out do not change: 0.
+    Features missing from a dictionary are fixed: 0.
     """
     if isinstance(tolerance, dict):
-        known = [] if names is None else list(names)
-        if strange := [name for name in tolerance if name not in known]:
+        feature_names = [] if names is None else list(names)
+        if strange := [name for name in tolerance if name not in feature_names]:
             raise ArgumentError(
                 subject=subject,
                 argument="tolerance",
-                rule=f"must name features of `fit`, {known}",
+                rule=f"must name features of `fit`, {feature_names}",
                 got=repr(strange[0]),
                 remedy="Fit on a frame with column names, or give an array.",
             )
-        tolerance = [tolerance.get(name, 0.0) for name in known]
-    found = np.asarray(tolerance, dtype=np.float64)
-    usual = found.shape in ((), (count,)) and np.isfinite(found).all() and (found >= 0).all()
-    if not usual or not (found > 0).any():
+        tolerance = [tolerance.get(name, 0.0) for name in feature_names]
+    tolerances = np.asarray(tolerance, dtype=np.float64)
+    usual = (
+        tolerances.shape in ((), (count,))
+        and np.isfinite(tolerances).all()
+        and (tolerances >= 0).all()
+    )
+    if not usual or not (tolerances > 0).any():
         raise ArgumentError(
             subject=subject,
             argument="tolerance",
-            rule=f"must be positive, or 0 for a feature that does not change, one for all or {count}",
+            rule=f"must be positive, or 0 for a fixed feature: one number, or {count}",
             got=f"tolerance={tolerance!r}",
         )
-    return np.broadcast_to(found, (count,)).copy()
+    return np.broadcast_to(tolerances, (count,)).copy()
 
 
 def fit_scale(subject: str, estimator: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What each feature is divided by, and which may change; ones and all without tolerances."""
+    """The divisor of each feature, and which may change; without tolerances, ones and all."""
     count = rows.shape[1]
     if estimator.tolerance is None:
         return np.ones(count), np.ones(count, bool)
     names = getattr(estimator, "feature_names_in_", None)
-    given = as_tolerances(subject, estimator.tolerance, names, count)
+    tolerances = as_tolerances(subject, estimator.tolerance, names, count)
     deviation = rows.std(0)
     fixed = np.where(deviation > 0, deviation / _FIXED_WIDTH, 1.0)
-    return np.where(given > 0, given, fixed), given > 0
+    return np.where(tolerances > 0, tolerances, fixed), tolerances > 0
 
 
 def widen_for_rounding(radius: Tensor, length: Tensor, unit: float) -> Tensor:
-    r"""Radii that contain what rounding makes of points within `radius`: $r (1 + 2u) + 3 u \|z\|$."""
+    r"""Radii that contain the rounded points within `radius`: $r (1 + 2u) + 3 u \|z\|$."""
     return (radius * (1 + 2 * unit) + 3 * unit * length) * (1 + 2.0**-50)
 
 
-def shrink_for_rounding(found: Certificates, sizes: np.ndarray, units: np.ndarray) -> Certificates:
-    """Radii in `units` of inputs of which two roundings each are at most parts `u` of `sizes`.
+def shrink_for_rounding(
+    certificates: Certificates, sizes: np.ndarray, units: np.ndarray
+) -> Certificates:
+    """Shrinks radii in `units` for inputs with two roundings, each at most `u` times `sizes`.
 
-    Twice that leaves room for their own rounding.
+    Twice that also covers the rounding of this computation.
     """
     relative = np.divide(sizes, units, out=np.zeros_like(sizes), where=units > 0)
-    lengths = found.norm.vector(torch.tensor(relative))
-    return replace(found, radius=radii_after_rounding(found.radius, lengths, 4 * UNIT_ROUNDOFF))
+    lengths = certificates.norm.vector(torch.tensor(relative))
+    radius = radii_after_rounding(certificates.radius, lengths, 4 * UNIT_ROUNDOFF)
+    return replace(certificates, radius=radius)
 
 
 def certify_pipeline(
@@ -84,8 +91,8 @@ def certify_pipeline(
     r"""Certified radii of a pipeline of scalers and a `LipschitzClassifier`, in the units of `X`.
 
     Within the radius $r$ of a row, in the norm of the classifier, no $x'$ with
-    $\|(x' - x)/t\| < r$ has another prediction by the *pipeline*, executed in float64, what its steps
-    round included.
+    $\|(x' - x)/t\| < r$ has another prediction by the *pipeline*, executed in float64, including the
+    rounding of its steps.
 
     Args:
         pipeline: fitted; steps of `StandardScaler`, `MinMaxScaler` (without clipping), `MaxAbsScaler`,
@@ -120,11 +127,11 @@ def certify_pipeline(
         before = np.asarray(current, dtype=np.float64)
         current = step.transform(current)
         sizes = sizes * slope + abs(before) * slope + abs(np.asarray(current, dtype=np.float64))
-        # The product is rounded: a hair less is certified than is asked for.
+        # The product is rounded: slightly less than requested is certified.
         units = units * slope * (1 - 2.0**-50)
-    found = model.certify(current, y, tolerance=units)
-    # Two roundings a step at each point.
-    return shrink_for_rounding(found, sizes, units)
+    certificates = model.certify(current, y, tolerance=units)
+    # Two roundings per step at each point.
+    return shrink_for_rounding(certificates, sizes, units)
 
 
 def _slope(name: str, step: Any, count: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Training: a configuration in, a classifier with certified predictions out."""
+"""Training of classifiers with certified predictions, and of GANs, from a configuration."""
 
 from typing import TYPE_CHECKING
 

@@ -33,7 +33,7 @@ Architecture = Callable[[TrainConfig, Sequence[int], int], nn.Sequential]
 # Circular padding: an orthonormal convolution loses nothing at the border.
 _CONVOLUTIONS = {
     "orthonormal": partial(OrthonormalConv2d, padding_mode="circular"),
-    # Björck's iteration on a flattened kernel proves nothing of the convolution.
+    # Björck's iteration on a flattened kernel proves nothing about the convolution.
     "bjorck": partial(OrthonormalConv2d, padding_mode="circular"),
     "spectral": partial(SpectralConv2d, padding_mode="circular"),
     "linf": LinfConv2d,
@@ -43,7 +43,7 @@ _WRN_STEM = 16
 
 
 def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
-    """A new network as a resolved configuration describes it; its weights are drawn from `seed`.
+    """Builds the network of a resolved configuration, with random weights from `seed`.
 
     Args:
         config: resolved configuration.
@@ -59,9 +59,9 @@ def build_network(config: TrainConfig, input_shape: Sequence[int], outputs: int)
 
 
 def check_image(arch: str, input_shape: Sequence[int]) -> tuple[int, int, int]:
-    """The channels, height and width of an input; raises if it is no image."""
+    """Returns the channels, height and width of an input; raises if it is not an image."""
     if len(input_shape) != 3:
-        rule = "must be 'dense' for inputs that are no images"
+        rule = "must be 'dense' for inputs that are not images"
         got = f"arch={arch!r} and inputs of shape {tuple(input_shape)}"
         raise config_error("arch", rule, f"{got}, where (channels, height, width) is needed")
     channels, height, width = input_shape
@@ -98,7 +98,7 @@ def _dense_layers(
 
 
 def _build_conv(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
-    r"""Stages of convolutions that trade pixels for channels, then the layers of `dense`.
+    r"""Builds convolutional stages that trade pixels for channels, then the layers of `dense`.
 
     Each number $c$ of `channels` is a stage: blocks of 2 x 2 pixels become channels, then two
     3 x 3 convolutions to $c$ channels, each with the activation over channels. In L2 the
@@ -129,7 +129,7 @@ def _build_lenet(config: TrainConfig, input_shape: Sequence[int], outputs: int) 
     """For each number of `channels` a 5 x 5 convolution, the activation and max-pooling of 2 x 2.
 
     Then the layers of `dense`; by default 10 and 20 channels and 50 units, the small network that
-    the paper trains on little data. Convolutions keep inside of the image. Max-pooling is
+    the paper trains on little data. Convolutions are not padded. Max-pooling is
     1-Lipschitz in L2 and in L-inf, but does not keep lengths.
     """
     width, *size = check_image("lenet", input_shape)
@@ -149,7 +149,7 @@ def _build_lenet(config: TrainConfig, input_shape: Sequence[int], outputs: int) 
 
 
 def _split_constant(config: TrainConfig, convolutions: int) -> tuple[float, float]:
-    """The constants of one convolution and of all dense layers; their product is at most the whole."""
+    """Splits the Lipschitz constant into that of a convolution and that of all dense layers."""
     assert config.lipschitz is not None and config.hidden is not None
     factor = config.lipschitz ** (1 / (convolutions + len(config.hidden) + 1))
     rest = float(Fraction(config.lipschitz) / Fraction(factor) ** convolutions)
@@ -180,7 +180,7 @@ def _convolution(
 
 
 def _channels_after(activation: nn.Module, channels: int) -> int:
-    """How many channels an activation leaves; raises for a number that it cannot take."""
+    """Number of channels after an activation; raises for a number that it does not accept."""
     return activation(torch.zeros(1, channels, 1, 1)).shape[1]
 
 
@@ -236,9 +236,9 @@ def _build_wrn(config: TrainConfig, input_shape: Sequence[int], outputs: int) ->
 
 
 def _plain_convolution(channels: int, following: int, kernel_size: int, stride: int) -> nn.Conv2d:
-    made = nn.Conv2d(channels, following, kernel_size, stride, kernel_size // 2, bias=False)
-    nn.init.kaiming_normal_(made.weight, mode="fan_out")
-    return made
+    convolution = nn.Conv2d(channels, following, kernel_size, stride, kernel_size // 2, bias=False)
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out")
+    return convolution
 
 
 def _build_distance(config: TrainConfig, input_shape: Sequence[int], outputs: int) -> nn.Sequential:
@@ -251,10 +251,10 @@ def _build_distance(config: TrainConfig, input_shape: Sequence[int], outputs: in
     flatten = [] if len(input_shape) == 1 else [nn.Flatten()]
     later = LinfDistance if config.keep == 1 else partial(SortDistance, q=config.keep)
     layers: list[nn.Module] = [*flatten, Scale(config.lipschitz)]
-    for place, (before, width) in enumerate(pairwise([math.prod(input_shape), *config.hidden])):
-        # The mean of the last batch alone: before evaluation it is taken over a large one.
+    for index, (before, width) in enumerate(pairwise([math.prod(input_shape), *config.hidden])):
+        # The mean of the last batch; `update_means` replaces it by that of many rows before evaluation.
         means = Centering(width, momentum=1.0, bias=False)
-        layers += [(later if place else LinfDistance)(before, width), means]
+        layers += [(later if index else LinfDistance)(before, width), means]
     last = (math.prod(input_shape), *config.hidden)[-1]
     return nn.Sequential(*layers, later(last, outputs), Scale(-1.0))
 

@@ -14,12 +14,11 @@ AUGMENTATIONS: tuple[AugmentationName, ...] = get_args(AugmentationName)
 
 
 def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
-    """Each image shifted at random, and with `"crop-flip"` mirrored at random.
+    """Shifts each image at random, and with `"crop-flip"` mirrors half of them.
 
-    A crop of the size of the image from the image with zeros around it, an eighth of the shorter
-    side wide: 4 pixels for 32, as is usual for CIFAR, 3 for 28, 1 for 8; with `"shift"` one pixel for
-    all, and the border repeats the pixels beside it. All positions are equally likely, and half of
-    the images are mirrored.
+    The image is padded with zeros, by an eighth of the shorter side (4 pixels for 32, as is usual for
+    CIFAR, 3 for 28, 1 for 8), and cropped to its own size at a uniformly random position. With `"shift"`
+    the padding is one pixel and repeats the border.
 
     Args:
         x: `(n, channels, height, width)`; not changed.
@@ -53,5 +52,5 @@ def augment(x: Tensor, kind: AugmentationName, generator: Generator) -> Tensor:
 def check_augmentation(kind: str, shape: tuple[int, ...]) -> None:
     """Raises unless inputs of this shape can be augmented."""
     if kind != "none" and len(shape) != 3:
-        rule = "must be 'none' for inputs that are no images"
+        rule = "must be 'none' for inputs that are not images"
         raise config_error("augment", rule, f"augment={kind!r} and inputs of shape {shape}")

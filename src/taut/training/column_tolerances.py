@@ -1,4 +1,4 @@
-"""Tolerances of the columns of a table, as text and feature by feature."""
+"""Tolerances of the columns of a table: parsing, writing, and conversion to features."""
 
 import csv
 import io
@@ -18,10 +18,10 @@ _SUBJECT = "tolerance"
 
 
 def parse_tolerances(text: str) -> dict[str | int, float]:
-    """Tolerances by column, from text such as `pH=0.1,sulphur=2,colour=free`, or a TOML file.
+    """Parses tolerances by column, from text such as `pH=0.1,sulphur=2,colour=free`, or a TOML file.
 
-    `fixed` is 0, a column that does not change, as are all that are not named; `free` is a category
-    that may be any. In a TOML file there is one line for each column, `pH = 0.1`.
+    `fixed` is 0: the column does not change, like all columns that are not named. `free` is for a category
+    that may take any value. A TOML file has one line for each column, `pH = 0.1`.
 
     Example:
         >>> parse_tolerances("pH=0.1, 3=2, colour=free")
@@ -32,7 +32,7 @@ def parse_tolerances(text: str) -> dict[str | int, float]:
     else:
         cells = next(csv.reader([text], skipinitialspace=True), [])
         pairs = [(name, value) for name, _, value in (cell.rpartition("=") for cell in cells)]
-    found: dict[str | int, float] = {}
+    tolerances: dict[str | int, float] = {}
     for name, value in pairs:
         key: str | int = int(name) if name.strip().isdecimal() else name.strip()
         try:
@@ -44,15 +44,15 @@ def parse_tolerances(text: str) -> dict[str | int, float]:
             got, remedy = f"{name}={value}", "Write it like pH=0.1,sulphur=2,colour=free."
             got = got if name else repr(value)
             raise ArgumentError(subject=_SUBJECT, rule=rule, got=got, remedy=remedy)
-        found[key] = number
-    if not any(0 < value < FREE for value in found.values()):
+        tolerances[key] = number
+    if not any(0 < value < FREE for value in tolerances.values()):
         rule = "a column must have a positive tolerance"
         raise ArgumentError(subject=_SUBJECT, rule=rule, got=repr(text))
-    return found
+    return tolerances
 
 
 def write_tolerances(given: Mapping[str | int, float]) -> str:
-    """The text that `parse_tolerances` reads, for a configuration.
+    """Writes tolerances as the text that `parse_tolerances` reads, for a configuration.
 
     Example:
         >>> write_tolerances({"pH": 0.1, "colour": FREE})
@@ -78,10 +78,10 @@ def feature_tolerances(
     count: int,
     encoding: Encoding | None = None,
 ) -> tuple[float, ...]:
-    """The tolerance of each feature: 0 where it does not change, infinity where it is free.
+    """The tolerance of each feature: 0 for fixed features, infinity for free ones.
 
     A number, date, time or ordered category has its tolerance in its own unit (days, hours, steps);
-    that a value is missing does not change. Categories are fixed or free.
+    missing values stay missing. Categories are fixed or free.
 
     Args:
         given: tolerances by name or position of the column.
@@ -90,7 +90,7 @@ def feature_tolerances(
         encoding: encoding of a table that holds more than numbers.
 
     Raises:
-        ArgumentError: no such column, or a tolerance that nothing can be proven for.
+        ArgumentError: no such column, or a tolerance for which nothing can be proven.
 
     Example:
         >>> feature_tolerances({"b": 0.5}, ("a", "b"), 2)
@@ -99,19 +99,19 @@ def feature_tolerances(
     used = [] if encoding is None else [column.name for column in encoding.used]
     names = used if encoding is not None and encoding.named else list(columns)
     width = len(used) or count
-    places = select_positions(_SUBJECT, names, width, list(given), "tolerance")
-    found = [0.0] * count
-    for place, value in zip(places, given.values(), strict=True):
-        column = None if encoding is None else encoding.used[place]
-        group = slice(place, place + 1) if encoding is None else encoding.groups[place]
-        name = names[place] if names else place
+    positions = select_positions(_SUBJECT, names, width, list(given), "tolerance")
+    tolerances = [0.0] * count
+    for position, value in zip(positions, given.values(), strict=True):
+        column = None if encoding is None else encoding.used[position]
+        group = slice(position, position + 1) if encoding is None else encoding.groups[position]
+        name = names[position] if names else position
         is_category = column is not None and column.kind == "category"
         if is_category and value in (0.0, FREE):
-            found[group] = [value] * (group.stop - group.start)
+            tolerances[group] = [value] * (group.stop - group.start)
         elif is_category or value == FREE:
             rule = "a category must be fixed or free, and nothing else can be free"
             remedy = "Drop a number that may take any value: no prediction can rest on it."
             raise ArgumentError(subject=_SUBJECT, rule=rule, got=f"{name}={value:g}", remedy=remedy)
         else:
-            found[group.start] = value
-    return tuple(found)
+            tolerances[group.start] = value
+    return tuple(tolerances)

@@ -1,4 +1,4 @@
-"""`TrainConfig`: everything a training run depends on, as one frozen value and as a TOML file."""
+"""`TrainConfig`: everything a training run depends on, as a frozen dataclass and as a TOML file."""
 
 import difflib
 import json
@@ -200,7 +200,7 @@ class TrainConfig(Configuration):
 
 
 def to_toml(config: Configuration) -> str:
-    """The fields that are set, one per line; `from_toml` gives the same configuration back.
+    """Writes the fields that are set, one per line; `from_toml` is the inverse.
 
     Example:
         >>> text = to_toml(TrainConfig(data="mnist", hidden=(64, 64)))
@@ -213,23 +213,23 @@ def to_toml(config: Configuration) -> str:
 
 
 def from_toml(text: str, kind: type[AnyConfig] = TrainConfig) -> AnyConfig:
-    """The configuration, of class `kind`, in a TOML text; fields that it leaves out have their defaults.
+    """Reads a configuration of class `kind` from TOML text; missing fields have their defaults.
 
     Raises:
-        ArgumentError: the text is no TOML, or has an unknown key.
+        ArgumentError: the text is not TOML, or has an unknown key.
     """
     try:
-        held = tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         rule = "the text must be TOML"
         raise ArgumentError(subject="from_toml", rule=rule, got=str(error)) from error
-    known = [f.name for f in fields(kind)]
-    for name in held:
-        if name not in known:
+    field_names = [f.name for f in fields(kind)]
+    for name in values:
+        if name not in field_names:
             rule = f"every key must be a field of {kind.__name__}"
-            remedy = f"The nearest is {difflib.get_close_matches(name, known, 1, 0)[0]!r}."
+            remedy = f"The nearest is {difflib.get_close_matches(name, field_names, 1, 0)[0]!r}."
             raise ArgumentError(subject="from_toml", rule=rule, got=repr(name), remedy=remedy)
-    return kind(**held)
+    return kind(**values)
 
 
 def _value(value: object) -> str:

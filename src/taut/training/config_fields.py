@@ -46,34 +46,34 @@ class FieldType:
 
 def field_types(kind: type["Configuration"]) -> dict[str, FieldType]:
     """The type of every field of a configuration."""
-    found = {}
+    types = {}
     hints = get_type_hints(kind)
     for entry in fields(kind):
         hint = hints[entry.name]
         parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         optional = type(None) in parts
-        # A literal beside `str` lists names among others.
+        # A literal in a union with `str` lists some of the admissible names.
         hint = str if str in parts else parts[0]
         choices = get_args(hint) if get_origin(hint) is Literal else ()
         base = str if choices else get_origin(hint) or hint
         check = entry.metadata.get("check", "")
-        found[entry.name] = FieldType(base, choices, optional, check)
-    return found
+        types[entry.name] = FieldType(base, choices, optional, check)
+    return types
 
 
 def field_docs(kind: type["Configuration"]) -> dict[str, str]:
     """The description of every field, from the section `Attributes` of the docstring."""
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     name = ""
     for line in (inspect.getdoc(kind) or "").partition("Attributes:\n")[2].splitlines():
         if not line.startswith("    "):
             break
         if line[4] != " ":
             name, _, text = line.strip().partition(": ")
-            found[name] = text
+            docs[name] = text
         else:
-            found[name] += f" {line.strip()}"
-    return found
+            docs[name] += f" {line.strip()}"
+    return docs
 
 
 def config_error(argument: str, rule: str, got: object, remedy: str = "") -> ArgumentError:

@@ -1,4 +1,4 @@
-"""`resolve`: the fields that a configuration leaves open, derived from the data and the others."""
+"""Default values of the configuration fields that depend on the data and on other fields."""
 
 from dataclasses import replace
 from math import prod
@@ -31,7 +31,7 @@ _RATES_OF_ROWS = {"aggmo": 0.1, "sgd": 0.3}
 
 
 def architecture_of(config: TrainConfig) -> ArchitectureName:
-    """The architecture of a configuration, by default the one that certifies most in its norm.
+    """The architecture of a configuration; by default the one that certifies most in its norm.
 
     Example:
         >>> architecture_of(TrainConfig(norm="linf")), architecture_of(TrainConfig())
@@ -42,7 +42,7 @@ def architecture_of(config: TrainConfig) -> ArchitectureName:
 
 
 def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
-    r"""The configuration with every open field derived.
+    r"""Derives every field that the configuration leaves open.
 
     `TrainConfig` states the default of each field. The reasons, where they are not obvious:
 
@@ -82,7 +82,7 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
         check_image(arch, shape)
     constraint = "none" if arch in (*_FOR_LINF, "wrn") else _CONSTRAINTS[norm.name]
     radius = config.radius or (1.0 if config.tolerance else _RADII[norm.name])
-    # Beyond the radius of training, so that it leaves black and white pixels alone.
+    # Larger than the training radius, so that perturbations do not change black and white pixels.
     clip = min(2 * radius, (radius + 0.5) / 2)
     clip = clip if pixels and 1 - 2 * clip >= _NARROWEST else 0.0
     # For L-inf the paper's constant, spread evenly over the layers; without constraint, no scales.
@@ -94,20 +94,20 @@ def resolve(config: TrainConfig, data: LabelledData) -> TrainConfig:
     batch_size = config.batch_size or min(most, max(32, 2 ** round(rows / 100).bit_length() // 2))
     steps = -(-rows // batch_size)
     optimizer = config.optimizer or ("adam" if arch in _FOR_LINF or norm == L2 else "aggmo")
-    asked = loss_for_radius(radius, lipschitz=lipschitz, norm=norm, kind=loss, alpha=config.alpha)
+    derived = loss_for_radius(radius, lipschitz=lipschitz, norm=norm, kind=loss, alpha=config.alpha)
     margin, temperature = config.margin, config.temperature
     if arch == "ibp":
         margin, temperature = margin or _NO_MARGIN, temperature or 1.0
-    if isinstance(asked, OffsetCrossEntropy):
-        margin = margin or asked.offset
-        temperature = temperature or asked.temperature * (asked.offset / margin)
-    elif isinstance(asked, RampLoss):
-        beyond = 2 * lipschitz * radius + 1 if distance else asked.margin
+    if isinstance(derived, OffsetCrossEntropy):
+        margin = margin or derived.offset
+        temperature = temperature or derived.temperature * (derived.offset / margin)
+    elif isinstance(derived, RampLoss):
+        beyond = 2 * lipschitz * radius + 1 if distance else derived.margin
         margin = margin or beyond
-        temperature = temperature or asked.temperature * asked.margin / margin
+        temperature = temperature or derived.temperature * derived.margin / margin
     else:
-        assert isinstance(asked, MultiClassHinge | HingeKR)
-        margin = margin or asked.margin
+        assert isinstance(derived, MultiClassHinge | HingeKR)
+        margin = margin or derived.margin
     return replace(
         config,
         norm=norm.name,

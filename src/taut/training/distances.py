@@ -22,9 +22,9 @@ _MOST_ROWS = 4096
 
 
 def exponent_at(progress: float) -> float:
-    """The exponent of distances after a share of the run, of a short list: each is a kernel to compile.
+    """The exponent of distances after a share of the run, from a short list, since each compiles a kernel.
 
-    After 8 it is 2 more than a power of 2, so that its derivative takes few products: squarings.
+    After 8 it is 2 more than a power of 2, so that its derivative needs only squarings.
 
     Example:
         >>> [exponent_at(t) for t in (0.0, 0.3, 0.6, 0.9, 0.95)]
@@ -64,7 +64,7 @@ def _some_rows(inputs: Tensor, model: nn.Module) -> Tensor:
 
 @torch.no_grad()
 def start_distances(model: nn.Sequential, inputs: Tensor) -> None:
-    """Gives each unit an input of its own at first, one of largest variance.
+    """Initialises each unit to depend on its own input, one of those with the largest variance.
 
     The stored points are moved to the mean of what a layer receives, and one coordinate of each so
     far away that its distance is the largest. Networks without distances are left alone.
@@ -78,15 +78,15 @@ def start_distances(model: nn.Sequential, inputs: Tensor) -> None:
     x = _some_rows(inputs, model)
     for layer in model.train():
         if isinstance(layer, LinfDistance | SortDistance):
-            chosen = x.var(0).argsort(descending=True, stable=True)[: layer.out_features]
+            most_varying = x.var(0).argsort(descending=True, stable=True)[: layer.out_features]
             layer.weight.add_(x.mean())
-            layer.weight[torch.arange(len(chosen)), chosen] = x.mean() + _FAR
+            layer.weight[torch.arange(len(most_varying)), most_varying] = x.mean() + _FAR
         x = layer(x)
 
 
 @torch.no_grad()
 def update_means(model: nn.Module, inputs: Tensor) -> bool:
-    """Takes the running means of a distance network from many rows, with maxima as distances.
+    """Sets the running means of a distance network from many rows, with maxima as distances.
 
     Returns:
         Whether the network was last trained as it is evaluated, with maxima; others always are.

@@ -16,7 +16,7 @@ from taut.names import Arithmetic, CertificateMethod
 from taut.norms import NormLike, as_norm
 from taut.training.examples import Examples, InputSpec
 
-# Combinations of the values of free categories that are certified for every row.
+# Most combinations of the values of free categories: each is certified for every row.
 _MOST_CHOICES = 256
 
 
@@ -55,10 +55,13 @@ def evaluate(
     """Certifies every example in real arithmetic, as `certify_inputs` does; processes share the work."""
     rows = parallel.share(torch.arange(len(examples)))
     inputs, labels = examples.inputs[rows], examples.labels[rows]
-    found = certify_inputs(model, spec, inputs, norm, labels, method=method, radius=radius)
-    assert found.correct is not None
-    correct, radii = parallel.gather(found.correct.cpu()), parallel.gather(found.radius.cpu())
-    return Evaluation(correct, radii, found.lipschitz)
+    certificates = certify_inputs(model, spec, inputs, norm, labels, method=method, radius=radius)
+    assert certificates.correct is not None
+    correct, radii = (
+        parallel.gather(certificates.correct.cpu()),
+        parallel.gather(certificates.radius.cpu()),
+    )
+    return Evaluation(correct, radii, certificates.lipschitz)
 
 
 def certify_inputs(
@@ -74,10 +77,10 @@ def certify_inputs(
 ) -> Certificates:
     r"""Certified radii of a network whose inputs are prepared by `spec`.
 
-    Columns with tolerances: distances are in tolerances, and columns that do not change have none. Free
-    categories: the network is certified at every combination of their values; where all predictions
-    agree, the smallest radius holds for all of them, for at a point within it the category is one of
-    these, and elsewhere it is 0. Categories that the encoding does not know are not covered.
+    With tolerances, distances are measured in them, and fixed columns do not count. With free
+    categories, the network is certified at every combination of their values. Where all predictions
+    agree, the smallest radius holds, since at every point within it the categories form one of these
+    combinations; elsewhere the radius is 0. Categories that the encoding does not know are not covered.
 
     Args:
         model: maps prepared inputs to classes.
@@ -88,7 +91,7 @@ def certify_inputs(
         arithmetic: see `taut.certify`.
         method: see `taut.certify`; intervals are clipped to the range of the data if it is known.
         radius: see `taut.certify`.
-        rounded: whether inputs were rounded to float32 on their way, as rows of a table are. The
+        rounded: whether inputs were rounded to float32 beforehand, like rows of a table. The
             radius is then that of the row before rounding, against rows that are rounded as well.
 
     Raises:
@@ -108,26 +111,27 @@ def certify_inputs(
         radius=radius,
     )
 
-    found = radii(x)
+    certificates = radii(x)
     for combination in _combinations(spec):
         changed = x.clone()
         for group, values in combination:
             changed[:, group] = values.to(x)
         other = radii(changed)
-        agrees = other.prediction == found.prediction
-        smallest = torch.where(agrees, torch.minimum(found.radius, other.radius), 0.0)
-        found = replace(found, radius=smallest, margin=torch.minimum(found.margin, other.margin))
+        agrees = other.prediction == certificates.prediction
+        smallest = torch.where(agrees, torch.minimum(certificates.radius, other.radius), 0.0)
+        margin = torch.minimum(certificates.margin, other.margin)
+        certificates = replace(certificates, radius=smallest, margin=margin)
     if not rounded:
-        return found
+        return certificates
     moving = x.double().flatten(1)
     if weights is not None:
         unit = moving.new_tensor(weights)
         moving = torch.where(unit > 0, moving / unit, 0.0)
-    lengths = p.vector(moving).to(found.radius.device)
-    remaining = radii_after_rounding(found.radius, lengths, 2.0**-24)
+    lengths = p.vector(moving).to(certificates.radius.device)
+    remaining = radii_after_rounding(certificates.radius, lengths, 2.0**-24)
     # Subnormal float32 numbers move by at most half of the smallest one.
     tiny = math.prod(x.shape[1:]) * 2.0**-148 / min(w for w in weights or (1.0,) if w > 0)
-    return replace(found, radius=(remaining - tiny).clamp(min=0))
+    return replace(certificates, radius=(remaining - tiny).clamp(min=0))
 
 
 def _combinations(spec: InputSpec) -> list[tuple[tuple[slice, Tensor], ...]]:
@@ -135,7 +139,7 @@ def _combinations(spec: InputSpec) -> list[tuple[tuple[slice, Tensor], ...]]:
     count = math.prod(len(values) for _, values in choices)
     if count > _MOST_CHOICES:
         rule = f"free categories must have at most {_MOST_CHOICES} combinations of values"
-        remedy = "Drop a column, or hold it fixed."
+        remedy = "Drop a column, or make it fixed."
         raise ArgumentError(
             subject="certify", argument="tolerance", rule=rule, got=str(count), remedy=remedy
         )

@@ -1,4 +1,4 @@
-"""Labelled data as the network takes it: training, validation and test examples."""
+"""Labelled data prepared for a network: training, validation and test examples."""
 
 import hashlib
 import os
@@ -25,8 +25,8 @@ from taut.training.column_tolerances import FREE, feature_tolerances, parse_tole
 from taut.training.config import TrainConfig
 from taut.training.config_fields import AnyConfig
 
-# Deviation of a column that does not change, in tolerances of those that do: no slope along it costs
-# radius, and with this one it can outweigh them.
+# Deviation of a fixed column, in tolerances of the others: its slope costs no radius, and at this width
+# it can outweigh them.
 _FIXED_WIDTH = 8.0
 
 
@@ -37,14 +37,14 @@ class InputSpec:
     Attributes:
         shape: shape of one input.
         classes: names of the outputs.
-        columns: column names of a table, where it has some.
+        columns: column names of a table, if it has names.
         low: smallest possible value of an input, or None.
         high: largest possible value of an input, or None.
-        shift: what is subtracted from each column of a table; empty for images.
-        spread: what each column is divided by then: radii are in this unit.
+        shift: subtracted from each column of a table; empty for images.
+        spread: divisor of each shifted column, and the unit of radii.
         tolerance: tolerances of the features in the units of the table, which are then the unit of
             radii; 0 for features that do not change, infinity for categories that are free.
-        encoding: how the columns of a table became features, where it holds more than numbers.
+        encoding: encoding of the columns of a table with more than numbers.
     """
 
     shape: tuple[int, ...]
@@ -59,30 +59,30 @@ class InputSpec:
 
     @property
     def weights(self) -> list[float] | None:
-        """Tolerances in units of the inputs, 0 for those that do not change; None if all are 1."""
+        """Tolerances in units of the inputs, 0 for fixed features; None if all are 1."""
         if not self.tolerance:
             return None
         units = self.spread or (1.0,) * len(self.tolerance)
         pairs = zip(self.tolerance, units, strict=True)
-        found = [t / unit if 0 < t < FREE else 0.0 for t, unit in pairs]
-        return None if all(weight == 1 for weight in found) else found
+        weights = [t / unit if 0 < t < FREE else 0.0 for t, unit in pairs]
+        return None if all(weight == 1 for weight in weights) else weights
 
     def certified_units(self) -> list[float]:
-        """The unit of radii for each column in its own units; 0 for those that do not change."""
+        """The unit of radii for each column, in its own unit; 0 for fixed columns."""
         return [0.0 if t == FREE else t for t in self.tolerance] or list(self.spread)
 
     def free_choices(self) -> list[tuple[slice, Tensor]]:
         """For each free category, its features and the inputs `(choices, features)` of its values."""
         if self.encoding is None or FREE not in self.tolerance:
             return []
-        found = []
+        choices = []
         for column, group in zip(self.encoding.used, self.encoding.groups, strict=True):
             if self.tolerance[group.start] == FREE:
                 cells = np.array([*column.categories, *[None] * column.missing], object)
                 block = np.zeros((len(cells), len(self.shift)))
                 block[:, group] = column.encode(cells)
-                found.append((group, self.apply(block)[:, group]))
-        return found
+                choices.append((group, self.apply(block)[:, group]))
+        return choices
 
     @property
     def input_range(self) -> tuple[float, float] | None:
@@ -90,10 +90,10 @@ class InputSpec:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     def apply(self, inputs: np.ndarray | Tensor) -> Tensor:
-        r"""Inputs of the source, `(n, *shape)`, as the network takes them; float32.
+        r"""Prepares inputs of the source for the network: `(n, *shape)`, float32.
 
-        Columns are shifted and divided in float64, and rounded only then: of what is left,
-        $z = (x - shift) / spread$, at most $2^{-24} |z|$ is lost, whatever the units.
+        Columns are shifted and divided in float64 and rounded afterwards: the rounding error of
+        $z = (x - shift) / spread$ is at most $2^{-24} |z|$, whatever the units.
         """
         if tuple(inputs.shape[1:]) != self.shape:
             rule, got = f"must be (n, {', '.join(map(str, self.shape))})", tuple(inputs.shape)
@@ -106,21 +106,23 @@ class InputSpec:
         shift, spread = (wide.new_tensor(values) for values in (self.shift, self.spread))
         scaled = (wide - shift) / spread
         if self.encoding is not None:
-            # A missing number stands at the centre of its column.
+            # A missing number is replaced by the centre of its column.
             scaled = scaled.nan_to_num(nan=0.0)
         return scaled.float()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, for JSON."""
-        held = asdict(replace(self, encoding=None))
-        held["tolerance"] = ["free" if t == FREE else t for t in self.tolerance]
-        held["encoding"] = None if self.encoding is None else self.encoding.to_json()
-        return held
+        """Converts the specification to plain lists and numbers, for JSON."""
+        entries = asdict(replace(self, encoding=None))
+        entries["tolerance"] = ["free" if t == FREE else t for t in self.tolerance]
+        entries["encoding"] = None if self.encoding is None else self.encoding.to_json()
+        return entries
 
     @classmethod
-    def from_dict(cls, held: dict[str, Any]) -> "InputSpec":
+    def from_dict(cls, entries: dict[str, Any]) -> "InputSpec":
         """The inverse of `to_dict`."""
-        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in held.items()}
+        plain: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in entries.items()
+        }
         plain["tolerance"] = tuple(FREE if t == "free" else t for t in plain.get("tolerance", ()))
         if plain.get("encoding") is not None:
             plain["encoding"] = Encoding.from_json(plain["encoding"])
@@ -138,13 +140,13 @@ class Examples:
         return len(self.labels)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Examples":
-        """The same on a device, with inputs of a dtype."""
+        """Moves the examples to a device and the inputs to a dtype."""
         return Examples(self.inputs.to(device, dtype), self.labels.to(device))
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The parts of one data set, as the network takes them.
+    """The parts of a data set, prepared for a network.
 
     Attributes:
         train: training examples.
@@ -162,21 +164,21 @@ class Prepared:
 
 
 def load_data(config: TrainConfig) -> LabelledData:
-    """The data set of a configuration."""
-    chosen: dict[str, Any] = {
+    """Loads the data set of a configuration."""
+    options: dict[str, Any] = {
         name: parse_columns(text)
         for name in ("names", "columns", "drop", "categorical")
         if (text := getattr(config, name))
     }
-    if "names" in chosen:
-        chosen["names"] = [str(name) for name in chosen["names"]]
+    if "names" in options:
+        options["names"] = [str(name) for name in options["names"]]
     return load_labelled(
-        config.data, data_dir=config.data_dir, label=config.label, test=config.test, **chosen
+        config.data, data_dir=config.data_dir, label=config.label, test=config.test, **options
     )
 
 
 def with_absolute_paths(config: AnyConfig) -> AnyConfig:
-    """The same with absolute paths, where the files or folders exist."""
+    """Makes the paths of existing files and folders absolute."""
     return replace(
         config,
         **{
@@ -192,10 +194,10 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     """Holds out validation rows and standardises tables by the remaining training rows.
 
     Columns of a table have units of their own, so each is shifted to mean 0 and divided by its
-    standard deviation. Images are left as they are. A column that never changes is only shifted.
-    With tolerances a column that may change is divided by its own instead, so that a distance of 1 is
-    its tolerance; one that does not change may be divided by anything, and is made as wide as the
-    widest of the others, or wide enough to decide by itself. Encoded categories keep their stated unit.
+    standard deviation; a constant column is only shifted. Images are not changed. With tolerances, a
+    column that may change is divided by its tolerance, so that a distance of 1 is its tolerance. A fixed
+    column may have any scale, and is made as wide as the widest of the others, or wide enough to decide a
+    prediction by itself. Encoded categories keep their stated unit.
 
     Args:
         config: share and random seed of the validation rows.
@@ -208,13 +210,13 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     fit, held_out = data.train, None
     if config.validation:
         fit, held_out = data.train.split(config.validation, config.seed)
-    known = _spec(data.name, fit, config.tolerance) if spec is None else spec
+    input_spec = _spec(data.name, fit, config.tolerance) if spec is None else spec
 
     def ready(rows: LabelledSet) -> Examples:
-        return Examples(known.apply(rows.inputs), torch.as_tensor(rows.labels))
+        return Examples(input_spec.apply(rows.inputs), torch.as_tensor(rows.labels))
 
     validation = None if held_out is None else ready(held_out)
-    return Prepared(ready(fit), validation, ready(data.test), known, fingerprint_of(data))
+    return Prepared(ready(fit), validation, ready(data.test), input_spec, fingerprint_of(data))
 
 
 def _spec(name: str, rows: LabelledSet, tolerance: str | None) -> InputSpec:
@@ -235,27 +237,27 @@ def _spec(name: str, rows: LabelledSet, tolerance: str | None) -> InputSpec:
     _warn_of_lost_columns(name, rows)
     centre, width = _measure(name, rows, wide)
     if tolerance:
-        given = parse_tolerances(tolerance)
-        found = feature_tolerances(given, rows.columns, wide.shape[1], rows.encoding)
-        units = np.array(found)
+        by_column = parse_tolerances(tolerance)
+        tolerances = feature_tolerances(by_column, rows.columns, wide.shape[1], rows.encoding)
+        units = np.array(tolerances)
         changing = (units > 0) & (units < FREE)
         widest = max(_FIXED_WIDTH, (width[changing] / units[changing]).max())
         width = np.where(changing, units, width / widest)
-        plain = replace(plain, tolerance=found)
+        plain = replace(plain, tolerance=tolerances)
     return replace(plain, shift=tuple(centre.tolist()), spread=tuple(width.tolist()))
 
 
 def _measure(name: str, rows: LabelledSet, wide: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and the deviation of each feature; 0 and 1 where its unit is stated."""
+    """Mean and standard deviation of each feature; 0 and 1 for features with a stated unit."""
     if rows.encoding is not None:
-        # Where all are missing there is nothing to measure.
+        # A feature that is always missing has no statistics.
         wide = np.where(np.isnan(wide).all(0), 0.0, wide)
     low, high = np.nanmin(wide, 0), np.nanmax(wide, 0)
-    # The mean of equal numbers is rounded too, and would be away from them by a "deviation".
+    # The mean of equal numbers is rounded, so they would have a positive standard deviation.
     changes = high - low > 2**-48 * np.maximum(abs(low), abs(high))
     same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
     if not changes.any():
-        rule = f"a column must change for a network to learn from it; none does, of {len(same)}"
+        rule = f"at least one column must vary in the training rows; all {len(same)} are constant"
         remedy = "Give other columns or more rows."
         raise DataError(subject=f"train: {name}", rule=rule, remedy=remedy)
     if same and rows.encoding is None:
@@ -274,10 +276,10 @@ def _measure(name: str, rows: LabelledSet, wide: np.ndarray) -> tuple[np.ndarray
 
 def _warn_of_lost_columns(name: str, rows: LabelledSet) -> None:
     lost = [] if rows.encoding is None else rows.encoding.left_out
-    told = [f"{c.name}: {c.reason}" for c in lost if c.reason not in ("dropped", "not selected")]
-    if told:
+    reasons = [f"{c.name}: {c.reason}" for c in lost if c.reason not in ("dropped", "not selected")]
+    if reasons:
         _warn(
-            f"train: {name}: columns are left out: {'; '.join(told)}. Name categories with "
+            f"train: {name}: columns are left out: {'; '.join(reasons)}. Name categories with "
             "`categorical`, or drop the columns."
         )
 

@@ -32,7 +32,7 @@ def fit(
     Args:
         model: any module.
         inputs: `(n, ...)`.
-        targets: `(n, ...)`, what `loss` compares outputs with.
+        targets: `(n, ...)`, compared with the outputs by `loss`.
         loss: `(outputs, targets) -> scalar`, a mean over rows.
         epochs: number of passes over the rows.
         batch_size: number of rows per step.
@@ -78,12 +78,12 @@ def fit(
                 value = loss(model(inputs[rows]), targets[rows])
                 value.backward()
             position.count(len(rows), value.item() * len(rows))
-        found = None if validation is None else _evaluate(model, loss, *validation)
+        validation_loss = None if validation is None else _evaluate(model, loss, *validation)
         position.end_epoch({"loss": position.loss / position.seen})
         if on_epoch is not None:
-            on_epoch(position.epoch, position.history[-1]["loss"], found)
-        if found is not None and found < best:
-            best, best_epoch = found, position.epoch
+            on_epoch(position.epoch, position.history[-1]["loss"], validation_loss)
+        if validation_loss is not None and validation_loss < best:
+            best, best_epoch = validation_loss, position.epoch
             state.remember_best()
     if state.best:
         model.load_state_dict(state.best)

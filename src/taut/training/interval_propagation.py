@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 MAX_GRADIENT = 8.0  # norm to which gradients are clipped
-_BEYOND = (1.2, 0.02)  # radius of training, in target radii; and the most by which it exceeds them
+_BEYOND = (1.2, 0.02)  # training radius in target radii, and the most by which it exceeds them
 _RAMP = 0.3  # share of the run in which the radius grows to it
 
 
@@ -93,7 +93,7 @@ def _propagate(
 
 
 def _factors(layer: nn.BatchNorm1d | nn.BatchNorm2d, middle: Tensor) -> Tensor:
-    """The factors of batch normalisation, of the batch of centres in training mode."""
+    """The factors of batch normalisation; in training mode, those of the batch of centres."""
     others = [axis for axis in range(middle.dim()) if axis != 1]
     variance = layer.running_var
     if layer.training:  # torch.var takes several times as long

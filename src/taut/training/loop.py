@@ -1,4 +1,4 @@
-"""`train`: one run, from its configuration to a certified network."""
+"""`train`: trains a certified classifier from a configuration."""
 
 import os
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def train(
                 folder.open(requested, config, prepared.spec, prepared.fingerprint)
             barrier()
             run = _finished(folder)
-            # All have read by now, so the first may rewrite what cannot be read.
+            # All processes have read the folder, so the first may rewrite unreadable files.
             barrier()
             if run is not None:
                 if tensorboard:
@@ -118,7 +118,7 @@ def train(
 
 
 def _finished(folder: RunFolder[TrainConfig]) -> TrainedRun | None:
-    """The run if it is finished; None if not, or if its end must be repeated from the checkpoint."""
+    """Loads the run if it is finished; None if not, or if its end must be repeated."""
     if not folder.finished:
         return None
     try:
@@ -161,7 +161,7 @@ class _ClassifierSession(Session[TrainConfig]):
         return order[self.position.step :]
 
     def step(self, rows: Tensor) -> None:
-        """Takes one step on these rows, of which each process computes its share."""
+        """Takes one step on these rows; each process computes its share."""
         config, state, position = self.config, self.states[""], self.position
         here = (position.epoch, position.step, parallel.rank())
         self.environment.seed(here)
@@ -210,9 +210,9 @@ class _ClassifierSession(Session[TrainConfig]):
         else:
             assert config.radius is not None
             held_out = self.data.validation.to(self.environment.device, self.environment.dtype)
-            found = self._evaluate(state.model, held_out, config.radius)
-            bound = found.lipschitz
-            row["clean"], row["certified"] = found.clean, found.certified(config.radius)
+            evaluation = self._evaluate(state.model, held_out, config.radius)
+            bound = evaluation.lipschitz
+            row["clean"], row["certified"] = evaluation.clean, evaluation.certified(config.radius)
             if (score := (row["certified"], row["clean"])) > position.best_score:
                 position.best_score, position.best_epoch = score, row["epoch"]
                 state.remember_best()
@@ -224,12 +224,12 @@ class _ClassifierSession(Session[TrainConfig]):
     def _evaluate(
         self, model: nn.Module, examples: Examples, radius: float | None = None
     ) -> Evaluation:
-        """Certified evaluation, by the method that the architecture is trained for."""
+        """Evaluates with the certification method that the architecture is trained for."""
         method = "interval" if self.config.arch == "ibp" else "lipschitz"
         return evaluate(model, examples, self.config.norm, self.data.spec, method, radius)
 
     def progress(self, ended: dict[str, Any] | None = None) -> Progress:
-        """The progress after a step, or at the end of an epoch, of which this is the row."""
+        """The progress after a step, or at the end of an epoch with the row `ended`."""
         if ended is not None:
             numbers = ended["epoch"], self.steps, ended["loss"], ended["accuracy"], ended["lr"]
         else:
@@ -248,14 +248,14 @@ class _ClassifierSession(Session[TrainConfig]):
             state.model.load_state_dict(state.best)
         model = state.model.eval().cpu()
         test = self.data.test.to(torch.device("cpu"), self.environment.dtype)
-        found = self._evaluate(model, test)
+        evaluation = self._evaluate(model, test)
         result = {
-            "clean": found.clean,
-            "certified": found.certified(config.radius),
+            "clean": evaluation.clean,
+            "certified": evaluation.certified(config.radius),
             "radius": config.radius,
             "norm": config.norm,
-            "lipschitz": found.lipschitz.value,
-            "median_radius": found.radii.median().item(),
+            "lipschitz": evaluation.lipschitz.value,
+            "median_radius": evaluation.radii.median().item(),
             "test_rows": len(test),
             "epochs": position.epoch,
             "best_epoch": position.best_epoch or position.epoch,

@@ -13,7 +13,7 @@ from taut.training.seeds import generator_at
 
 
 def make_loss(config: TrainConfig) -> nn.Module:
-    """The loss of a resolved configuration.
+    """Creates the loss of a resolved configuration.
 
     Example:
         >>> make_loss(TrainConfig(loss="hinge", margin=0.5))
@@ -31,7 +31,7 @@ def make_loss(config: TrainConfig) -> nn.Module:
 
 
 class Objective:
-    """The function of a batch that training minimises.
+    """The training objective, as a function of a batch.
 
     The loss, on adversarial inputs if requested or on the worst logits of interval propagation, and the
     Jacobian penalty. Attacks and boxes respect the range of the inputs. `progress` is the share of the
@@ -46,7 +46,7 @@ class Objective:
     def __call__(
         self, model: nn.Module, x: Tensor, labels: Tensor, position: tuple[int, ...]
     ) -> tuple[Tensor, Tensor]:
-        """The value for one batch, and the outputs `(n, classes)` of the network that it compares.
+        """Returns the value for one batch, and the outputs `(n, classes)` of the network.
 
         The position in the run seeds all randomness.
         """

@@ -36,10 +36,10 @@ class Progress:
 
 
 class Log:
-    """The rows of a run, written as they come, by the first process alone, if there is a folder.
+    """Writes the rows of a run to its log, in the first process, if the run has a folder.
 
-    The rows so far, `history`, replace the content of its log. With `tensorboard` events are written
-    into the folder `tensorboard` beside it, for the rows so far too if there are none yet.
+    The rows so far, `history`, replace the content of the log. With `tensorboard`, events are written to
+    the folder `tensorboard` beside it, including the rows so far if it has none yet.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Log:
         self._writer: Any = None
         if self._path is None:
             return
-        # A process may have died between a checkpoint and its line: the checkpoint is right.
+        # A process may have died between a checkpoint and its log line: the checkpoint counts.
         write_atomically(self._path, "".join(_line(row) for row in history).encode())
         if tensorboard:
             require("tensorboard", "track", "train: `tensorboard`")

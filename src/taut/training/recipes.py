@@ -63,7 +63,7 @@ def little_data_recipe(
     data: str = "mnist",
     seed: int = 0,
 ) -> TrainConfig:
-    """The LeNet-like network that the paper trains on a few hundred digits; it held nothing out.
+    """The LeNet-like network that the paper trains on a few hundred digits, without validation rows.
 
     The constraint of the weights is `"bjorck"`, `"spectral"` or `"none"`; for the other arguments see
     `TrainConfig`.

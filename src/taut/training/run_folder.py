@@ -1,4 +1,4 @@
-"""The folder of a run: which files it holds, when they are written, and to which run it belongs.
+"""The folder of a run: its files, the order of their writing, and the identity of the run.
 
 `inputs.json`, `config.toml` (the requested configuration) and `resolved.toml` (with every field
 derived) are written first, then `checkpoint.safetensors` and `log.jsonl` during training, then
@@ -29,7 +29,7 @@ _LOCK = ".lock"
 
 
 class RunFolder(Generic[AnyConfig]):
-    """The files of one run, in a folder that need not exist yet; `kind` is its type of configuration."""
+    """The files of one run, in a folder that may not exist yet; `kind` is its configuration class."""
 
     def __init__(self, path: str | os.PathLike[str], kind: type[AnyConfig] = TrainConfig) -> None:
         self.path = Path(path)
@@ -44,14 +44,14 @@ class RunFolder(Generic[AnyConfig]):
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Holds the folder until the `with` block or the process ends.
+        """Locks the folder until the `with` block or the process ends.
 
         Raises:
             ArgumentError: another process is training into it.
         """
         self._refuse_foreign()
         self.path.mkdir(parents=True, exist_ok=True)
-        # The file stays: another process may have opened it, and would lock one without a name.
+        # The file stays: another process may have opened it, and would lock a deleted file.
         with open(self.path / _LOCK, "ab") as file:
             try:
                 import fcntl
@@ -88,7 +88,7 @@ class RunFolder(Generic[AnyConfig]):
     ) -> None:
         """Creates the folder, or checks that the run in it is the same one.
 
-        A run that ended before its first checkpoint, as after a wrong option, may be replaced.
+        A run that ended before its first checkpoint, for example after a wrong option, may be replaced.
 
         Raises:
             ArgumentError: there is a run with another configuration or on other data; the text
@@ -96,13 +96,13 @@ class RunFolder(Generic[AnyConfig]):
         """
         self._refuse_foreign()
         self.path.mkdir(parents=True, exist_ok=True)
-        kept = self.checkpoint_file.exists() or self.finished
-        if self.config_file.exists() and kept:
+        has_progress = self.checkpoint_file.exists() or self.finished
+        if self.config_file.exists() and has_progress:
             self.check_same(resolved)
             self.check_data(fingerprint, self._stored_fingerprint())
         for leftover in self._leftovers():
             leftover.unlink(missing_ok=True)
-        if not kept or not self._is_readable(self.spec):
+        if not has_progress or not self._is_readable(self.spec):
             write_json(self.inputs_file, spec.to_dict())
         write_atomically(self.resolved_file, to_toml(resolved).encode())
         write_atomically(self.config_file, to_toml(requested).encode())
@@ -133,7 +133,7 @@ class RunFolder(Generic[AnyConfig]):
         if fingerprint != stored:
             raise ArgumentError(
                 subject=_SUBJECT,
-                rule=f"the data must be what the run in {self.path} began with",
+                rule=f"the data must be the same as when the run in {self.path} began",
                 got="other numbers",
                 remedy="Restore the old data, or choose another folder.",
             )
@@ -160,17 +160,17 @@ class RunFolder(Generic[AnyConfig]):
         return self._read_config(self.config_file)
 
     def _read_config(self, path: Path) -> AnyConfig:
-        held = _read(path)
+        content = _read(path)
         try:
-            return from_toml(held.decode(), self.kind)
+            return from_toml(content.decode(), self.kind)
         except (ArgumentError, UnicodeDecodeError) as error:
             raise _damaged(path, error) from error
 
     def spec(self) -> InputSpec:
-        """The inputs of its network."""
-        held = _read_json(self.inputs_file)
+        """The input specification of the network of the run."""
+        entries = _read_json(self.inputs_file)
         try:
-            return InputSpec.from_dict(held)
+            return InputSpec.from_dict(entries)
         except (AttributeError, TypeError) as error:
             raise _damaged(self.inputs_file, error) from error
 
@@ -210,9 +210,9 @@ class RunFolder(Generic[AnyConfig]):
             ) from error
 
 
-def write_json(path: Path, held: dict[str, Any]) -> None:
+def write_json(path: Path, entries: dict[str, Any]) -> None:
     """Writes a JSON file atomically."""
-    write_atomically(path, (json.dumps(held, indent=2) + "\n").encode())
+    write_atomically(path, (json.dumps(entries, indent=2) + "\n").encode())
 
 
 def _anywhere(config: AnyConfig) -> AnyConfig:
@@ -220,10 +220,10 @@ def _anywhere(config: AnyConfig) -> AnyConfig:
 
 
 def _read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
-    """The content of a JSON file of the run, or of a text from it."""
-    held = _read(path) if text is None else text
+    """Parses a JSON file of the run, or `text` from it."""
+    content = _read(path) if text is None else text
     try:
-        return json.loads(held)
+        return json.loads(content)
     except ValueError as error:
         raise _damaged(path, error) from error
 

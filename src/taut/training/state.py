@@ -82,7 +82,7 @@ class TrainingState:
 
     @contextmanager
     def step(self, rate: float) -> Iterator[None]:
-        """One step of the optimiser, down the gradients that are computed in the `with` block."""
+        """Takes one step of the optimiser with the gradients that are computed in the `with` block."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
@@ -95,16 +95,18 @@ class TrainingState:
         self.best = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor by name, ready for a file."""
-        held = {f"model.{name}": t for name, t in self.model.state_dict().items()}
-        held |= {f"best.{name}": t for name, t in self.best.items()}
+        """Every tensor by name, ready to be saved."""
+        tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
+        tensors |= {f"best.{name}": t for name, t in self.best.items()}
         for index, entries in self.optimizer.state_dict()["state"].items():
-            held |= {f"optimizer.{index}.{key}": t for key, t in entries.items() if t is not None}
-        # A file holds each number once, so what shares storage is copied apart.
-        return {name: t.detach().cpu().contiguous() for name, t in held.items()}
+            tensors |= {
+                f"optimizer.{index}.{key}": t for key, t in entries.items() if t is not None
+            }
+        # A file cannot store shared storage, so tensors that share it are copied.
+        return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
 
     def restore(self, tensors: Mapping[str, Tensor], position: dict[str, Any]) -> "TrainingState":
-        """A new state of the same kind with these contents; this one is left alone.
+        """Creates a new state of the same kind with these contents; this one is not changed.
 
         Layers cache what they computed from a weight, and copies of layers do not. A running state is
         therefore restored from its own contents at each checkpoint: it continues from exactly what a
@@ -128,11 +130,11 @@ class TrainingState:
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> Optimizer:
-    """The optimiser of a resolved configuration, over all parameters of `model`."""
+    """Creates the optimiser of a resolved configuration, over all parameters of `model`."""
     assert config.lr is not None
     options: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
     if config.optimizer == "adam":
-        if config.arch == "distance":  # as the authors of SortNet have it: gradients are sparse
+        if config.arch == "distance":  # as in SortNet: gradients are sparse
             options |= {"betas": (0.9, 0.99), "eps": 1e-10}
         return torch.optim.Adam(model.parameters(), fused=True, **options)
     if config.optimizer == "sgd":
@@ -158,9 +160,9 @@ class Session(Generic[AnyConfig]):
         self.config, self.data, self.folder, self.environment = config, data, folder, environment
         self.states = states
         self._began = time.monotonic()
-        if folder is None or (held := folder.read_checkpoint()) is None:
+        if folder is None or (checkpoint := folder.read_checkpoint()) is None:
             return
-        tensors, metadata = held
+        tensors, metadata = checkpoint
         folder.check_data(data.fingerprint, metadata["fingerprint"])
         if (processes := metadata.get("processes", 1)) != parallel.world_size():
             rule = "a run must resume with as many processes as it began with, or rounding differs"
@@ -208,7 +210,7 @@ class Session(Generic[AnyConfig]):
         return self.position.seconds
 
     def summary(self, model: nn.Module) -> dict[str, Any]:
-        """What the result of every run states: time, sizes, machine, data and versions."""
+        """The common part of the result of every run: time, sizes, machine, data and versions."""
         return {
             "seconds": self.count_seconds(),
             "parameters": sum(p.numel() for p in model.parameters()),

@@ -27,7 +27,7 @@ class TrainedRun:
         result: the numbers on test rows, the proven constant, times and versions.
         inputs: inputs of the network.
         folder: folder of the run, or None.
-        source: the data it was trained on, where that is still in memory.
+        source: the data it was trained on, if still in memory.
     """
 
     config: TrainConfig
@@ -39,28 +39,28 @@ class TrainedRun:
     source: LabelledData | None = field(default=None, repr=False)
 
     def data(self) -> Prepared:
-        """The examples as the network takes them: `.train`, `.validation`, `.test`.
+        """The examples prepared for the network: `.train`, `.validation`, `.test`.
 
         Raises:
-            ArgumentError: the data is not there any more, or no longer what it was.
+            ArgumentError: the data is missing or has changed.
         """
         if self.source is not None:
             return prepare(self.config, self.source, self.inputs)
         subject, data = str(self.folder or "run"), f"the data of the run, {self.config.data},"
         remedy = "Restore it, or give other examples, as with taut certify --data."
         try:
-            found = load_data(self.config)
+            loaded = load_data(self.config)
         except ArgumentError as error:
             rule, remedy = f"{data} must be where training read it", f"{error} {remedy}"
             raise ArgumentError(subject=subject, rule=rule, got="none", remedy=remedy) from error
-        if fingerprint_of(found) != self.result["fingerprint"]:
+        if fingerprint_of(loaded) != self.result["fingerprint"]:
             rule = f"{data} must hold the numbers that training read; it holds others"
             raise ArgumentError(subject=subject, rule=rule, remedy=remedy)
-        return prepare(self.config, found, self.inputs)
+        return prepare(self.config, loaded, self.inputs)
 
 
 def load_run(out: str | os.PathLike[str]) -> TrainedRun:
-    """A finished run from its folder; the constant of its network is proven again.
+    """Loads a finished run from its folder; the constant of its network is proven again.
 
     Raises:
         ArgumentError: the folder holds no finished run.

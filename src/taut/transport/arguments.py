@@ -1,4 +1,4 @@
-"""Checks of the arguments that functions of this package share."""
+"""Checks of arguments that several functions of this package have."""
 
 import math
 from numbers import Real
@@ -10,25 +10,25 @@ from taut.errors import ArgumentError, DtypeError, NonFiniteError, TautError, ch
 
 
 def check_points(subject: str, name: str, points: Tensor) -> Tensor:
-    """The points as `(n, d)` in float64 on the CPU; raises unless there are some, all finite."""
+    """Returns the points as `(n, d)` in float64 on the CPU; raises unless there are some, all finite."""
     some = points.dim() > 0 and points.numel() > 0
-    rule = "must hold a point at least, shape (n, ...)"
+    rule = "must have shape (n, ...) with n >= 1"
     return _numbers(subject, name, points, some, rule).reshape(len(points), -1).contiguous()
 
 
 def check_point_pair(subject: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Both sets as `check_points` gives them; raises unless they are of one dimension."""
+    """Returns both sets as `check_points` does; raises unless they have the same dimension."""
     x, y = check_points(subject, "x", x), check_points(subject, "y", y)
     if x.shape[1] != y.shape[1]:
         got = f"{x.shape[1]} and {y.shape[1]} coordinates"
-        raise _refuse(subject, "x", "and `y` must have points of one dimension", got)
+        raise _refuse(subject, "x", "and `y` must have points of the same dimension", got)
     return x, y
 
 
 def check_sample(
     subject: str, name: str, sample: Tensor, low: float = -math.inf, high: float = math.inf
 ) -> Tensor:
-    """The draws in float64 on the CPU; raises unless they are finite and in the range."""
+    """Returns the draws in float64 on the CPU; raises unless they are finite and in the range."""
     fits = sample.dim() == 1 and len(sample) > 0
     draws = _numbers(subject, name, sample, fits, "must have shape (n,) with n >= 1")
     lowest, highest = (float(end) for end in torch.aminmax(draws))
@@ -67,7 +67,7 @@ def _refuse(
 
 
 def check_weights(subject: str, name: str, weights: Tensor | None, n: int) -> Tensor:
-    """Weights of sum 1, each at most three roundings off."""
+    """Returns weights of sum 1, each at most three roundings off."""
     if weights is None:
         return torch.full((n,), 1 / n, dtype=torch.float64)
     if weights.shape != (n,):
@@ -78,12 +78,12 @@ def check_weights(subject: str, name: str, weights: Tensor | None, n: int) -> Te
     if not (bool((weights >= 0).all()) and math.isfinite(total) and total > 0):
         got = f"values from {float(weights.min())} to {float(weights.max())}"
         rule = "must be finite, non-negative and not all zero"
-        raise _refuse(subject, name, rule, got, "Drop the points with none.")
+        raise _refuse(subject, name, rule, got, "Drop the points without a weight.")
     return weights / total
 
 
 def check_memory(subject: str, n: int, m: int, max_bytes: int) -> None:
-    """Raises where a matrix of distances is larger than allowed."""
+    """Raises if a matrix of distances is larger than allowed."""
     if 8 * n * m > max_bytes:
         rule = f"the {n} x {m} distances must fit into max_bytes={max_bytes}"
         remedy = "Use coupling_upper_bound (an upper bound in O(n + m) memory), a subsample, or a "
@@ -94,14 +94,14 @@ def check_range(subject: str, low: float, high: float) -> tuple[float, float]:
     """Raises unless the ends are finite and in order."""
     low, high = float(low), float(high)
     if not (low < high and math.isfinite(high - low)):
-        remedy = "Give the range that no draw can leave, known before the draws are."
+        remedy = "Give a range that contains every draw, fixed before sampling."
         rule, got = "and `high` must be finite with low < high", f"{low} and {high}"
         raise _refuse(subject, "low", rule, got, remedy)
     return low, high
 
 
 def check_confidence(subject: str, confidence: float) -> float:
-    """The probability of error, `1 - confidence`, never above the truth."""
+    """Returns the error probability, `1 - confidence`, never rounded up."""
     if not (isinstance(confidence, Real) and 0 < confidence < 1):
         remedy = "No finite sample gives certainty: use 0.95 or 0.99."
         rule, got = "must lie inside (0, 1)", f"confidence={confidence!r}"
@@ -111,7 +111,7 @@ def check_confidence(subject: str, confidence: float) -> float:
 
 
 def confidence_of_each(subject: str, confidence: float) -> float:
-    """What each of two bounds needs, for both to hold at `confidence`: `(1 + confidence) / 2`.
+    """The confidence of each of two bounds that hold jointly at `confidence`: `(1 + confidence) / 2`.
 
     Raises unless it is inside (0, 1), and the quotient below 1 in float64.
     """

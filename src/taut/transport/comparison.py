@@ -1,4 +1,4 @@
-"""What comparisons of finite sets and of populations have in common."""
+"""The common part of comparisons of finite sets and of populations."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ NO_UPPER = "none: unseen values are mapped nearer than they are"
 
 @dataclass
 class Comparison:
-    """Two samples, and how to compare them; the arguments are those of `wasserstein`."""
+    """A comparison of two samples; the attributes are the arguments of `wasserstein`."""
 
     x: Dataset
     y: Dataset
@@ -49,7 +49,7 @@ class Comparison:
             self.notes.append(losses)
 
     def _set_unseen(self, *names: Sequence[str]) -> None:
-        """Notes columns with values that the encoding, fitted beforehand, has not seen."""
+        """Notes the columns with values that the encoding has not seen."""
         self.unseen = tuple(dict.fromkeys(itertools.chain(*names)))
         if self.unseen:
             which = describe_columns(self.unseen, range(len(self.unseen)))
@@ -60,7 +60,7 @@ class Comparison:
             )
 
     def _evaluation(self, critic: nn.Module) -> Callable[[Tensor], Scores]:
-        """The scores of scaled rows, with their error bounds."""
+        """A function from scaled rows to their scores with error bounds."""
         if self.x.dim == 1:
             assert isinstance(critic, ConeCritic)
             return lambda rows: Scores(*score_line(critic, rows[:, 0]))
@@ -72,7 +72,7 @@ class Comparison:
         selected: SelectedCritic,
         scale: FeatureScaling,
         scores: tuple[Scores, Scores],
-        **found: Any,
+        **attributes: Any,
     ) -> WassersteinResult:
         parts: dict[str, Any] = {
             "critic": selected.critic,
@@ -88,7 +88,7 @@ class Comparison:
             "notes": tuple(self.notes),
             "unseen": self.unseen,
         }
-        return WassersteinResult(**parts | found)
+        return WassersteinResult(**parts | attributes)
 
     def _fit_scaling(self, points: Tensor) -> FeatureScaling:
         fixed = None if self.encoding is None else torch.from_numpy(self.encoding.fixed)
@@ -113,7 +113,7 @@ class Comparison:
 
 
 def divide(bound: Bound, unit: float) -> Bound:
-    """The bound of a distance in another unit, rounded outward."""
+    """Divides the bound of a distance by a unit, rounded outward."""
     if bound.value == 0 or unit == 1:
         return bound
     value = bound.value / unit

@@ -182,7 +182,7 @@ class _Ascent:
         scale = self.scale(critic)
         rate = self.lr * scale / math.sqrt(critic.centres.shape[-1])
         optimizer = Adam(critic.parameters(), lr=rate)
-        best, kept, waited = -math.inf, None, 0
+        best, best_state, waited = -math.inf, None, 0
         history = []
         critic.train()
         for step in range(1, num_steps + 1):
@@ -198,10 +198,10 @@ class _Ascent:
                 waited += 1
                 if value > best:
                     best, waited = value, 0
-                    kept = {name: t.clone() for name, t in critic.state_dict().items()}
+                    best_state = {name: t.clone() for name, t in critic.state_dict().items()}
                 if waited >= patience:
                     break
-        if kept is not None:
-            critic.load_state_dict(kept)
+        if best_state is not None:
+            critic.load_state_dict(best_state)
         critic.eval()
         return tuple(history)

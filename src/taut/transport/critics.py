@@ -126,7 +126,7 @@ def train_step(net: nn.Module, optimizer: Optimizer, samples: Samples) -> Tensor
     """
     x, y = samples
     optimizer.zero_grad()
-    # Both sides have as many rows, so one weight serves both.
+    # Both samples have the same number of rows, so one weight serves both.
     dual = dual_value(net, parallel.share(x), parallel.share(y)) * parallel.share_weight(len(x))
     (-dual).backward()
     parallel.average_gradients(net.parameters())
@@ -144,7 +144,7 @@ def fresh_value(subject: str, net: nn.Module, samples: Samples) -> float:
 
 
 def check_finite(subject: str, number: Tensor, when: str) -> float:
-    """The number, unless training has diverged."""
+    """Returns the number; raises if training has diverged."""
     value = number.item()
     if not math.isfinite(value):
         raise NonFiniteError(
@@ -157,7 +157,7 @@ def check_finite(subject: str, number: Tensor, when: str) -> float:
 
 
 def resampler(x: Tensor, y: Tensor) -> Sampler:
-    """A sampler of the rows of `x` and of `y`, with replacement."""
+    """A sampler that draws rows of `x` and of `y` with replacement."""
 
     def sample(n: int, generator: Generator) -> Samples:
         device = generator.device
@@ -169,7 +169,7 @@ def resampler(x: Tensor, y: Tensor) -> Sampler:
 
 @torch.no_grad()
 def score_points(critic: nn.Module, points: Tensor) -> Tensor:
-    """The critic at `(n, dim)` points, `(n,)`, in memory that does not grow with their number."""
+    """Evaluates the critic at `(n, dim)` points in chunks; returns `(n,)`."""
     return torch.cat([critic(part).flatten() for part in points.split(_CHUNK_ROWS)])
 
 
@@ -183,7 +183,7 @@ def network_critic(
         width: units of each hidden layer, a multiple of 8.
         generator: source of the initial weights.
         centre: `(dim,)`, subtracted from the inputs; None for the origin.
-        length: what inputs are divided by, and outputs multiplied by.
+        length: divisor of the inputs and factor of the outputs.
 
     Example:
         >>> net = network_critic(3, 16, torch.Generator().manual_seed(0), length=10.0)

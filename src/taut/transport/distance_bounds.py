@@ -1,4 +1,4 @@
-"""From scores and batches to bounds of the distance."""
+"""Bounds of the distance from scores and from samples."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from taut.transport.mean_bounds import (
 _U = unit_roundoff()
 # Exact transport of up to this many pairs takes a second or two.
 _MOST_PAIRS = 2**22
-# In fewer points, what is known of the variance is worse than the diameter.
+# With fewer points, the bound of the variance is worse than that of the diameter.
 _FEWEST_FOR_VARIANCE = 50
 
 
@@ -47,7 +47,7 @@ class Stage(NamedTuple):
     y: Scores
     limits: tuple[float, float]  # to which scores are clamped, fixed before these rows were seen
     lipschitz: float  # proven constant of the critic
-    # To expect of the scores of x and of y, likewise fixed before; None where nothing is known.
+    # Expected deviations of the scores of x and of y, also fixed beforehand; None if unknown.
     deviations: tuple[float, float] | None = None
 
     def clamped(self) -> tuple[Tensor, Tensor]:
@@ -113,13 +113,13 @@ def bound_population_lower(
     elif useful and useful[-1] is stages[-1]:
         low, high = useful[-1].limits
         sides = useful[-1].clamped()
-        found = bound_difference(*sides, low, high, confidence, method, generator)
-        value = _divide_down(found.value, useful[-1].lipschitz)
+        difference = bound_difference(*sides, low, high, confidence, method, generator)
+        value = _divide_down(difference.value, useful[-1].lipschitz)
     return Bound(value, L2, "lower", f"{name}, {method}", confidence)
 
 
 def _bet_on(stages: Sequence[Stage], rounds: int, delta: float, generator: Generator) -> float:
-    """The bound of the theorem on stages."""
+    """Evaluates the bound of the theorem on stages."""
     sides = [[shuffle(side, generator) for side in stage.clamped()] for stage in stages]
     parts = []
     for stage, (x, y) in zip(stages, sides, strict=True):
@@ -151,7 +151,7 @@ def bound_finite_lower(x: Scores, y: Scores, lipschitz: float, *, name: str) -> 
 
 
 def bound_mean_score(scores: Scores) -> tuple[float, float]:
-    """The ends between which the mean of the exact scores lies."""
+    """Proven lower and upper bound of the mean of the exact scores."""
     values, errors = scores
     # Three roundings: of each end, of the sum, and of its division.
     slack = 4 * _U * float((values.abs() + errors).amax())
@@ -263,7 +263,7 @@ def bound_population_upper(
 
 
 def _bound_deviation(
-    points: Tensor, width: float, delta: float, generator: Generator, known: bool
+    points: Tensor, width: float, delta: float, generator: Generator, width_is_known: bool
 ) -> float:
     r"""An upper bound of $\sigma / \sqrt{n}$ at the error probability `delta`."""
     if width == 0:
@@ -272,7 +272,7 @@ def _bound_deviation(
     # In parts of the width, so that squares neither overflow nor vanish.
     apart = torch.linalg.vector_norm((first - second) / width, dim=-1)
     draws = (apart.square() / 2 * (1 + 2 * gamma(points.shape[1] + 8))).clamp(max=0.5)
-    variance = -lower_mean(-draws, -0.5, 0.0, delta, "betting" if known else "bernstein")
+    variance = -lower_mean(-draws, -0.5, 0.0, delta, "betting" if width_is_known else "bernstein")
     return width * math.sqrt(variance / len(points))
 
 
@@ -282,14 +282,14 @@ def _support_width(subject: str, name: str, points: Tensor, diameter: float | No
     if diameter is None:
         return widest
     check_positive(subject, "diameter", diameter)
-    # From the farthest point on: a distance that occurs, so a width the support has.
-    seen = float(torch.linalg.vector_norm(points - points[radii.argmax()], dim=-1).max())
-    if seen > diameter * (1 + 2 * gamma(points.shape[1] + 8)):
+    # A distance that occurs in the sample, so the support is at least as wide.
+    farthest = float(torch.linalg.vector_norm(points - points[radii.argmax()], dim=-1).max())
+    if farthest > diameter * (1 + 2 * gamma(points.shape[1] + 8)):
         raise ArgumentError(
             subject=subject,
             argument="diameter",
             rule="must be at least every distance inside a sample",
-            got=f"diameter={diameter}, and two points of `{name}` {seen:.6g} apart",
+            got=f"diameter={diameter}, and two points of `{name}` {farthest:.6g} apart",
             remedy="Give the diameter of the support, or None to take it from the data.",
         )
     return diameter

@@ -63,8 +63,8 @@ def log_reference(draws: Tensor, nodes: Tensor) -> Tensor:
     # A node beyond the largest is moved down to it, where R is smaller.
     least = (1 - nodes[:, :-1]).clamp_min(_LEAST)
     products = _log_products(1 - draws, least, _REFERENCE_BETS)
-    found = products.logsumexp(-1) - math.log(len(_REFERENCE_BETS))
-    return torch.cat([torch.full_like(found[:, :1], -math.log(len(_REFERENCE_BETS))), found], 1)
+    logs = products.logsumexp(-1) - math.log(len(_REFERENCE_BETS))
+    return torch.cat([torch.full_like(logs[:, :1], -math.log(len(_REFERENCE_BETS))), logs], 1)
 
 
 def new_wealth(nodes: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def _log_products(draws: Tensor, means: Tensor, bets: Tensor) -> Tensor:
     n, k = draws.shape
     size = min(n, _ROWS_AT_ONCE)
     blocks = -(-n // size)
-    found = torch.empty(*means.shape, len(bets), dtype=torch.float64)
+    sums = torch.empty(*means.shape, len(bets), dtype=torch.float64)
     columns = max(1, _CELLS // (n * means.shape[1]))
     for start in range(0, k, columns):
         part = slice(start, start + columns)
@@ -111,5 +111,5 @@ def _log_products(draws: Tensor, means: Tensor, bets: Tensor) -> Tensor:
         excess = torch.nn.functional.pad(excess, (0, 0, 0, 0, 0, blocks * size - n))
         excess = excess.view(blocks, size, *excess.shape[1:])
         for j, bet in enumerate(bets.tolist()):
-            found[part, :, j] = (1 + bet * excess).prod(1).log().sum(0)
-    return found
+            sums[part, :, j] = (1 + bet * excess).prod(1).log().sum(0)
+    return sums

@@ -1,4 +1,4 @@
-"""The scores by which a monitor looks for drift: 1-Lipschitz functions that a reference fixes."""
+"""The scores of a drift monitor: 1-Lipschitz functions fitted to a reference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from taut.nn import ConeCritic
 
 _MOST_AXES = 16
 _MOST_CENTRES = 256
-_MOST_SPREADS = 64  # features; of more, only the principal components have a score of spread
+_MOST_SPREADS = 64  # with more features, only principal components have a spread score
 _TAIL = 0.01
 # Less than this share of the largest number is roundoff.
 _ROUNDOFF = 1e-9
-_MARGIN = 0.25  # of the range of the reference, beyond each end of it
+_MARGIN = 0.25  # margin beyond each end of the range of the reference, as a share of it
 # Below 1 by more than the rounding errors of an axis, so that a projection is 1-Lipschitz.
 _UNIT = 1 - 1e-12
 _MOST_CELLS = 2**21  # of a principal component analysis, and of quantiles
@@ -22,7 +22,7 @@ _MOST_CELLS = 2**21  # of a principal component analysis, and of quantiles
 
 @dataclass(frozen=True, eq=False)
 class DriftScores:
-    """Scores of rows, each clamped to a range and moved to [0, 1].
+    """Scores of rows, each clamped to a range and rescaled to [0, 1].
 
     They are the value of every feature and principal component, its distance from the median, and the
     distance of the row from the reference. Each is 1-Lipschitz before it is divided by the width of its
@@ -55,9 +55,9 @@ class DriftScores:
         return self.high - self.low
 
     def names(self, features: Sequence[str], counted: Sequence[bool]) -> list[str]:
-        """What a rise of each score means, `2 k` phrases.
+        """Describes a rise of each score, in `2 k` phrases.
 
-        `counted` says of each feature whether it tells that a category or a gap is there.
+        `counted` marks the features that indicate a category or a missing value.
         """
         parts = [*features, *(f"principal component {i + 1}" for i in range(len(self.axes)))]
         often = [*counted, *(False for _ in self.axes)]
@@ -76,7 +76,7 @@ class DriftScores:
 
 
 def fit_scores(points: Tensor, generator: Generator) -> DriftScores:
-    """The scores that scaled rows `(n, dim)` of a reference fix."""
+    """Fits the scores to the scaled rows `(n, dim)` of a reference."""
     n, dim = points.shape
     drawn = torch.randperm(n, generator=generator)[:_MOST_CENTRES]
     critic = ConeCritic.from_points(points[drawn])
@@ -86,18 +86,18 @@ def fit_scores(points: Tensor, generator: Generator) -> DriftScores:
         _, sizes, axes = torch.linalg.svd(some - some.mean(0), full_matrices=False)
         # The features of a category are dependent: along some axes there is nothing but roundoff.
         axes = axes[sizes > _ROUNDOFF * sizes[0]][:_MOST_AXES]
-        # Signs are arbitrary; equal data are to give equal words.
+        # Signs are arbitrary; fixing them gives equal data equal descriptions.
         signs = axes.gather(1, axes.abs().argmax(1, keepdim=True)).sign()
         axes = _UNIT * signs * axes / torch.linalg.vector_norm(axes, dim=1, keepdim=True)
         axes = axes.contiguous()
     middles = torch.cat([points, points @ axes.T], 1).median(0).values
-    # A centre is no distance from itself: the ends of that range are for other rows.
+    # The distance of a centre from the centres is 0, so the ranges are fitted to other rows.
     others = points if len(drawn) == n else points[~torch.isin(torch.arange(n), drawn)]
     others = others[: max(512, _MOST_CELLS // dim)]
     ends = torch.tensor([_TAIL, 1 - _TAIL], dtype=points.dtype)
     low, high = torch.quantile(_raw_scores(others, critic, axes, middles), ends, dim=0)
     width = high - low
-    # A score without spread: any other value is seen.
+    # Without spread, a fixed margin: any other value is detected.
     spread = width > _ROUNDOFF * others.abs().amax()
     margin = torch.where(spread, _MARGIN * width, torch.ones_like(width))
     return DriftScores(critic, axes, middles, low - margin, high + margin)

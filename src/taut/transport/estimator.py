@@ -122,8 +122,8 @@ def wasserstein(
         raise ArgumentError(subject=_SUBJECT, argument="critics", rule=rule, got=f"{critics=!r}")
     pair = open_pair(x, y, encoding)
     if scaling is None:
-        found = pair.first.encoding
-        scaling = "standard" if found is not None and found.mixed else "none"
+        pair_encoding = pair.first.encoding
+        scaling = "standard" if pair_encoding is not None and pair_encoding.mixed else "none"
     options: dict[str, Any] = dict(
         x=pair.first,
         y=pair.second,

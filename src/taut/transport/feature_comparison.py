@@ -20,7 +20,7 @@ class FeatureComparison:
 
     Attributes:
         name: name of the column.
-        kind: what it holds.
+        kind: kind of its values.
         distance: Wasserstein distance between the values of the two samples, in the column's own unit;
             for categories, the share that differs times their distance. Missing values are left out.
         test: "Kolmogorov-Smirnov", or "chi-square" for categories.
@@ -49,7 +49,7 @@ class FeatureComparison:
 def compare_features(x: Table, y: Table) -> list[FeatureComparison]:
     """Compares two tables with the same columns, column by column.
 
-    The tests ask of each column alone whether both samples have one distribution. With the corrected
+    Each test compares the distributions of one column alone. With the corrected
     p-values, the probability of calling any of the columns different at the level 0.05, where none is, is
     at most 0.05 (asymptotically, for i.i.d. rows).
 
@@ -60,20 +60,24 @@ def compare_features(x: Table, y: Table) -> list[FeatureComparison]:
         >>> [round(c.distance, 1) for c in compare_features(x, y)]
         [0.1, 1.0]
     """
-    found = []
+    comparisons = []
     if x.encoding is None:
         names = x.columns or y.columns or [f"column {j}" for j in range(x.dim)]
         for j, name in enumerate(names):
-            found.append(_compare_numbers(name, "number", x.values[:, j], y.values[:, j]))
+            comparisons.append(_compare_numbers(name, "number", x.values[:, j], y.values[:, j]))
     else:
         for column, group in zip(x.encoding.used, x.encoding.groups, strict=True):
             sides = x.values[:, group], y.values[:, group]
             if column.kind == "category":
-                found.append(_compare_categories(column, *sides))
+                comparisons.append(_compare_categories(column, *sides))
             else:
-                found.append(_compare_numbers(column.name, column.kind, *(s[:, 0] for s in sides)))
-    corrected = correct_p_values([one.p_value for one in found])
-    return [replace(one, corrected_p_value=p) for one, p in zip(found, corrected, strict=True)]
+                comparisons.append(
+                    _compare_numbers(column.name, column.kind, *(s[:, 0] for s in sides))
+                )
+    corrected = correct_p_values([one.p_value for one in comparisons])
+    return [
+        replace(one, corrected_p_value=p) for one, p in zip(comparisons, corrected, strict=True)
+    ]
 
 
 def _compare_numbers(name: str, kind: str, x: np.ndarray, y: np.ndarray) -> FeatureComparison:

@@ -20,9 +20,9 @@ class FeatureScaling:
 
     Attributes:
         method: "none", "standard" or "robust".
-        shift: what is subtracted from each feature. With "none" it is the mean, which changes no
+        shift: subtracted from each feature. With "none" it is the mean, which changes no
             distance, so that critics in float32 see data about the origin.
-        scale: what each is divided by; 1 for constant features and for those in a stated unit.
+        scale: divisor of each feature; 1 for constant features and for those in a stated unit.
     """
 
     method: Scaling
@@ -30,7 +30,7 @@ class FeatureScaling:
     scale: Tensor
 
     def __call__(self, points: Tensor) -> Tensor:
-        """Points in the common unit, about the common origin; a missing number stands at the origin."""
+        """Maps points to the common unit and origin; a missing number becomes 0."""
         scaled = (points.double() - self.shift) / self.scale
         return scaled.masked_fill_(scaled.isnan(), 0.0)
 
@@ -38,11 +38,11 @@ class FeatureScaling:
 def fit_scaling(
     method: Scaling, points: Tensor, names: Sequence[str] = (), fixed: Tensor | None = None
 ) -> tuple[FeatureScaling, list[str]]:
-    """The scaling fitted to `points` `(n, dim)`, and notes on features that it could not scale.
+    """Fits a scaling to `points` `(n, dim)`; also returns notes on features that it could not scale.
 
-    A constant feature is divided by 1, and so is one that varies but has no spread, as where most
-    rows have one value and the quartiles agree, and so are the `fixed` ones, whose unit is stated.
-    Missing numbers, NaN, are left out of account.
+    The divisor is 1 for constant features, for features that vary but have no spread (equal quartiles,
+    because most rows have one value), and for the `fixed` ones, whose unit is stated. Missing numbers,
+    NaN, are ignored.
 
     Raises:
         DataError: a feature is so wide that its centre or spread is past the largest float64.
@@ -94,7 +94,7 @@ def fit_scaling(
 
 
 def column_ranges(points: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest number of each column, missing ones left out."""
+    """The smallest and the largest number of each column, ignoring NaN."""
     gaps = points.isnan()
     if not bool(gaps.any()):
         return points.amin(0), points.amax(0)

@@ -23,10 +23,10 @@ _MOST_PAIRS = 40_000_000
 
 
 class FiniteComparison(Comparison):
-    """Two finite sets, and how to compare them."""
+    """A comparison of two finite sets."""
 
     def compare(self) -> WassersteinResult:
-        """The distance of the two finite sets themselves."""
+        """Bounds the distance of the two finite sets themselves."""
         x, y = load_rows(self.x, SUBJECT), load_rows(self.y, SUBJECT)
         points = torch.cat([x, y])
         self.notes += note_constant(self.columns, *column_ranges(points))
@@ -37,8 +37,8 @@ class FiniteComparison(Comparison):
         if self.x.dim == 1:
             # In the rows' own unit, so that no rounding of the scaling is left out.
             x, y = (torch.where(side.isnan(), scale.shift, side) for side in (x, y))
-            found, unit = line_distance(x[:, 0], y[:, 0]), scale.scale.item()
-            interval = Interval(divide(found.lower, unit), divide(found.upper, unit))
+            distance, unit = line_distance(x[:, 0], y[:, 0]), scale.scale.item()
+            interval = Interval(divide(distance.lower, unit), divide(distance.upper, unit))
         x, y = scale(points).split([len(x), len(y)])
         del points
         if interval is not None:

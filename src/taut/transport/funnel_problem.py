@@ -106,7 +106,7 @@ class Funnels:
         return x.to(dtype), y.to(dtype)
 
     def draw_lengths(self, n: int, generator: Generator) -> Tensor:
-        """How far each of `n` points of Q moves, `(n,)`; never holds more than a few of them."""
+        """How far each of `n` points of Q moves, `(n,)`; in chunks of constant memory."""
         lengths = []
         for start in range(0, n, self._rows):
             y = _uniform(min(self._rows, n - start), self.apexes.shape[-1], generator)
@@ -122,8 +122,8 @@ class Funnels:
         direction = (y - apex) / radius.clamp(min=torch.finfo(y.dtype).tiny)
         end = self.ray_length(owner, direction).unsqueeze(-1)
         # Rounding may put a point on the border a little past the end of its ray.
-        place = (radius / end).clamp(max=1)
-        return apex + place.pow(_POWER - 1) * (y - apex)
+        fraction = (radius / end).clamp(max=1)
+        return apex + fraction.pow(_POWER - 1) * (y - apex)
 
     def ray_length(self, owner: Tensor, direction: Tensor) -> Tensor:
         r"""How far the ray from each apex runs before another funnel or the wall begins, `(n,)`.

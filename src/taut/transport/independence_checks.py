@@ -1,4 +1,4 @@
-"""Signs that rows are no independent draws: copies of rows, and neighbours that are alike."""
+"""Checks of whether rows are independent draws: duplicated rows and correlated neighbours."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from taut.data import Table, column_label
 from taut.transport.feature_scaling import fit_scaling
 
 _MOST_ROWS = 2**17
-_FEW_COPIES = 0.01  # a share of copies that is not worth a word
-_CONTINUOUS = 0.5  # distinct values for each distinct row, from which copies are no coincidence
+_FEW_COPIES = 0.01  # share of copies up to which none is reported
+_CONTINUOUS = 0.5  # distinct values per distinct row, from which copies are no coincidence
 _ERRORS = 5.0  # standard errors of a correlation that chance alone hardly reaches
 _ALIKE = 0.1
 
 
 def note_copies(data: Table, name: str) -> list[str]:
-    """A note on rows that are copies of others, unless few distinct values make that natural."""
+    """A note on rows that are copies of others, unless few distinct values explain them."""
     values = np.ascontiguousarray(data.values[:_MOST_ROWS])
     distinct = np.unique(values.view(f"V{values.itemsize * values.shape[1]}").ravel())
     copies = len(values) - len(distinct)
@@ -33,7 +33,7 @@ def note_copies(data: Table, name: str) -> list[str]:
 
 
 def note_order(data: Table, name: str, columns: Sequence[str]) -> list[str]:
-    r"""A note on the column whose neighbouring values are most alike, if that is no chance.
+    r"""A note on the column with the most correlated neighbours, if that is beyond chance.
 
     In i.i.d. rows the correlation of neighbours has a standard error of about $1/\sqrt n$.
     """

@@ -1,4 +1,4 @@
-r"""What samples prove about the means of populations, at every sample size.
+r"""Confidence bounds of population means, valid at every sample size.
 
 Every bound here is for a confidence `1 - δ` chosen beforehand and needs no more than this: the
 sample was drawn independently from one law, all of it inside `[low, high]`, and neither the range
@@ -245,12 +245,12 @@ def log_inverse(delta: float) -> float:
 
 
 def shuffle(sample: Tensor, generator: Generator | None) -> Tensor:
-    """The draws in an order that knows nothing of their values; as given without a generator."""
+    """Shuffles the draws; without a generator, returns them in the given order."""
     return sample if generator is None else sample[torch.randperm(len(sample), generator=generator)]
 
 
 def group_differences(x: Tensor, y: Tensor, low: float, high: float) -> tuple[Tensor, float]:
-    """Differences of the means of `min(n, m)` groups of each, and what each may be off by."""
+    """Differences of the means of `min(n, m)` groups of each, and a bound of their rounding errors."""
     k = min(len(x), len(y), _MOST_GROUPS)
     # Each group mean is off by a rounding or so for every term of its sum.
     rounding = gamma(-(-max(len(x), len(y)) // k) + 4) * 2 * max(abs(low), abs(high))

@@ -1,4 +1,4 @@
-r"""`fit_monitor`: a reference once, then batch after batch, with one false-alarm rate for all of them."""
+r"""Drift monitors: one reference, a sequence of batches, and one false-alarm rate for all of them."""
 
 import hashlib
 import math
@@ -35,8 +35,8 @@ _MIN_ROWS = 4
 _MOST_TRAINING = 2**14
 _MOST_HELD_OUT = 2**15
 _MOST_CHANGES = 5
-_FEWEST_RUNNING = 12  # of fewer rows, chance may put some into order
-_LARGEST = 700.0  # logarithm of the largest evidence that is told
+_FEWEST_RUNNING = 12  # fewer rows may be in order by chance
+_LARGEST = 700.0  # logarithm of the largest evidence that is reported
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,15 @@ class Change:
 
 @dataclass(frozen=True)
 class MonitoredBatch:
-    """What is known after a batch.
+    """The state of a monitor after a batch.
 
     Attributes:
         name: name of the batch.
         rows: number of its rows.
-        evidence: evidence against "no drift so far"; mostly below 1 where there is none, an alarm from
-            1 over the false-alarm rate on.
-        p_value: a p-value of "no drift so far" that holds at all times together: 1 over the largest
-            evidence so far.
-        alarm: whether drift is shown, by this batch or an earlier one.
+        evidence: evidence against "no drift so far": usually below 1 without drift; an alarm is raised at
+            1 divided by the false-alarm rate.
+        p_value: anytime-valid p-value of "no drift so far": 1 divided by the largest evidence so far.
+        alarm: whether this batch or an earlier one has shown drift.
         changes: the scores with the most evidence, the first few.
         digest: checksum of the rows.
     """
@@ -82,7 +81,7 @@ class MonitoredBatch:
 
 @dataclass(eq=False)
 class Monitor:
-    r"""A fitted reference, and the evidence of all batches so far that their rows have drifted.
+    r"""A fitted reference, and the evidence of drift from all batches so far.
 
     Under the hypothesis that no batch has drifted, the probability of an alarm at any time, over however
     many batches, is at most `false_alarm_rate`. The hypothesis: the reference's rows are i.i.d. with law P,
@@ -91,8 +90,8 @@ class Monitor:
     some batch is farther than `tolerance` from the reference.
 
     One random half of the reference fixes the encoding, the scaling and the scores; the other half, at most
-    32,768 rows, tells their means. Each score is 1-Lipschitz, so its mean differs by at most the distance
-    of the laws. `taut.transport.drift_evidence` states and proves the theorem.
+    32,768 rows, estimates their means. Each score is 1-Lipschitz, so its mean differs by at most the
+    distance of the laws. `taut.transport.drift_evidence` states and proves the theorem.
 
     With a `window`, the rows of every `window` batches become the reference of the next ones, with their
     scaling and scores; earlier batches are forgotten, so that slow drift is tolerated and sudden drift is
@@ -103,19 +102,19 @@ class Monitor:
     $k(k + 1)/\alpha$ with a probability of at most $\alpha/k(k + 1)$; these add up to $\alpha$. $\square$
 
     Attributes:
-        scores: the scores that are watched.
+        scores: the monitored scores.
         scaling: scaling of the features.
         columns: names of the features, where the reference has some.
         encoding: how columns became features, where the reference is a table of columns.
         false_alarm_rate: probability of a false alarm, over the whole run.
         tolerance: distance from the reference that is no drift, in scaled units.
         rows: number of rows of the reference.
-        batches: what was known after each batch.
+        batches: the state after each batch.
         window: number of batches after which they become the reference; None keeps the first.
-        moves: how many times the reference has moved on.
+        moves: number of times that the reference was replaced.
         start: number of batches before the current reference began.
         recent: encoded rows of the batches since then; without a window none.
-        notes: what to mind about the reference's columns.
+        notes: warnings about the columns of the reference.
     """
 
     scores: DriftScores = field(repr=False)
@@ -148,7 +147,7 @@ class Monitor:
 
     @property
     def alarm(self) -> bool:
-        """Whether drift is shown by the batches so far."""
+        """Whether the batches so far have shown drift."""
         return bool(self.batches) and self.batches[-1].alarm
 
     @property
@@ -157,7 +156,7 @@ class Monitor:
         return list(self.columns or (f"column {j}" for j in range(self.dim)))
 
     def update(self, data: Any, name: str = "") -> MonitoredBatch:
-        """Takes the next batch into account.
+        """Updates the evidence with the next batch.
 
         Args:
             data: new rows, each seen once: any data set that `taut.wasserstein` takes, with the columns
@@ -170,18 +169,18 @@ class Monitor:
         rows = self._read(data)
         points = self.scaling(rows)
         digest = hashlib.sha256(rows.numpy().tobytes()).hexdigest()
-        if digest in (seen := {batch.digest: batch.name for batch in self.batches}):
+        if digest in (names_by_digest := {batch.digest: batch.name for batch in self.batches}):
             raise DataError(
                 subject="Monitor.update",
                 rule="every batch must hold new rows, or they would count twice",
-                got=f"the rows of batch {seen[digest]!r} again",
+                got=f"the rows of batch {names_by_digest[digest]!r} again",
             )
         draws, number = self.scores(points), len(self.batches) + 1
         past, shared = number - self.start, 1
         if self.window is not None:
             shared = (self.moves + 1) * (self.moves + 2)
             self.recent = torch.cat([self.recent, rows])[-_MOST_TRAINING - _MOST_HELD_OUT :]
-        # Scores are rounded, which matters to a tolerance alone.
+        # The rounding of scores matters only with a tolerance.
         width = self.scores.widths.repeat(2)
         tolerance = self.tolerance / width * (1 + 1e-9) + 1e-9 * (self.tolerance > 0)
         self.wealth = log_wealth(self.wealth, draws, self.nodes + tolerance[:, None], past)
@@ -191,7 +190,7 @@ class Monitor:
         before = self.batches[-1].p_value if self.batches else 1.0
         p_value = min(before, math.exp(-total))
         difference = (draws.mean(0) - self.means) * width
-        found = MonitoredBatch(
+        result = MonitoredBatch(
             name=name or str(number),
             rows=len(points),
             evidence=math.exp(total),
@@ -200,20 +199,20 @@ class Monitor:
             changes=self._changes(each, difference),
             digest=digest,
         )
-        self.batches.append(found)
-        if self.window is not None and past >= self.window and not found.alarm:
+        self.batches.append(result)
+        if self.window is not None and past >= self.window and not result.alarm:
             self._move_on()
-        return found
+        return result
 
     def _move_on(self) -> None:
-        """Makes the rows of the last batches the reference, once there are enough of them."""
+        """Replaces the reference by the rows of the last batches, if there are enough of them."""
         if len(self.recent) < _MIN_ROWS:
             return
         self.moves, self.start, self.rows = self.moves + 1, len(self.batches), len(self.recent)
         generator = Generator().manual_seed(self.moves)
-        train, held = (self.recent[half] for half in _halves(self.rows, generator))
+        train, held_out = (self.recent[half] for half in _halves(self.rows, generator))
         names, method = self.columns or (), self.scaling.method
-        vars(self).update(_fit_parts(train, held, method, names, self.encoding, generator))
+        vars(self).update(_fit_parts(train, held_out, method, names, self.encoding, generator))
         self.recent = self.recent[:0]
 
     def _changes(self, each: Tensor, difference: Tensor) -> tuple[Change, ...]:
@@ -240,7 +239,7 @@ def fit_monitor(
     window: int | None = None,
     seed: int = 0,
 ) -> Monitor:
-    """A monitor of batches that come after a reference; see `Monitor` for what it guarantees.
+    """Fits a monitor to a reference, for the batches that follow; see `Monitor` for its guarantee.
 
     Args:
         reference: i.i.d. rows, any data set that `taut.wasserstein` takes; it is held in memory.
@@ -258,8 +257,9 @@ def fit_monitor(
         >>> monitor = fit_monitor(torch.randn(1000, 2, generator=g))
         >>> monitor.update(torch.randn(200, 2, generator=g)).alarm
         False
-        >>> found = monitor.update(torch.randn(200, 2, generator=g) + torch.tensor([1.0, 0.0]))
-        >>> found.alarm, found.changes[0].what
+        >>> shifted = torch.randn(200, 2, generator=g) + torch.tensor([1.0, 0.0])
+        >>> batch = monitor.update(shifted)
+        >>> batch.alarm, batch.changes[0].what
         (True, 'column 0 higher')
     """
     if not 0 < false_alarm_rate < 1:
@@ -275,32 +275,32 @@ def fit_monitor(
     if window is not None:
         check_count(_SUBJECT, "window", window)
     generator = Generator().manual_seed(int(seed))
-    train, held, order, columns, found = _split(reference, encoding, generator)
+    train, held_out, order, columns, fitted_encoding = _split(reference, encoding, generator)
     return Monitor(
-        **_fit_parts(train, held, scaling, columns or (), found, generator),
+        **_fit_parts(train, held_out, scaling, columns or (), fitted_encoding, generator),
         columns=columns,
-        encoding=found,
+        encoding=fitted_encoding,
         false_alarm_rate=float(false_alarm_rate),
         tolerance=float(tolerance),
-        rows=len(train) + len(held),
+        rows=len(train) + len(held_out),
         window=window,
-        notes=_note_running(torch.cat([train, held])[order.argsort()], columns or ()),
+        notes=_note_running(torch.cat([train, held_out])[order.argsort()], columns or ()),
     )
 
 
 def _fit_parts(
     train: Tensor,
-    held: Tensor,
+    held_out: Tensor,
     scaling: Scaling,
     columns: Sequence[str],
     encoding: Encoding | None,
     generator: Generator,
 ) -> dict[str, Any]:
-    """The parts of a monitor that a reference decides; `train` fixes the scores, `held` their means."""
+    """The parts of a monitor that depend on its reference: scores from `train`, means from `held_out`."""
     fixed = None if encoding is None else torch.from_numpy(encoding.fixed)
     scale, _ = fit_scaling(scaling, train, columns, fixed)
     scores = fit_scores(scale(train), generator)
-    draws = scores(scale(held))
+    draws = scores(scale(held_out))
     nodes = make_nodes(draws)
     return {
         "scores": scores,
@@ -314,23 +314,23 @@ def _fit_parts(
 
 
 def _note_running(points: Tensor, columns: Sequence[str]) -> tuple[str, ...]:
-    """A note on columns that number the rows, or only ever rise or fall from row to row."""
+    """A note on columns that number the rows, or that are strictly monotone from row to row."""
     steps, gaps = points.diff(dim=0), points.sort(0).values.diff(dim=0)
     running = (steps > 0).all(0) | (steps < 0).all(0) | (gaps == 1).all(0)
-    found = running.nonzero().flatten().tolist()
-    if not found or len(points) < _FEWEST_RUNNING:
+    positions = running.nonzero().flatten().tolist()
+    if not positions or len(points) < _FEWEST_RUNNING:
         return ()
-    which = describe_columns(columns, found)
+    which = describe_columns(columns, positions)
     return (f"running numbers or times, which later batches will exceed: {which}; leave them out",)
 
 
 def _split(
     reference: Any, options: Mapping[str, Any] | None, generator: Generator
 ) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...] | None, Encoding | None]:
-    """Training and held-out rows, the positions of both, the features' names and their encoding.
+    """Splits the reference into training and held-out rows.
 
-    The encoding is found in the training rows alone: what the held-out ones hold must not decide how
-    they are scored.
+    Also returns the positions of both, the names of the features and their encoding. The encoding is
+    fitted to the training rows alone: the values of the held-out ones must not decide how these are scored.
     """
     source = columns_of(reference, "reference")
     if source is None:
@@ -344,14 +344,15 @@ def _split(
     cells = LoadedSource(source)
     drawn = _halves(cells.rows, generator)
     halves = [cells.take(half.numpy()) for half in drawn]
-    found = fit_encoding(halves[0], **options or {})
-    # Gaps that begin later are to be seen.
-    found = replace(found, columns=tuple(replace(c, missing=True) for c in found.columns))
-    chosen = found.select(cells.names, cells.subject)
-    train, held = (
-        torch.from_numpy(read_source(half.select(chosen), None, found, 1).values) for half in halves
+    encoding = fit_encoding(halves[0], **options or {})
+    # Missing values that first occur later must be detected.
+    encoding = replace(encoding, columns=tuple(replace(c, missing=True) for c in encoding.columns))
+    selected = encoding.select(cells.names, cells.subject)
+    train, held_out = (
+        torch.from_numpy(read_source(half.select(selected), None, encoding, 1).values)
+        for half in halves
     )
-    return train, held, torch.cat(drawn), found.features, found
+    return train, held_out, torch.cat(drawn), encoding.features, encoding
 
 
 def _halves(rows: int, generator: Generator) -> tuple[Tensor, Tensor]:

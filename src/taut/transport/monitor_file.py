@@ -1,4 +1,4 @@
-"""Monitors in files: the fitted reference, the evidence so far, and what was known after each batch."""
+"""Monitor files: the fitted reference, the evidence so far, and the state after each batch."""
 
 import contextlib
 import math
@@ -53,7 +53,7 @@ def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def hold_monitor(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Holds a monitor's file from reading to writing, so that no batch of another process is lost.
+    """Locks a monitor's file from reading to writing, so that no batch of another process is lost.
 
     Waits for a process that holds it. The lock is a file beside it, `PATH.lock`, which stays: another
     process may have opened it. The system releases it when the process ends, however.
@@ -79,14 +79,14 @@ def load_monitor(path: str | os.PathLike[str]) -> Monitor:
         >>> load_monitor(path).rows
         50
     """
-    found = open_file(path)
+    file = open_file(path)
     try:
-        return _read(found.model, found.metadata["monitor"], found.extra_tensors)
+        return _read(file.model, file.metadata["monitor"], file.extra_tensors)
     except (LookupError, TypeError, ValueError) as error:
         raise DamagedFileError(
             subject=f"load_monitor: {os.path.basename(os.fspath(path))}",
             rule="must hold a monitor",
-            got="none, or one with a part missing",
+            got="no monitor, or an incomplete one",
             remedy="Write it with taut.transport.save_monitor, or taut watch --save.",
         ) from error
 

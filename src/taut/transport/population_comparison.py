@@ -1,4 +1,4 @@
-"""The distance between the populations of two samples, from rows to bounds."""
+"""Comparison of two populations through samples: critics, bounds and a p-value."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -40,23 +40,23 @@ _MOST_LINE_TRAINING = 100_000
 _MOST_COUPLED = 2**15
 _FEW_COUPLED = 2**11
 _COUPLED_CELLS = 2**23
-# Samples of at least and at most so many rows are judged in two stages: with fewer no critic can be
-# trained on a part, with more the last stage says nearly all.
+# Samples of at least and at most so many rows are tested in two stages: with fewer, a part is too small
+# to train a critic; with more, the last stage has nearly all of the power.
 _STAGED = (100, 5000)
-# An upper bound is of use below so many estimates, or below this share of the distance of random rows.
+# An upper bound is useful below this multiple of the estimate, or this share of the random distance.
 _USEFUL_RATIO = 3
 _USEFUL_SHARE = 0.5
-# Training values so many times the held-out ones, beyond chance, deserve a word.
+# Overfitting is noted if the training value exceeds the held-out one by this factor and beyond chance.
 _OVERFIT_RATIO = 1.25
 _OVERFIT_ERRORS = 3
 # Shares of the training scores that may be clamped at each end.
 _CLAMPED_SHARES = (0.0, 0.005, 0.02, 0.05)
-# Share of the error probability of the p-value that the test of held-out scores has.
+# Share of the error probability of the p-value that is given to the test of held-out scores.
 _SCORES_WEIGHT = 0.2
 
 
 class _Fitted(NamedTuple):
-    """A critic, the stages that judge it and its forerunner, and the upper bound."""
+    """A critic, the stages that test it and its predecessor, and the upper bound."""
 
     selected: SelectedCritic
     scale: FeatureScaling
@@ -68,12 +68,12 @@ class _Fitted(NamedTuple):
 
 
 class PopulationComparison(Comparison):
-    """Two samples of populations, and how to compare them."""
+    """A comparison of the populations behind two samples."""
 
     def compare(
         self, confidence: float, method: Method, diameter: float | None, num_permutations: int
     ) -> WassersteinResult:
-        """The distance of the populations, from rows that the critic has not seen."""
+        """Bounds the distance of the populations, with rows that the critic has not seen."""
         each = confidence_of_each(SUBJECT, confidence)
         for name, side in (("x", self.x), ("y", self.y)):
             if isinstance(side, Table):
@@ -100,22 +100,22 @@ class PopulationComparison(Comparison):
         )
         if not (useful or self.unseen):
             self.notes.append(
-                f"no useful upper bound: two samples of so many rows in {self.x.dim} dimensions are far "
-                "apart even if they come from one population, so what can be proven "
-                f"({upper.value:.3g}) says little"
+                f"no useful upper bound: two samples of this size in {self.x.dim} dimensions are far apart "
+                f"even if they come from one population, so the proven bound ({upper.value:.3g}) is not "
+                "informative"
             )
         if not self.unseen:
             width = "the data" if diameter is None else f"{diameter:g}, as stated"
             assumed = f"the upper bound assumes that each support is no wider than {width}"
             self.notes.insert(0, assumed)
-        told = f"{name}, held-out" + "; a lower estimate" * bool(self.unseen)
+        estimate_method = f"{name}, held-out" + "; a lower estimate" * bool(self.unseen)
         return self._result(
             selected,
             fitted.scale,
             (sx, sy),
             lipschitz=lipschitz,
             limits=stages[-1].limits,
-            estimate=Estimate(max(0.0, estimate), L2, told),
+            estimate=Estimate(max(0.0, estimate), L2, estimate_method),
             lower=lower,
             upper=upper,
             upper_is_useful=useful,
@@ -139,19 +139,19 @@ class PopulationComparison(Comparison):
         of_rows = two_sample_p_value(*rows, **options)
         return min(1.0, of_rows / (1 - _SCORES_WEIGHT), combined / _SCORES_WEIGHT)
 
-    def _note_overfit(self, trained: float, held: float, stage: Stage) -> None:
+    def _note_overfit(self, trained: float, held_out: float, stage: Stage) -> None:
         spread = sum(side.values.var().item() / len(side.values) for side in (stage.x, stage.y))
         error = math.sqrt(spread) / (stage.lipschitz or 1.0)
-        beyond_chance = trained - held > _OVERFIT_ERRORS * error
-        if beyond_chance and trained > _OVERFIT_RATIO * max(held, 0.0):
-            likely = ", and the distance is likely larger than the estimate" if held > 0 else ""
+        beyond_chance = trained - held_out > _OVERFIT_ERRORS * error
+        if beyond_chance and trained > _OVERFIT_RATIO * max(held_out, 0.0):
+            likely = ", and the distance is likely larger than the estimate" if held_out > 0 else ""
             self.notes.append(
                 f"the critic separates its training rows by {trained:.3g} and held-out ones by "
-                f"{held:.3g}: it has learned noise{likely}; more rows would help"
+                f"{held_out:.3g}: it has learned noise{likely}; more rows would help"
             )
 
     def _fit(self, confidence: float, diameter: float | None) -> _Fitted:
-        """A critic selected on some rows, the scores of the held-out ones, and the upper bound."""
+        """Selects a critic, scores the held-out rows and bounds the distance from above."""
         sides = (self.x, self.y)
         reading = [self._on_rows("reading", side) for side in sides]
         splits = [split_rows(sides[i], self.seed, i, reading[i]) for i in (0, 1)]
@@ -194,8 +194,8 @@ class PopulationComparison(Comparison):
             for side, split in zip(sides, splits, strict=True)
         )
         last, trained = self._stage(selected.critic, train, (sx, sy), confidence)
-        # Nor may the distances of coupled rows depend on them, as by the scale, or by the shift at
-        # which missing numbers stand. All are in random order, drawn without looking at them.
+        # The distances of coupled rows must not depend on these rows either, through the scale or the
+        # shift that replaces missing numbers. All are in random order, whatever their values.
         gaps = self.encoding is not None and self.encoding.has_gaps
         skips = (0, 0) if self.scaling == "none" and not gaps else before
         most = min(_MOST_COUPLED, max(_FEW_COUPLED, _COUPLED_CELLS // self.x.dim))
@@ -208,7 +208,7 @@ class PopulationComparison(Comparison):
         return _Fitted(selected, scale, [*stages, last], trained, upper, apart, (x, y))
 
     def _fit_line(self, confidence: float, diameter: float | None) -> _Fitted:
-        """The same on a line, where half of the rows give a critic without training.
+        """Does the same for one column, where half of the rows give a critic without training.
 
         The scaling is fixed before the rows of the first stage are seen. The upper bound is about rows
         in their own unit, and divided by the scale afterwards: so it holds for every scale at once, and
@@ -224,7 +224,7 @@ class PopulationComparison(Comparison):
         rows, points = (x, y), torch.cat([x, y])
         self.notes += note_constant(self.columns, *column_ranges(points))
         self._set_unseen(find_unseen(self.encoding, points))
-        train, held = zip(*(self._halve(side) for side in (x, y)), strict=True)
+        train, held_out = zip(*(self._halve(side) for side in (x, y)), strict=True)
         staged = _STAGED[0] <= min(self.rows) <= _STAGED[1]
         (early_x, fresh_x), (early_y, fresh_y) = (
             side.tensor_split([len(side) // 2 if staged else len(side)]) for side in train
@@ -232,13 +232,16 @@ class PopulationComparison(Comparison):
         scale = self._fit_scaling(torch.cat([early_x, early_y]))
         check_squares(scale(points))
         if diameter is not None and self.scaling != "none":
-            x, y = torch.cat([fresh_x, held[0]]), torch.cat([fresh_y, held[1]])
+            x, y = torch.cat([fresh_x, held_out[0]]), torch.cat([fresh_y, held_out[1]])
         stages = []
         if staged:
             parts = (scale(early_x), scale(early_y)), (scale(fresh_x), scale(fresh_y))
             stages.append(self._line_stage(*parts, confidence)[1])
-        train, held = (scale(train[0]), scale(train[1])), (scale(held[0]), scale(held[1]))
-        critic, last, trained = self._line_stage(train, held, confidence)
+        train, held_out = (
+            (scale(train[0]), scale(train[1])),
+            (scale(held_out[0]), scale(held_out[1])),
+        )
+        critic, last, trained = self._line_stage(train, held_out, confidence)
         unit = scale.scale.item()
         width = None if diameter is None else round_up(diameter * unit)
         raw = self._bound_upper(x, y, confidence, width)
@@ -253,31 +256,31 @@ class PopulationComparison(Comparison):
         return bound_population_upper(x, y, confidence, generator=self.generator, diameter=width)
 
     def _line_stage(
-        self, train: Samples, held: Samples, confidence: float
+        self, train: Samples, held_out: Samples, confidence: float
     ) -> tuple[ConeCritic, Stage, float]:
-        """The critic of some rows, the stage of others that it scores, and its training value."""
+        """The critic of the training rows, the stage of the held-out rows, and the training value."""
         critic = line_potential(train[0][:, 0], train[1][:, 0])
         evaluate = self._evaluation(critic)
-        scores = evaluate(held[0]), evaluate(held[1])
+        scores = evaluate(held_out[0]), evaluate(held_out[1])
         return critic, *self._stage(critic, train, scores, confidence)
 
     def _stage(
         self, critic: nn.Module, train: Samples, scores: tuple[Scores, Scores], confidence: float
     ) -> tuple[Stage, float]:
-        """The stage of a critic, its limits chosen on the training rows, and its value on those."""
+        """The stage of a critic, with limits chosen on the training rows, and the training value."""
         if self.x.dim == 1:
             evaluate = self._evaluation(critic)
-            seen = [evaluate(side).values for side in train]
+            training_scores = [evaluate(side).values for side in train]
         else:
-            seen = [score_points(critic, side) for side in train]
+            training_scores = [score_points(critic, side) for side in train]
         counts = [len(side.values) for side in scores]
-        limits, deviations = _choose_limits(seen, counts, 1 - confidence)
+        limits, deviations = _choose_limits(training_scores, counts, 1 - confidence)
         lipschitz = bound_lipschitz(critic, "l2", (self.x.dim,)).value
-        trained = (seen[0].mean() - seen[1].mean()).item()
+        trained = (training_scores[0].mean() - training_scores[1].mean()).item()
         return Stage(*scores, limits, lipschitz, deviations), trained
 
     def _halve(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows drawn uniformly, half or 100,000 of them, in random order, and all others in theirs."""
+        """Draws half of the rows, at most 100,000, in random order; the others keep their order."""
         drawn = torch.randperm(len(rows), generator=self.generator)
         drawn = drawn[: min(len(rows) // 2, _MOST_LINE_TRAINING)]
         others = torch.ones(len(rows), dtype=torch.bool)
@@ -296,7 +299,7 @@ class PopulationComparison(Comparison):
             )
 
     def _on_rows(self, stage: str, side: Dataset) -> Callable[[int], None] | None:
-        """Reports progress of a pass over a stream; the total is known where the file states it."""
+        """A progress callback for a pass over a stream; the total is known if the file states it."""
         if self.on_progress is None or isinstance(side, Table):
             return None
         total = getattr(side, "rows", None)
@@ -304,29 +307,29 @@ class PopulationComparison(Comparison):
 
 
 def _choose_limits(
-    seen: list[Tensor], counts: list[int], delta: float
+    scores: list[Tensor], counts: list[int], delta: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Limits of the scores that promise the largest lower bound, and the deviations within them.
+    """Chooses the score limits that promise the largest lower bound; also returns the deviations within.
 
     Narrow limits lose a part of the difference and of the deviation term, which grows with the range.
     """
-    pooled, log = torch.cat(seen).sort().values, log_inverse(delta)
-    best, found = -math.inf, ((0.0, 0.0), (0.0, 0.0))
+    pooled, log = torch.cat(scores).sort().values, log_inverse(delta)
+    best, selected = -math.inf, ((0.0, 0.0), (0.0, 0.0))
     for share in _CLAMPED_SHARES:
         cut = int(share * len(pooled))
         low, high = pooled[cut].item(), pooled[len(pooled) - 1 - cut].item()
-        x, y = (side.clamp(low, high) for side in seen)
+        x, y = (side.clamp(low, high) for side in scores)
         deviations = (x.std().item(), y.std().item())
         slack = math.sqrt(2 * log) * math.hypot(
             *(s / math.sqrt(n) for s, n in zip(deviations, counts, strict=True))
         )
         promised = (x.mean() - y.mean()).item() - slack - log * (high - low) / min(counts)
         if promised > best:
-            best, found = promised, ((low, high), deviations)
-    return found
+            best, selected = promised, ((low, high), deviations)
+    return selected
 
 
 def _mean_distance(x: Tensor, y: Tensor) -> float:
-    """The mean distance of unrelated rows, in random order or sorted by nothing."""
+    """The mean distance of unrelated rows; the order of rows must not depend on their values."""
     count = min(len(x), len(y), 10_000)
     return torch.linalg.vector_norm(x[:count] - y[:count].flip(0), dim=-1).mean().item()

@@ -193,8 +193,8 @@ def _around(centres: Centres, *, name: str, inward: bool) -> Problem:
 
 
 def _draw_centres(centres: Centres, n: int, generator: Generator) -> Tensor:
-    chosen = torch.randint(len(centres), (n,), generator=generator, device=generator.device)
-    return torch.tensor(centres, device=generator.device)[chosen]
+    indices = torch.randint(len(centres), (n,), generator=generator, device=generator.device)
+    return torch.tensor(centres, device=generator.device)[indices]
 
 
 def _draw_spheres(centres: Centres, n: int, generator: Generator) -> Tensor:

@@ -1,4 +1,4 @@
-r"""What shuffles and resamples of scores say: exact p-values, and an interval that is an estimate."""
+r"""Permutation p-values, which are exact, and bootstrap intervals, which are estimates."""
 
 import math
 from collections.abc import Sequence
@@ -61,8 +61,8 @@ def permutation_p_value(
 def permuted_sums(features: Tensor, first: int, count: int, generator: Generator) -> Tensor:
     """Sums of centred features over the first rows, as they are and after `count` random relabellings.
 
-    With sizes and total given, a sum over the one sample decides the difference of means. Of features
-    `(n, k)` it is `(1 + count, k)`.
+    Given the sizes and the total, the sum over one sample determines the difference of means. Features
+    `(n, k)` give sums `(1 + count, k)`.
     """
     features = features - features.mean(0)
     # The smaller group is cheaper to draw; the sums over the two are opposite.
@@ -74,8 +74,8 @@ def permuted_sums(features: Tensor, first: int, count: int, generator: Generator
         keys = torch.rand(
             min(chunk, count - done), len(features), generator=generator, dtype=torch.float64
         )
-        chosen = keys.topk(smaller, sorted=False).indices
-        sums.append(keys.zero_().scatter_(1, chosen, 1.0) @ features)
+        indices = keys.topk(smaller, sorted=False).indices
+        sums.append(keys.zero_().scatter_(1, indices, 1.0) @ features)
     return torch.cat(sums) if smaller == first else -torch.cat(sums)
 
 
@@ -104,10 +104,10 @@ def combine_p_values(p_values: Sequence[float], weights: Sequence[float]) -> flo
 def bootstrap_interval(
     x_scores: Tensor, y_scores: Tensor, level: float = 0.95, *, generator: Generator
 ) -> tuple[float, float]:
-    r"""The percentile bootstrap interval of a difference of means: an estimate, no bound.
+    r"""The percentile bootstrap interval of a difference of means: an estimate, not a bound.
 
     Rows are resampled 999 times, in up to 4,096 blocks a side. In large samples the mean difference of
-    the populations' scores lies inside with a probability near `level`; nothing is proven of it.
+    the populations' scores lies inside with a probability near `level`; nothing is proven about it.
     """
     means = []
     for side in (x_scores, y_scores):
@@ -121,9 +121,9 @@ def bootstrap_interval(
 
 
 def average_blocks(x: Tensor, y: Tensor, most: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Means of blocks of rows of one size: at most `most` of each, and at least 64 where it has so many.
+    """Averages both samples in blocks of one size: at most `most` each, at least 64 if possible.
 
-    Samples of at most so many rows are left as they are.
+    Samples of at most `most` rows each are returned unchanged.
     """
     n, m = len(x), len(y)
     size = max(1, min(-(-max(n, m) // most), min(n, m) // 64))
@@ -131,7 +131,7 @@ def average_blocks(x: Tensor, y: Tensor, most: int, generator: Generator) -> tup
 
 
 def _block_means(sample: Tensor, size: int, most: int, generator: Generator) -> Tensor:
-    """Means of blocks of `size`; the rest, less than a block or past the most, is left out."""
+    """Means of at most `most` blocks of `size` shuffled rows; the remaining rows are dropped."""
     if size == 1 and len(sample) <= most:
         return sample
     blocks = min(len(sample) // size, most)

@@ -34,14 +34,14 @@ _TENSORS = ("shift", "scale", "x_scores", "y_scores", "x_errors", "y_errors")
 
 @dataclass(frozen=True, eq=False)
 class SavedCritic:
-    r"""A critic with all it needs to evaluate rows that came after it.
+    r"""A trained critic with everything needed to evaluate later rows.
 
     Attributes:
         critic: the function, on scaled features, in evaluation mode and float64.
         kind: kind of the critic.
         lipschitz: proven constant of the critic.
         scaling: scaling of the features before the critic sees them.
-        columns: names of the features, where the data had some.
+        columns: names of the features, if the data had names.
         encoding: how the columns of a table became features, where there is one.
         image_shape: shape of one row, where rows are images.
         limits: range to which scores are clamped for bounds; fixed before the held-out rows were
@@ -49,7 +49,7 @@ class SavedCritic:
         scores: scores of the rows of x and of y behind the bounds, at most 100,000 of each, drawn
             uniformly: of the held-out rows, or of any for finite sets.
         errors: proven bounds of the rounding errors of these scores.
-        means: the ends between which the mean exact score of each side lies, over all of its rows.
+        means: proven bounds of the mean exact score of each side, over all of its rows.
         finite: whether x and y are finite sets or samples of populations.
     """
 
@@ -88,7 +88,7 @@ class SavedCritic:
         return iterate_batches(self.match(open_dataset(data, "data", 1, self.encoding)))
 
     def match(self, data: Dataset) -> Dataset:
-        """The same sample with the columns of the critic in its order.
+        """Puts the columns of a sample into the order of the critic.
 
         Raises:
             DataError: it has other columns.
@@ -140,7 +140,7 @@ class SavedCritic:
         return new.values, from_x, from_y
 
     def _bound(self, new: Scores, side: int, each: float, method: Method, seed: int) -> float:
-        """The better of two directions, each at the confidence `each`."""
+        """The larger bound of the two directions, each at the confidence `each`."""
         old = Scores(self.scores[side], self.errors[side])
         if self.finite:
             # The mean score of a finite set is known: every draw has it, up to its error.
@@ -170,8 +170,8 @@ class SavedCritic:
             "finite": self.finite,
             "encoding": None if self.encoding is None else self.encoding.to_json(),
         }
-        held = (self.scaling.shift, self.scaling.scale, *self.scores, *self.errors)
-        tensors = dict(zip(_TENSORS, held, strict=True))
+        entries = (self.scaling.shift, self.scaling.scale, *self.scores, *self.errors)
+        tensors = dict(zip(_TENSORS, entries, strict=True))
         stored: Any = {"metadata": {"critic": stated}, "extra_tensors": tensors}
         save(self.critic, path, norm="l2", input_shape=[self.dim], **stored)
 
@@ -194,11 +194,11 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
         >>> from_x.value > 1, from_y.value
         (True, 0.0)
     """
-    found = open_file(path)
+    file = open_file(path)
     try:
-        stated = found.metadata["critic"]
-        held = [found.extra_tensors[name] for name in _TENSORS]
-        shift, scale, *scores, x_errors, y_errors = held
+        stated = file.metadata["critic"]
+        tensors = [file.extra_tensors[name] for name in _TENSORS]
+        shift, scale, *scores, x_errors, y_errors = tensors
         errors = (x_errors, y_errors)
         dim, columns, shape = len(shift), stated["columns"], stated["image_shape"]
         low, high = map(_number, stated["limits"])
@@ -207,25 +207,31 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
         encoding = None if encoding is None else Encoding.from_json(encoding)
         fits = all(e.shape == s.shape for e, s in zip(errors, scores, strict=True))
         for holds, otherwise in (
-            (len(means) == 2 and all(a <= b for a, b in means), "its means are no intervals"),
-            (found.input_shape == (dim,), "its network does not take its columns"),
+            (len(means) == 2 and all(a <= b for a, b in means), "its means are not intervals"),
+            (file.input_shape == (dim,), "its network has another number of inputs"),
             (shift.shape == scale.shape == (dim,), "its scaling has no entry for every column"),
             (bool((scale > 0).all()), "its scaling divides by zero or less"),
             (low <= high, "its limits are in the wrong order"),
-            (all(s.ndim == 1 and len(s) > 0 for s in scores), "its scores are no lists"),
-            (fits and all(bool((e >= 0).all()) for e in errors), "its errors fit no scores"),
-            ({tensor.dtype for tensor in held} == {torch.float64}, "its numbers are not float64"),
+            (all(s.ndim == 1 and len(s) > 0 for s in scores), "its scores are not one-dimensional"),
+            (
+                fits and all(bool((e >= 0).all()) for e in errors),
+                "its errors do not match its scores",
+            ),
+            (
+                {tensor.dtype for tensor in tensors} == {torch.float64},
+                "its numbers are not float64",
+            ),
             (columns is None or _all(columns, str, dim), "its columns are not names"),
-            (shape is None or _all(shape, int), "its image shape is none"),
+            (shape is None or _all(shape, int), "its image shape is invalid"),
             (type(stated["finite"]) is bool, "it does not say whether its sets are finite"),
             (stated["scaling"] in SCALINGS, "its scaling is unknown"),
             (encoding is None or len(encoding.features) == dim, "its encoding has other features"),
         ):
             _check(holds, otherwise)
         return SavedCritic(
-            critic=found.model,
+            critic=file.model,
             kind=str(stated["kind"])[:80],
-            lipschitz=found.bound,
+            lipschitz=file.bound,
             scaling=FeatureScaling(stated["scaling"], shift, scale),
             columns=None if columns is None else tuple(columns),
             image_shape=None if shape is None else tuple(shape),
@@ -237,11 +243,11 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
             encoding=encoding,
         )
     except (LookupError, TypeError, ValueError) as error:
-        said = error.rule if isinstance(error, DamagedFileError) else "a part is missing"
+        reason = error.rule if isinstance(error, DamagedFileError) else "a part is missing"
         raise DamagedFileError(
             subject=f"load_critic: {os.path.basename(os.fspath(path))}",
             rule="must hold a critic with its scores",
-            got=f"none: {said}",
+            got=f"none: {reason}",
             remedy="Write it with WassersteinResult.save.",
         ) from error
 

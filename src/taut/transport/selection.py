@@ -1,4 +1,4 @@
-"""Selection of the critic: every kind has a short trial, and the best one gets the steps."""
+"""Selection of the critic: each kind gets a short trial, and the best one the full training."""
 
 import math
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def select_critic(
     The linear critic needs no steps: $f(z) = u \cdot z$ with $u$ along the difference of means is the best
     linear one. It wins where rows are few.
 
-    Rows are centred and scaled; `on_progress` is told the kind, the steps done and those of the round.
+    Rows are centred and scaled; `on_progress` is called with the kind, the steps done and their total.
     """
     unit = _unit(torch.cat([*train, *validation]))
     best = SelectedCritic("linear", linear_critic(*train)) if "linear" in critics else None
@@ -155,7 +155,7 @@ def _fit(
     generator: Generator,
     on_progress: OnProgress | None,
 ) -> SelectedCritic:
-    """The candidate `name` after training, not yet evaluated; `pursued` holds centres once found."""
+    """The candidate `name` after training, not yet evaluated; `pursued` caches centres."""
     family, _, way = name.partition(" ")
     kind = _kind_of(family)
 

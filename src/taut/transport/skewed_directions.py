@@ -52,12 +52,12 @@ def skewed_directions(
         >>> y = torch.randn(4000, 3, generator=seeded)
         >>> x = y.clone()
         >>> x[:400, 0] += 3  # a tenth of P is shifted along the first axis
-        >>> found = skewed_directions(x, y, num_starts=8, generator=seeded)
-        >>> found[0].abs().argmax().item(), found[0, 0] > 0.9
+        >>> directions = skewed_directions(x, y, num_starts=8, generator=seeded)
+        >>> directions[0].abs().argmax().item(), directions[0, 0] > 0.9
         (0, tensor(True))
     """
     whiten_x, whiten_y = _whitening(x), _whitening(y)
-    found, strength = x.new_zeros(0, x.shape[1]), x.new_zeros(0)
+    directions, strength = x.new_zeros(0, x.shape[1]), x.new_zeros(0)
 
     def lean(u: Tensor, pair: tuple[Tensor, Tensor] = (x, y)) -> Tensor:
         return _third_moment(pair[0], *whiten_x, u) - _third_moment(pair[1], *whiten_y, u)
@@ -68,16 +68,16 @@ def skewed_directions(
         for step in range(num_iterations):
             update = lean(u)
             # The last steps use the full map, since the subtraction is only approximate.
-            if len(found) and step < num_iterations - 2:
-                update = update - ((u @ found.T).square() * strength) @ found
+            if len(directions) and step < num_iterations - 2:
+                update = update - ((u @ directions.T).square() * strength) @ directions
             u = torch.nn.functional.normalize(update, dim=-1)
         strengths = torch.cat([strength, (lean(u) * u).sum(-1)])
-        found, strength = _distinct(torch.cat([found, u]), strengths)
+        directions, strength = _distinct(torch.cat([directions, u]), strengths)
     if fresh is not None:
         # About the means of x and y, and whitened as they are.
-        found = found[(lean(found, fresh) * found).sum(-1) >= strength / 2]
+        directions = directions[(lean(directions, fresh) * directions).sum(-1) >= strength / 2]
     # Back from whitened coordinates to those of the data.
-    back = torch.linalg.solve(whiten_x[1], found.T).T
+    back = torch.linalg.solve(whiten_x[1], directions.T).T
     return torch.nn.functional.normalize(back, dim=-1)
 
 

@@ -36,7 +36,7 @@ OnRows = Callable[[int], None]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What one pass over a sample leaves in memory; points are `(n, dim)`, float64."""
+    """The result of one pass over a sample; points are `(n, dim)`, float64."""
 
     train: Tensor  # half of the rows or more, at most 100,000; see `count_training`
     validation: Tensor  # a tenth, at most 10,000
@@ -45,14 +45,14 @@ class Split:
     used: np.ndarray  # (rows,), true for those of `train` and `validation`
     low: Tensor  # smallest value of each column
     high: Tensor
-    checksum: int  # of all rows, to detect a second pass that gives others
+    checksum: int  # of all rows, to detect changes in the second pass
     unseen: tuple[str, ...]  # names of the columns with values that the encoding has not seen
 
 
 def split_rows(data: Dataset, seed: int, index: int, on_rows: OnRows | None = None) -> Split:
     """One pass over `data` that draws its training, validation and reserve rows uniformly.
 
-    `index` is 0 for x and 1 for y, whose keys are independent; `on_rows` is told the rows read so far.
+    `index` is 0 for x and 1 for y, with independent keys; `on_rows` is called with the rows so far.
     """
     # Not [seed, index] alone: numpy reads [0, 0] as 0, and keys from `default_rng(0)` would sort
     # rows that a user drew from `default_rng(0)` by their own values.
@@ -97,9 +97,9 @@ def count_training(rows: int, dim: int) -> int:
 def score_held_out(
     data: Dataset, split: Split, score: Callable[[Tensor], Scores], on_rows: OnRows | None = None
 ) -> Scores:
-    """A second pass that scores all held-out rows, in their order.
+    """Scores all held-out rows, in their order, in a second pass.
 
-    Several processes share the batches; all return all scores. Raises where the rows are others.
+    Several processes share the batches; all return all scores. Raises `DataError` if the rows have changed.
     """
     positions, scores = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, 2).double()]
     rows, checksum = 0, 0
@@ -122,9 +122,9 @@ def score_held_out(
             got="other rows at the second pass",
             remedy="Turn shuffling off, or pass a sample in memory.",
         )
-    found = torch.zeros(split.rows, 2, dtype=torch.float64)
-    found[parallel.gather(torch.cat(positions))] = parallel.gather(torch.cat(scores))
-    return Scores(*found[torch.from_numpy(~split.used)].unbind(1))
+    scored = torch.zeros(split.rows, 2, dtype=torch.float64)
+    scored[parallel.gather(torch.cat(positions))] = parallel.gather(torch.cat(scores))
+    return Scores(*scored[torch.from_numpy(~split.used)].unbind(1))
 
 
 def _checksum(data: Dataset, batch: Tensor, before: int) -> int:
@@ -135,19 +135,19 @@ def _checksum(data: Dataset, batch: Tensor, before: int) -> int:
 
 
 class _SmallestKeys:
-    """The rows with the smallest keys among those offered, in memory of twice their number."""
+    """Collects the rows with the smallest keys, in memory for twice as many."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.threshold = np.inf
-        self.held = 0
+        self.num_rows = 0
         self.parts: list[tuple[np.ndarray, np.ndarray, Tensor]] = []  # keys, positions and points
 
     def offer(self, keys: np.ndarray, start: int, points: Tensor) -> None:
         wanted = np.flatnonzero(keys < self.threshold)
         self.parts.append((keys[wanted], start + wanted, points[torch.from_numpy(wanted)]))
-        self.held += len(wanted)
-        if self.held >= 2 * self.capacity:
+        self.num_rows += len(wanted)
+        if self.num_rows >= 2 * self.capacity:
             self._shrink()
 
     def _shrink(self) -> None:
@@ -156,8 +156,8 @@ class _SmallestKeys:
         order = np.argsort(keys, kind="stable")[: self.capacity]
         rows = torch.cat(points)[torch.from_numpy(order)]
         self.parts = [(keys[order], np.concatenate(positions)[order], rows)]
-        self.held = len(order)
-        if self.held == self.capacity:
+        self.num_rows = len(order)
+        if self.num_rows == self.capacity:
             self.threshold = float(keys[order[-1]])
 
     def sorted_rows(self) -> tuple[Tensor, Tensor]:

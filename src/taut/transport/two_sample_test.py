@@ -1,4 +1,4 @@
-r"""Whether two samples have one distribution: an exact test with all of their rows."""
+r"""An exact permutation test of whether two samples have one distribution."""
 
 import torch
 from torch import Generator, Tensor
@@ -16,8 +16,8 @@ _MOST_BLOCKS = 2**10
 _MOST_PAIRED = 24
 _MOST_WHITENED = 256
 _FREQUENCIES = 128
-# Weights of the statistics: a shift of one column is what happens most.
-_WEIGHTS = {"location": 2.0}  # of the others 1
+# Weights of the statistics: a shift of one column is the most common change.
+_WEIGHTS = {"location": 2.0}  # 1 for the others
 # Statistics that differ by less than this share of the largest one are ties.
 _TIE = 1e-9
 
@@ -35,7 +35,7 @@ def two_sample_p_value(
     - *location*: the largest of the columns, $s$;
     - *direction*: Hotelling's statistic, the sum over whitened columns;
     - *spread*: the largest of the columns, $s^2$;
-    - *shape*: the largest sum of $s^3$ and $s^4$, freed of what spread and location say;
+    - *shape*: the largest sum of $s^3$ and $s^4$, after projecting out location and spread;
     - *kernel*: the sum over 128 random cosines and sines of all columns, whose expectation is the maximum
       mean discrepancy of a Gaussian kernel;
     - *pairs*: the largest of the products of two columns, of up to 24.
@@ -53,7 +53,7 @@ def two_sample_p_value(
     set alone. So $T(0), \dots, T(B)$ are exchangeable, and the rank of one among them, ties counted
     against it, is at least uniform. $\square$
 
-    No probability of error is shared out between the statistics: dependent ones cost little. Several
+    The error probability is not divided among the statistics, so dependent ones cost little. Several
     relabellings have $T(b) = 1$; equal $T$ are ordered by the largest $S_k(b)$ in standard deviations over
     all $b$, which is exchangeable just as well.
 
@@ -96,7 +96,7 @@ def two_sample_p_value(
 
 
 def _features(points: Tensor, generator: Generator) -> dict[str, Tensor]:
-    """Features of each statistic, `(n, groups, members)`: the largest group's sum of squares counts."""
+    """Features of each statistic, `(n, groups, members)`: it is the largest sum of squares of a group."""
     n, dim = points.shape
     score = _standardise(_normal_scores(points))
     spread = _standardise(score.square(), score)
@@ -107,7 +107,7 @@ def _features(points: Tensor, generator: Generator) -> dict[str, Tensor]:
     whitened = score
     if dim <= _MOST_WHITENED:
         values, vectors = torch.linalg.eigh(score.T @ score / n)
-        # As much of a multiple of the identity as the covariance is uncertain by.
+        # A ridge of the size of the sampling error of the covariance.
         ridge = values.mean() * dim / n
         whitened = score @ vectors / (values + ridge).clamp_min(1e-12).sqrt()
     features = {

@@ -16,27 +16,27 @@ _MOST_SCORES = 100_000
 class WassersteinResult(SavedCritic):
     """The distance between two finite sets, or between the populations behind two samples.
 
-    It is also the critic that found it, with the attributes and methods of `SavedCritic`; its
+    It includes the critic behind it, with the attributes and methods of `SavedCritic`; its
     `scores` and `errors` are those of all held-out rows, or of all rows for finite sets, in their
     order.
 
     Attributes:
         estimate: value of the best critic on held-out rows, 0 where it is negative, or the middle
-            of the proven interval for finite sets. On no proven side of the truth; where values
-            are `unseen`, a lower estimate.
+            of the proven interval for finite sets. It may be above or below the truth; where
+            values are `unseen`, a lower estimate.
         lower: lower bound of the distance, with its confidence.
         upper: upper bound of the distance, with its confidence; infinite where values are `unseen`.
-        upper_is_useful: whether the upper bound says something: it is at most three times the estimate,
-            or at most half of the mean distance of unrelated rows; for finite sets, it is finite.
-        bootstrap: ends of the bootstrap interval of the estimate: an estimate itself, of what this
-            critic finds, no bound of the distance; None for finite sets.
+        upper_is_useful: whether the upper bound is informative: at most three times the estimate,
+            or at most half of the mean distance of unrelated rows; for finite sets, finite.
+        bootstrap: ends of the bootstrap interval of the estimate, for this critic: itself an
+            estimate, not a bound of the distance; None for finite sets.
         p_value: p-value of the hypothesis that both samples have one distribution, by exact permutation
             tests of all rows and of held-out scores; None for finite sets.
         history: dual value of the selected critic at each training step.
         rows: number of rows of x and of y.
         diameter: diameter of the supports that was stated; None where it was assumed.
-        notes: what was assumed of the data or done to them; for populations, first of all what
-            the upper bound assumes of their supports.
+        notes: assumptions about the data and changes made to them; for populations, first the
+            assumption of the upper bound about their supports.
         unseen: columns with categories or gaps that a given encoding has not seen. They are mapped nearer
             than they are, so there is no upper bound (see `taut.data.encoding`).
     """
@@ -70,13 +70,13 @@ class WassersteinResult(SavedCritic):
 
     @property
     def saved(self) -> SavedCritic:
-        """What `save` writes: the critic with at most 100,000 scores a side, drawn uniformly."""
+        """The part that `save` writes: the critic with at most 100,000 random scores per side."""
         generator = Generator().manual_seed(0)
         shuffles = (torch.randperm(len(side), generator=generator) for side in self.scores)
-        kept = [shuffled[:_MOST_SCORES].sort().values for shuffled in shuffles]
+        indices = [shuffled[:_MOST_SCORES].sort().values for shuffled in shuffles]
         parts = {part.name: getattr(self, part.name) for part in fields(SavedCritic)}
         for name in ("scores", "errors"):
-            parts[name] = tuple(side[at] for side, at in zip(parts[name], kept, strict=True))
+            parts[name] = tuple(side[at] for side, at in zip(parts[name], indices, strict=True))
         return SavedCritic(**parts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -85,23 +85,23 @@ class WassersteinResult(SavedCritic):
 
     @property
     def assumption(self) -> str:
-        """What the upper bound assumes of the supports, in a few words; empty for finite sets."""
+        """The assumption of the upper bound about the supports, as a phrase; empty for finite sets."""
         width = "the data" if self.diameter is None else f"{self.diameter:g}"
         return "" if self.finite else f"if no support is wider than {width}"
 
     def __str__(self) -> str:
         losses = "" if self.encoding is None else self.encoding.losses
-        return f"{self._said()}; {losses}" if losses else self._said()
+        return f"{self._summary()}; {losses}" if losses else self._summary()
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         low = format_bound(self.lower.value, "lower")
         high = format_bound(self.upper.value, "upper")
         sure = "proven" if self.finite else f"at {100 * self.lower.confidence:g} %"
         tested = "" if self.p_value is None else f", p = {self.p_value:.3g}"
         if self.unseen:
             names = ", ".join(map(repr, self.unseen))
-            said = f"lower estimate {self.estimate.value:.4g}, at least {low} {sure}"
-            return f"{said}, no upper bound: unseen values in {names}{tested}"
+            bounds = f"lower estimate {self.estimate.value:.4g}, at least {low} {sure}"
+            return f"{bounds}, no upper bound: unseen values in {names}{tested}"
         between = f"in [{low}, {high}] "
         between += "proven" if self.finite else f"at {100 * self.confidence:g} % {self.assumption}"
         if not self.upper_is_useful:

@@ -26,8 +26,8 @@ def cone_jobs(
     """One job for each activation, and for each dimension and number of linear layers of `results`."""
     for activation, recipes in RECIPES.items():
         for dim, depth in results:
-            chosen = recipe or recipes[depth]
-            run = partial(_run_cone, activation, dim, depth, chosen, seed, num_fresh)
+            settings = recipe or recipes[depth]
+            run = partial(_run_cone, activation, dim, depth, settings, seed, num_fresh)
             yield BenchmarkJob(f"table1/{activation}/{dim}/{depth}", 40.0, run)
 
 
@@ -75,7 +75,7 @@ def coverage_problems(count: int) -> Iterator[tuple[Problem, int]]:
 
 
 def _atoms(dim: int, share: float) -> Problem:
-    """Atoms that are all a unit apart; P has `share` more at one of them: so far it has to travel."""
+    """Atoms at distance 1 from each other; P has `share` more mass at one, which is the distance."""
     places = torch.tensor([[0.0], [1.0]]) if dim == 1 else torch.eye(dim) / math.sqrt(2)
     even = torch.full((len(places),), 1 / len(places))
     more = even - share / (len(places) - 1)

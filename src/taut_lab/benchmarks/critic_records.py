@@ -1,4 +1,4 @@
-"""Results of `taut bench wasserstein`: one file that grows by a result at a time."""
+"""Results of `taut bench wasserstein`, in a file that is written after each result."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -98,23 +98,23 @@ class Stopwatch:
         return round(time.process_time() - self._cpu, 3)
 
     def result(
-        self, part: str, problem: str, critic: str, *, fit_cpu: float | None = None, **found: Any
+        self, part: str, problem: str, critic: str, *, fit_cpu: float | None = None, **values: Any
     ) -> CriticResult:
         """A result with these times; without another, the time of the fit is all of it."""
         cpu = self.cpu
         fit_cpu = cpu if fit_cpu is None else fit_cpu
         return CriticResult(
-            part, problem, critic, **found, fit_cpu=fit_cpu, cpu=cpu, wall=self.wall
+            part, problem, critic, **values, fit_cpu=fit_cpu, cpu=cpu, wall=self.wall
         )
 
 
-def estimated(found: WassersteinResult) -> dict[str, Any]:
+def estimated(result: WassersteinResult) -> dict[str, Any]:
     """The estimate and the bounds of `taut.wasserstein`, as fields of a `CriticResult`."""
     return {
-        "estimate": found.estimate.value,
-        "lower": found.lower.value,
-        "upper": found.upper.value,
-        "confidence": found.lower.confidence,
+        "estimate": result.estimate.value,
+        "lower": result.lower.value,
+        "upper": result.upper.value,
+        "confidence": result.lower.confidence,
     }
 
 
@@ -141,16 +141,16 @@ class CriticRecords:
             "machine": describe_machine(),
         }
         if path is not None and path.exists():
-            found = CriticRecords.read(path)
-            if found.header["settings"] != self.header["settings"]:
+            stored = CriticRecords.read(path)
+            if stored.header["settings"] != self.header["settings"]:
                 raise ArgumentError(
                     subject="CriticRecords",
                     argument="path",
                     rule=f"must be a record with the settings {self.header['settings']}",
-                    got=f"{str(path)!r}, with {found.header['settings']}",
+                    got=f"{str(path)!r}, with {stored.header['settings']}",
                     remedy="Use the same settings, or another file.",
                 )
-            self.header, self.results = found.header, found.results
+            self.header, self.results = stored.header, stored.results
 
     def add(self, name: str, result: CriticResult) -> None:
         """Adds a result, and writes the file."""
@@ -166,16 +166,16 @@ class CriticRecords:
     @classmethod
     def read(cls, path: Path) -> "CriticRecords":
         """Reads the file of a run; raises `DamagedFileError` for any other."""
-        found = read_record_file(path, cls._parse)
-        found.path = path
-        return found
+        records = read_record_file(path, cls._parse)
+        records.path = path
+        return records
 
     @classmethod
     def _parse(cls, fields: Mapping[str, Any]) -> "CriticRecords":
         check_kind(fields, _KIND)
-        found = cls(None, fields["settings"])
-        found.results = {
+        records = cls(None, fields["settings"])
+        records.results = {
             name: CriticResult.from_json(plain) for name, plain in fields["results"].items()
         }
-        found.header = {name: fields[name] for name in found.header}
-        return found
+        records.header = {name: fields[name] for name in records.header}
+        return records

@@ -26,7 +26,7 @@ Detector = Callable[[np.ndarray, np.ndarray, int], tuple[float, float]]
 
 @dataclass(frozen=True)
 class DriftSettings:
-    """What is compared."""
+    """Settings of the comparison."""
 
     pairs: int = 200  # number of pairs without a shift, and of pairs with one
     rows: int = 200  # rows of each sample
@@ -38,7 +38,7 @@ class DriftSettings:
 
 @dataclass(frozen=True)
 class DetectorResult:
-    """One detector."""
+    """Results of one detector."""
 
     name: str  # name of the detector
     false_alarms: int  # number of pairs without a shift that it calls different, at the level 0.05
@@ -47,7 +47,7 @@ class DetectorResult:
     seconds: float  # CPU time of a pair, mean
     large_answer: float | None  # distance that it gives for the large pair
     large_seconds: float  # CPU time of the large pair
-    large_megabytes: float  # memory that it takes for the large pair, above what was in use before
+    large_megabytes: float  # additional memory for the large pair
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class DriftRecord(BenchmarkRecord):
 
 
 def _taut(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
-    found = wasserstein(x, y, num_steps=30, critics=("linear", "cones"), seed=seed)
-    assert found.p_value is not None
-    return found.estimate.value, found.p_value
+    result = wasserstein(x, y, num_steps=30, critics=("linear", "cones"), seed=seed)
+    assert result.p_value is not None
+    return result.estimate.value, result.p_value
 
 
 def _taut_test(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -105,10 +105,10 @@ def _permute(
     seed: int,
 ) -> tuple[float, float]:
     """A distance, and its p-value by permutations."""
-    found, rng, pooled = distance(x, y), np.random.default_rng(seed), np.concatenate([x, y])
+    observed, rng, pooled = distance(x, y), np.random.default_rng(seed), np.concatenate([x, y])
     shuffled = (np.split(rng.permutation(pooled), [len(x)]) for _ in range(count))
-    above = sum(distance(a, b) >= found for a, b in shuffled)
-    return float(found), float((1 + above) / (1 + count))
+    above = sum(distance(a, b) >= observed for a, b in shuffled)
+    return float(observed), float((1 + above) / (1 + count))
 
 
 def _kernel(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -123,8 +123,8 @@ def _drifted_columns(x: np.ndarray, y: np.ndarray, seed: int, least: float) -> t
     metrics = require("evidently.metrics", "evidently", "this benchmark")
     pandas = require("pandas", "evidently", "this benchmark")
     new, old = (pandas.DataFrame(side).rename(columns=str) for side in (y, x))
-    found = evidently.Report([metrics.DriftedColumnsCount()]).run(new, old)
-    return math.nan, float(found.dict()["metrics"][0]["value"]["share"] < least)
+    report = evidently.Report([metrics.DriftedColumnsCount()]).run(new, old)
+    return math.nan, float(report.dict()["metrics"][0]["value"]["share"] < least)
 
 
 def _windows(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float]:
@@ -175,15 +175,15 @@ def run_drift(
     large = _pair(rng, settings.large_rows, settings.dim, settings.shift)
     results = []
     detectors = installed_detectors()
-    for place, name in enumerate(detectors):
+    for position, name in enumerate(detectors):
         start, answers, alarms = time.process_time(), {}, {}
         for number, (shift, x, y) in enumerate(pairs):
-            on_run(name, (place + number / len(pairs)) / len(detectors))
+            on_run(name, (position + number / len(pairs)) / len(detectors))
             answer, p_value = DETECTORS[name](x, y, number)
             answers.setdefault(shift, []).append(answer)
             alarms[shift] = alarms.get(shift, 0) + (p_value <= _LEVEL)
         seconds = (time.process_time() - start) / len(pairs)
-        means = [_told(np.mean(answers[shift])) for shift in (0.0, settings.shift)]
+        means = [_finite_or_none(np.mean(answers[shift])) for shift in (0.0, settings.shift)]
         large_answer, large_seconds, large_megabytes = _measure(name, *large)
         results.append(
             DetectorResult(
@@ -192,7 +192,7 @@ def run_drift(
                 found=alarms[settings.shift],
                 answers=(means[0], means[1]),
                 seconds=seconds,
-                large_answer=_told(large_answer),
+                large_answer=_finite_or_none(large_answer),
                 large_seconds=large_seconds,
                 large_megabytes=large_megabytes,
             )
@@ -201,7 +201,7 @@ def run_drift(
     return DriftRecord(settings, tuple(results), versions=versions)
 
 
-def _told(answer: float) -> float | None:
+def _finite_or_none(answer: float) -> float | None:
     return None if math.isnan(answer) else float(answer)
 
 
@@ -219,9 +219,9 @@ def _measure(name: str, x: np.ndarray, y: np.ndarray) -> tuple[float, float, flo
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_measure_here, args=(name, x, y, sender))
     process.start()
-    found = receiver.recv()
+    measured = receiver.recv()
     process.join()
-    return found
+    return measured
 
 
 def _measure_here(name: str, x: np.ndarray, y: np.ndarray, sender: Any) -> None:

@@ -87,16 +87,16 @@ def _run_estimator(
     problem = funnels(dim, count, seed, num_pairs=num_pairs)
     x, y = problem.sample(rows, Generator().manual_seed(seed))
     watch = Stopwatch()
-    found = wasserstein(x, y, seed=seed, num_steps=num_steps)
+    result = wasserstein(x, y, seed=seed, num_steps=num_steps)
     return watch.result(
         "grid",
         problem.name,
         "taut wasserstein",
         truth=problem.distance,
         truth_error=problem.standard_error,
-        **estimated(found),
+        **estimated(result),
         steps=num_steps,
-        sizes={"dim": dim, "funnels": count, "rows": rows, "kind": found.kind},
+        sizes={"dim": dim, "funnels": count, "rows": rows, "kind": result.kind},
     )
 
 
@@ -149,19 +149,19 @@ def _run(
     fit_cpu = watch.cpu
     # All critics are evaluated on the same fresh samples.
     fresh = Generator().manual_seed(seed + 1)
-    found: dict[str, Any]
+    values: dict[str, Any]
     if critic_name in UNCONSTRAINED_CRITICS:
         x, y = (critic_values(critic, side).double() for side in problem.sample(num_fresh, fresh))
-        found = {"estimate": (x.mean() - y.mean()).item()}
+        values = {"estimate": (x.mean() - y.mean()).item()}
     else:
-        found = vars(evaluate_critic(critic, problem.sample, generator=fresh, num_fresh=num_fresh))
+        values = vars(evaluate_critic(critic, problem.sample, generator=fresh, num_fresh=num_fresh))
     return watch.result(
         "funnels",
         problem.name,
         critic_name,
         truth=problem.distance,
         truth_error=problem.standard_error,
-        **found,
+        **values,
         steps=steps,
         fit_cpu=fit_cpu,
         sizes={"dim": dim, "funnels": count},
@@ -190,8 +190,8 @@ def _timed_cones(problem: Problem, generator: Generator, seconds: float, batch_s
     trial = Generator().manual_seed(0)
     steps = _affordable(lambda n: fit(n, trial, "p", 4), seconds)
     # Selecting the side takes two trials of an eighth each.
-    found = fit(max(1, int(steps / 1.25)), generator)
-    return found.critic, len(found.history)
+    fitted = fit(max(1, int(steps / 1.25)), generator)
+    return fitted.critic, len(fitted.history)
 
 
 def _timed_network(

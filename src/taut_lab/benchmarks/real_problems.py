@@ -68,7 +68,7 @@ def _run(
     truth = _exact(name, load)
     watch = Stopwatch()
     if method == "taut, transport":
-        found, num_steps = estimated(wasserstein(x, y, finite=True, seed=seed)), 0
+        values, num_steps = estimated(wasserstein(x, y, finite=True, seed=seed)), 0
     else:
         critic = _fit(method, x, y, Generator().manual_seed(seed), num_steps)
         # Both sets are known in full, so every 1-Lipschitz function gives a lower bound.
@@ -77,13 +77,13 @@ def _run(
         estimate = (
             critic_values(exact, x).mean() - critic_values(exact, y).mean()
         ).item() / constant
-        found = {"estimate": estimate, "lower": max(0.0, estimate * (1 - 1e-9))}
+        values = {"estimate": estimate, "lower": max(0.0, estimate * (1 - 1e-9))}
     return watch.result(
         "real",
         name,
         method,
         truth=truth,
-        **found | {"confidence": 1.0},
+        **values | {"confidence": 1.0},
         steps=num_steps,
         sizes={"n": len(x), "m": len(y), "dim": x.shape[1]},
     )

@@ -78,13 +78,13 @@ class TrainedModel:
     @torch.no_grad()
     def weights(self) -> list[Tensor]:
         """The weights that the next forward in training would use."""
-        found: list[Tensor] = []
+        weights: list[Tensor] = []
         for layer in self.layers:
             constrained = isinstance(layer, (ConstrainedLinear, ConstrainedConv))
             weight = layer.effective_weight() if constrained else layer.weight
             assert isinstance(weight, Tensor)
-            found.append(weight.detach())
-        return found
+            weights.append(weight.detach())
+        return weights
 
     def errors(self) -> Errors:
         """The largest errors of all weights; None for both if one is not finite."""
@@ -104,7 +104,7 @@ def image_batches(
     images = nn.functional.interpolate(torch.as_tensor(train.inputs).float(), (28, 28)).flatten(1)
     labels = torch.as_tensor(train.labels).long()
     rows = torch.randint(len(labels), (count, batch), generator=Generator().manual_seed(seed))
-    return [(images[chosen], labels[chosen]) for chosen in rows]
+    return [(images[indices], labels[indices]) for indices in rows]
 
 
 def networks_in_training(
@@ -116,11 +116,13 @@ def networks_in_training(
     steps of real training, in which weights move most. Every network uses the batches in turn.
     """
     sizes = [data[0][0].shape[1], width, width, width]
-    made = {}
+    networks = {}
     for name, make in dense_makers(peers).items():
         hidden = [part for pair in pairwise(sizes) for part in (make(*pair), MaxMin())]
-        made[name] = nn.Sequential(*hidden, make(width, 10))
-    return _in_training(made, data, loss_for_radius(_RADIUS, lipschitz=1.0), rate, weight_errors)
+        networks[name] = nn.Sequential(*hidden, make(width, 10))
+    return _in_training(
+        networks, data, loss_for_radius(_RADIUS, lipschitz=1.0), rate, weight_errors
+    )
 
 
 def conv_layers_in_training(
@@ -143,8 +145,8 @@ def conv_layers_in_training(
         clean = torch.einsum("oi,bihw->bohw", rotation, x.detach().roll(1, 2))
         data.append((x, clean + 0.1 * torch.randn(clean.shape, generator=generator)))
     look = {"padding": kernel_size // 2, "padding_mode": "circular"}
-    made = {n: t(inside, out, kernel_size, **look) for n, t in _conv_types(peers).items()}
-    return _in_training(made, data, nn.MSELoss(), 1e-3, partial(circle_errors, side=side))
+    layers = {n: t(inside, out, kernel_size, **look) for n, t in _conv_types(peers).items()}
+    return _in_training(layers, data, nn.MSELoss(), 1e-3, partial(circle_errors, side=side))
 
 
 def _in_training(
@@ -221,7 +223,7 @@ Activation = Callable[[Tensor], Tensor]
 
 def activation_makers(peers: bool = True) -> dict[str, Activation]:
     """Name -> an activation on the last of two dimensions, the baseline first."""
-    found: dict[str, Activation] = {
+    makers: dict[str, Activation] = {
         RELU: nn.ReLU(),
         "taut MaxMin": MaxMin(),
         "taut GroupSort(4)": GroupSort(4),
@@ -231,7 +233,7 @@ def activation_makers(peers: bool = True) -> dict[str, Activation]:
     }
     deel = import_peer(PEERS["deel-torchlip"][1]) if peers else None
     if deel is not None:
-        found |= {
+        makers |= {
             # Not MaxMin as defined here: it returns the positive and negative part of each channel.
             "deel-torchlip MaxMin, doubling": deel.MaxMin(),
             "deel-torchlip GroupSort2": deel.GroupSort2(),
@@ -239,8 +241,8 @@ def activation_makers(peers: bool = True) -> dict[str, Activation]:
         }
     orthogonium = import_peer(PEERS["orthogonium"][1]) if peers else None
     if orthogonium is not None:
-        found["orthogonium MaxMin"] = orthogonium.MaxMin(axis=1)
-    return found
+        makers["orthogonium MaxMin"] = orthogonium.MaxMin(axis=1)
+    return makers
 
 
 def _naive_max_min(x: Tensor) -> Tensor:

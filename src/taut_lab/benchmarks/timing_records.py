@@ -1,4 +1,4 @@
-"""Records of benchmarks: what was measured, with which versions, on which machine."""
+"""Records of benchmarks: measurements, versions and machine."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -41,7 +41,7 @@ class BenchmarkRecord:
         """Reads a file that `write` has written.
 
         Raises:
-            DamagedFileError: it is not one.
+            DamagedFileError: it is not such a file.
         """
         return read_record_file(path, cls.from_json)
 
@@ -86,8 +86,8 @@ class Comparison:
 
     def median(self, name: str) -> float | None:
         """Median time of a function in seconds, or None."""
-        found = (e.timing.median for e in self.entries if e.timing.name == name)
-        return next(found, None)
+        medians = (e.timing.median for e in self.entries if e.timing.name == name)
+        return next(medians, None)
 
     def ratio(self, name: str) -> float | None:
         """Median time of a function divided by that of the baseline."""

@@ -196,8 +196,8 @@ def _trained(models: Sequence[TrainedModel], **about: Any) -> _Plan:
 
 def _conv_plans(settings: ConvSettings) -> Iterator[_Plan]:
     for inside, out, side in settings.shapes:
-        given = {name: getattr(settings, name) for name in ("kernel_size", "peers", "seed")}
-        layers = conv_layers_in_training((inside, out), side, settings.batch, **given)
+        options = {name: getattr(settings, name) for name in ("kernel_size", "peers", "seed")}
+        layers = conv_layers_in_training((inside, out), side, settings.batch, **options)
         sizes = {"in": inside, "out": out, "side": side, "batch": settings.batch}
         title = f"{inside} x {side} x {side}"
         yield _trained(layers, title=title, kind="conv", sizes=sizes, baseline=PLAIN_CONV)

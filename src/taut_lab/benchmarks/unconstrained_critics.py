@@ -83,8 +83,8 @@ def fit_unconstrained_critic(
 
 
 def _excess(critic: nn.Module, x: Tensor, y: Tensor, kind: str, generator: Generator) -> Tensor:
-    place = torch.rand(len(x), 1, generator=generator)
-    between = (place * x + (1 - place) * y).requires_grad_()
+    weight = torch.rand(len(x), 1, generator=generator)
+    between = (weight * x + (1 - weight) * y).requires_grad_()
     (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
     over = slope.norm(dim=-1) - 1
     return (over.clamp(min=0) if kind == "WGAN-LP" else over).square().mean()

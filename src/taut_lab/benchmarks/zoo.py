@@ -28,7 +28,7 @@ _KIND = "taut bench zoo"
 
 @dataclass(frozen=True)
 class ZooSettings:
-    """What all layers of a zoo share."""
+    """Settings that all layers of a zoo share."""
 
     data: str = "cifar10-25k"  # one of `RADII`
     minutes: float = 15.0  # CPU time of training, in minutes
@@ -103,7 +103,7 @@ def run_zoo(
     """Trains and certifies every layer that has no record yet.
 
     Args:
-        settings: what all layers share.
+        settings: settings that all layers share.
         folder: one JSON file for each layer, written when the layer is finished; all are returned.
         data_dir: folder of the dataset; None for the variable `TAUT_DATA`.
         layers: names, or parts of names, of the layers to run; by default all.
@@ -229,12 +229,12 @@ def _mean_loss(network: nn.Module, examples: Examples, settings: ZooSettings) ->
 def _memory(network: nn.Module, examples: Examples, settings: ZooSettings) -> int:
     """Bytes of a training step: four numbers for each parameter, and what backward needs."""
     own = {p.untyped_storage().data_ptr() for p in network.parameters()}
-    kept: dict[int, int] = {}
+    stored_bytes: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+            stored_bytes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     x, labels = examples.inputs[: settings.batch], examples.labels[: settings.batch]
@@ -243,7 +243,7 @@ def _memory(network: nn.Module, examples: Examples, settings: ZooSettings) -> in
     # Storages live as long as the graph, so no address was counted for two of them.
     del loss
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
-    return 4 * parameters + sum(kept.values())
+    return 4 * parameters + sum(stored_bytes.values())
 
 
 def _certify(
@@ -252,10 +252,10 @@ def _certify(
     """Clean and certified accuracy and the proven constant, of the plain weights."""
     plain = plain_network(network).eval()
     try:
-        found = certify(plain, test.inputs, "l2", test.labels)
+        certificates = certify(plain, test.inputs, "l2", test.labels)
     except NoRuleError:
         with torch.no_grad():
             predicted = torch.cat([network(x).argmax(1) for x in test.inputs.split(500)])
         return (predicted == test.labels).double().mean().item(), None, None
-    clean, certified = found.certified_accuracy([0.0, radius]).tolist()
-    return clean, certified, found.lipschitz.value
+    clean, certified = certificates.certified_accuracy([0.0, radius]).tolist()
+    return clean, certified, certificates.lipschitz.value

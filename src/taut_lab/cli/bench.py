@@ -102,7 +102,7 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
     """
     from taut_lab.benchmarks import LayerSettings, run_layers
 
-    chosen = LayerSettings(**settings)
+    config = LayerSettings(**settings)
     if quick:
         small = {
             "widths": (8,),
@@ -112,8 +112,8 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
             "rates": (1e-3,),
         }
         fast = {"bjorck_iterations": (1, 2), "rounds": 2, "min_rounds": 1, "warmup": 1}
-        chosen = replace(chosen, **small, **fast)
-    _time(lambda on_run: run_layers(chosen, on_run), out, show)
+        config = replace(config, **small, **fast)
+    _time(lambda on_run: run_layers(config, on_run), out, show)
 
 
 @bench.command()
@@ -135,10 +135,10 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     """
     from taut_lab.benchmarks import ConvSettings, run_conv
 
-    chosen = ConvSettings(**settings)
+    config = ConvSettings(**settings)
     if quick:
-        chosen = replace(chosen, shapes=((2, 4, 5),), rounds=2, min_rounds=1, warmup=1, batch=2)
-    _time(lambda on_run: run_conv(chosen, on_run), out, show)
+        config = replace(config, shapes=((2, 4, 5),), rounds=2, min_rounds=1, warmup=1, batch=2)
+    _time(lambda on_run: run_conv(config, on_run), out, show)
 
 
 @bench.command()
@@ -164,11 +164,11 @@ def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any)
     """
     from taut_lab.benchmarks import DistanceSettings, run_distances
 
-    chosen = DistanceSettings(**settings)
+    config = DistanceSettings(**settings)
     if quick:
         small = {"batch": 6, "width": 8, "exponents": (8,)}
-        chosen = replace(chosen, **small, rounds=2, min_rounds=1, warmup=1)
-    _time(lambda on_run: run_distances(chosen, on_run), out, show)
+        config = replace(config, **small, rounds=2, min_rounds=1, warmup=1)
+    _time(lambda on_run: run_distances(config, on_run), out, show)
 
 
 @bench.command()
@@ -195,10 +195,10 @@ def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> 
     from taut_lab.benchmarks.drift_detectors import DriftRecord, DriftSettings, run_drift
     from taut_lab.cli.bench_tables import print_drift_record
 
-    chosen = DriftSettings(**settings)
+    config = DriftSettings(**settings)
     if quick:
-        chosen = replace(chosen, pairs=2, rows=30, dim=2, large_rows=60)
-    _run(out, show, DriftRecord.read, lambda on_run: run_drift(chosen, on_run), print_drift_record)
+        config = replace(config, pairs=2, rows=30, dim=2, large_rows=60)
+    _run(out, show, DriftRecord.read, lambda on_run: run_drift(config, on_run), print_drift_record)
 
 
 @bench.command()
@@ -369,11 +369,11 @@ def zoo(
 
 def _line(name: str, result: "CriticResult") -> str:
     error = "" if result.relative_error is None else f" ({result.relative_error:+.1%})"
-    found = (("truth", result.truth, ""), ("estimate", result.estimate, error))
+    values = (("truth", result.truth, ""), ("estimate", result.estimate, error))
     bounds = (("lower", result.lower, ""), ("upper", result.upper, ""))
-    told = [f"{n} {v:.4g}{rest}" for n, v, rest in found + bounds if v is not None]
+    parts = [f"{n} {v:.4g}{rest}" for n, v, rest in values + bounds if v is not None]
     times = f"{result.cpu:.0f} s of CPU time, {result.wall:.0f} s wall-clock time"
-    return f"{name}: {', '.join(told)}, {times}"
+    return f"{name}: {', '.join(parts)}, {times}"
 
 
 def _time(run: Callable[..., Any], out: Path | None, show: Path | None) -> None:

@@ -188,20 +188,20 @@ def _bjorck_cells(full: Timing, products: Timing) -> list[RenderableType]:
 
 def _paper_table(results: Sequence[CriticResult]) -> Iterator[Section]:
     """The paper's layout: rows are activations, columns dimension and depth."""
-    places = list(dict.fromkeys((c.sizes["dim"], c.sizes["depth"]) for c in results))
+    settings = list(dict.fromkeys((c.sizes["dim"], c.sizes["depth"]) for c in results))
     rows = []
     for critic in dict.fromkeys(c.critic for c in results):
         own = {(c.sizes["dim"], c.sizes["depth"]): c for c in results if c.critic == critic}
-        estimates = {place: c.estimate for place, c in own.items()}
+        estimates = {setting: c.estimate for setting, c in own.items()}
         seconds = f"{sum(c.cpu for c in own.values()):.0f}"
-        rows.append([critic, *(_number(estimates.get(p), 4) for p in places), seconds])
-        bounds = {place: c.lower for place, c in own.items()}
-        rows.append(["  at least", *(_number(bounds.get(p), 4) for p in places)])
-        paper = [PAPER_VALUES.get(p, {}).get(critic) for p in places]
+        rows.append([critic, *(_number(estimates.get(p), 4) for p in settings), seconds])
+        bounds = {setting: c.lower for setting, c in own.items()}
+        rows.append(["  at least", *(_number(bounds.get(p), 4) for p in settings)])
+        paper = [PAPER_VALUES.get(p, {}).get(critic) for p in settings]
         if any(value is not None for value in paper):
             rows.append(["  paper", *(_number(value, 2) for value in paper)])
     remark = "Lower bounds at confidence 95 % each; CPU seconds including evaluation."
-    header = ["", *(f"{dim}/{depth}" for dim, depth in places), "seconds"]
+    header = ["", *(f"{dim}/{depth}" for dim, depth in settings), "seconds"]
     yield "Cone of distance 1, by dimension/layers", header, rows, remark
 
 
@@ -273,10 +273,10 @@ def _real_table(results: Sequence[CriticResult]) -> Iterator[Section]:
         points = f"{first.sizes['n']}+{first.sizes['m']}"
         errors = (_percent(own.get(critic)) for critic in critics)
         rows.append([problem, points, f"{first.truth:.4f}", gap, *errors])
-    held = [c.lower_holds is not False and c.upper_holds is not False for c in results]
+    valid = [c.lower_holds is not False and c.upper_holds is not False for c in results]
     remark = (
         "Gap: width of the proven interval over the distance; then errors in percent. "
-        f"{sum(held)} of {len(held)} bounds hold; {sum(c.cpu for c in results):.0f} seconds."
+        f"{sum(valid)} of {len(valid)} bounds hold; {sum(c.cpu for c in results):.0f} seconds."
     )
     title = "Real data: two finite sets against POT's exact distance"
     yield title, ["", "points", "exact", "gap", *names], rows, remark

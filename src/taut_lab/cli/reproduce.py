@@ -82,8 +82,8 @@ def list_experiments(folder: Path, as_json: bool) -> None:
     from taut_lab.framework.records import Records
     from taut_lab.report.collection import collect_report
 
-    found = [collect_report(experiment, Records(folder)) for experiment in _choose(("all",))]
-    rows = [output.list_row(one) for one in found]
+    reports = [collect_report(experiment, Records(folder)) for experiment in _choose(("all",))]
+    rows = [output.list_row(one) for one in reports]
     if as_json:
         print_json({"records": str(folder), "experiments": rows})
     else:
@@ -159,7 +159,7 @@ def run(
     # Workers may have another working directory.
     data = None if not data else os.path.abspath(os.path.expanduser(data))
     records = Records(folder)
-    chosen = {
+    selected = {
         experiment.name: (experiment, _cells(experiment, preset, seeds))
         for experiment in _choose(names)
     }
@@ -168,7 +168,7 @@ def run(
             output.sweep_progress(quiet=as_json) as (on_progress, say),
             open_workers(jobs, cluster) as workers,
         ):
-            tasks, skipped = _skip_cells_without_data(chosen, records, workers, data)
+            tasks, skipped = _skip_cells_without_data(selected, records, workers, data)
             for name, reasons in skipped.items():
                 say(f"Cells of {name} are skipped. {' '.join(reasons)}")
             result = sweep(
@@ -183,7 +183,7 @@ def run(
     except KeyboardInterrupt:
         click.echo("Interrupted. Finished cells are kept; the same command resumes.", err=True)
         raise SystemExit(_INTERRUPTED) from None
-    summary = output.summarize(chosen, result, skipped, records, preset)
+    summary = output.summarize(selected, result, skipped, records, preset)
     if as_json:
         print_json(summary)
     else:
@@ -279,20 +279,20 @@ def _choose(names: tuple[str, ...]) -> list["Experiment"]:
 
 def _cells(experiment: "Experiment", preset: str, seeds: tuple[int, ...]) -> list["Cell"]:
     cells = experiment.cells(preset)
-    held = sorted({cell.config["seed"] for cell in cells})
-    if seeds and not set(seeds) & set(held):
+    available = sorted({cell.config["seed"] for cell in cells})
+    if seeds and not set(seeds) & set(available):
         raise ArgumentError(
             subject="reproduce",
             argument="--seed",
             rule=f"must be a seed of {experiment.name} with --preset {preset}: "
-            f"{', '.join(map(str, held))}",
+            f"{', '.join(map(str, available))}",
             got=", ".join(map(str, seeds)),
         )
     return [cell for cell in cells if not seeds or cell.config["seed"] in seeds]
 
 
 def _skip_cells_without_data(
-    chosen: dict[str, tuple["Experiment", list["Cell"]]],
+    selected: dict[str, tuple["Experiment", list["Cell"]]],
     records: "Records",
     workers: "Workers",
     data_dir: str | None,
@@ -300,14 +300,14 @@ def _skip_cells_without_data(
     """The cells to compute for each experiment, and why others are skipped."""
     from taut_lab.framework.datasets import datasets_of, missing_data
 
-    every = [cell for _, cells in chosen.values() for cell in cells]
+    every = [cell for _, cells in selected.values() for cell in cells]
     done, _ = records.load(every)
     needs = {cell.key: datasets_of(cell.config) for cell in every if cell.key not in done}
     names = sorted(set().union(*needs.values()))
     key = f"taut-data-{secrets.token_hex(8)}"
     missing = workers.submit(key, missing_data, names, data_dir).result() if names else {}
     tasks, skipped = [], {}
-    for name, (experiment, cells) in chosen.items():
+    for name, (experiment, cells) in selected.items():
         lacking = {cell.key: needs.get(cell.key, set()) & set(missing) for cell in cells}
         tasks.append([(experiment, cell) for cell in cells if not lacking[cell.key]])
         if reasons := set().union(*lacking.values()):

@@ -87,7 +87,7 @@ def print_list(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
 
 
 def summarize(
-    chosen: Mapping[str, tuple[Experiment, Sequence[Cell]]],
+    selected: Mapping[str, tuple[Experiment, Sequence[Cell]]],
     result: SweepResult,
     skipped: Mapping[str, Sequence[str]],
     records: Records,
@@ -95,7 +95,7 @@ def summarize(
 ) -> dict[str, Any]:
     """The result of a sweep, for JSON."""
     experiments = []
-    for name, (_, cells) in chosen.items():
+    for name, (_, cells) in selected.items():
         ran = [record for record in result.completed if record.cell.experiment == name]
         failed = [(cell, reason) for cell, reason in result.failed if cell.experiment == name]
         done = len(records.load(cells)[0])

@@ -50,12 +50,12 @@ def _configs(preset: str) -> Iterable[Config]:
 def _run(config: Config) -> Outcome:
     settings = dict(config)
     constant = settings.pop("constant")
-    held = (
+    constraint = (
         {"constraint": "none"}
         if constant == _FREE
         else {"constraint": "orthonormal", "lipschitz": constant}
     )
-    run = train_classifier({**PLAIN, **held, **settings, "activation": "relu", "lr": 1e-3})
+    run = train_classifier({**PLAIN, **constraint, **settings, "activation": "relu", "lr": 1e-3})
     shares = activation_frequencies(run.model, run.data().train.inputs)
     return Outcome(
         numbers={
@@ -97,15 +97,15 @@ def activation_frequencies(model: nn.Module, inputs: Tensor) -> Tensor:
 def _checks(results: Sequence[Result]) -> list[Check]:
     trained = _without_short(results)
 
-    def found(number: str, constant: float | str) -> list[float]:
+    def numbers(number: str, constant: float | str) -> list[float]:
         return numbers_of(trained, number, constant=constant)
 
     active = {
-        f"{_name(small)} and {_name(large)}": (found("mean", small), found("mean", large))
+        f"{_name(small)} and {_name(large)}": (numbers("mean", small), numbers("mean", large))
         for small, large in pairwise(_CONSTANTS[:-1])
     }
-    sparse = {_name(c): (found("mean", c), found("mean", _FREE)) for c in _CONSTANTS[:-1]}
-    always = {"0.1-Lipschitz": (found("undead", 0.1), 0.05)}
+    sparse = {_name(c): (numbers("mean", c), numbers("mean", _FREE)) for c in _CONSTANTS[:-1]}
+    always = {"0.1-Lipschitz": (numbers("undead", 0.1), 0.05)}
     return [
         Check("units are active more often with a smaller constant", active),
         Check("units are active more often than without a constraint", sparse),
@@ -165,14 +165,15 @@ def _name(constant: Any) -> str:
 def _curves(results: Sequence[Result], order: Sequence[Any]) -> Figure:
     def paint(axes: Any) -> None:
         for index, constant in enumerate(order):
-            held = [r.outcome.series for r in results if r.config["constant"] == constant]
+            series = [r.outcome.series for r in results if r.config["constant"] == constant]
             shares = [
-                100 * sum(at) / len(held) for at in zip(*(s["active"] for s in held), strict=True)
+                100 * sum(at) / len(series)
+                for at in zip(*(s["active"] for s in series), strict=True)
             ]
             colour = "black" if constant == _FREE else _LINES[index % len(_LINES)]
             style = "--" if constant == _FREE else "-"
             look = {"color": COLOURS[colour], "linestyle": style}
-            axes.plot(held[0]["thresholds"], shares, label=_name(constant), **look)
+            axes.plot(series[0]["thresholds"], shares, label=_name(constant), **look)
         axes.set(xlabel="threshold", ylabel="units active at least this often, %")
         axes.set(xlim=(0, 1), ylim=(0, 102))
         axes.legend()

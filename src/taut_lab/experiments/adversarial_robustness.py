@@ -40,9 +40,9 @@ def _training(row: str, rates: Mapping[str, float]) -> dict[str, Any]:
         return {**_FREE, "activation": "relu", "adversarial_radius": float(rest)}
     if kind == "Standard":
         return {**_FREE, "activation": rest.lower()}
-    asked = float(kind.removeprefix("Margin-"))
+    margin = float(kind.removeprefix("Margin-"))
     # A margin of K a certifies the radius a / 2, which is monitored.
-    aims = {"margin": _CONSTANT * asked, "radius": asked / 2, "lr": rates[kind]}
+    aims = {"margin": _CONSTANT * margin, "radius": margin / 2, "lr": rates[kind]}
     return {**_MARGIN, **aims, "activation": rest.lower()}
 
 
@@ -101,7 +101,7 @@ def _run(config: Config) -> Outcome:
     classifier = EvaluatedClassifier.from_run(run, LINF)
     certificates = classifier.certify()
     part = classifier.take(evenly_spaced_rows(len(classifier.examples), config["attacked"]))
-    seen = evaluate_robustness(
+    robustness = evaluate_robustness(
         part,
         config["radii"],
         list(_ATTACKS.values()),
@@ -111,17 +111,18 @@ def _run(config: Config) -> Outcome:
         seed=seed,
     )
     clean = float(certificates.certified_accuracy())
-    numbers = {"clean_error": 1 - clean, "violations": len(seen.violations)}
+    numbers = {"clean_error": 1 - clean, "violations": len(robustness.violations)}
     for radius in config["radii"]:
         for key, name in _ATTACKS.items():
-            numbers[f"{key}_{radius:g}"] = 1 - seen.accuracy(radius, name)
+            numbers[f"{key}_{radius:g}"] = 1 - robustness.accuracy(radius, name)
     proven = certificates.certified_accuracy(torch.tensor(_REACH)).tolist()
     series = {
         "radii": config["radii"],
         **{
-            key: [seen.accuracy(r, name) for r in config["radii"]] for key, name in _ATTACKS.items()
+            key: [robustness.accuracy(r, name) for r in config["radii"]]
+            for key, name in _ATTACKS.items()
         },
-        "attacked_clean": seen.clean,
+        "attacked_clean": robustness.clean,
         "reach": _REACH,
         "proven": proven,
     }
@@ -133,37 +134,41 @@ def _run(config: Config) -> Outcome:
         margins = certificates.margin * certificates.correct
         # The figure of the paper counts margins above K eps; its text requires only K eps / 2.
         for rule, share in (("figure_rule", 1.0), ("text_rule", 0.5)):
-            asked = share * _CONSTANT
-            series[rule] = [float((margins > asked * r).double().mean()) for r in _REACH]
-            numbers[f"{rule}_broken"] = _count_changed_within(seen, asked)
+            required = share * _CONSTANT
+            series[rule] = [float((margins > required * r).double().mean()) for r in _REACH]
+            numbers[f"{rule}_broken"] = _count_changed_within(robustness, required)
         for radius in (0.05, 0.1, 0.3):
             for rule in ("figure_rule", "text_rule"):
                 numbers[f"{rule}_{radius:g}"] = series[rule][_REACH.index(radius)]
     return Outcome(numbers, training_curve(run), series)
 
 
-def _count_changed_within(seen: RobustnessResult, asked: float) -> int:
-    """Number of inputs whose prediction was changed within the radius `margin / asked`."""
-    assert seen.certificates.correct is not None
-    radius = seen.certificates.margin * seen.certificates.correct / asked
-    nearest = torch.stack(list(seen.distances.values())).amin(0)
-    return int(((nearest < radius) & seen.certificates.correct).sum())
+def _count_changed_within(robustness: RobustnessResult, factor: float) -> int:
+    """Number of inputs whose prediction was changed within the radius `margin / factor`."""
+    assert robustness.certificates.correct is not None
+    radius = robustness.certificates.margin * robustness.certificates.correct / factor
+    nearest = torch.stack(list(robustness.distances.values())).amin(0)
+    return int(((nearest < radius) & robustness.certificates.correct).sum())
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:
-    def found(number: str, row: str) -> list[float]:
+    def numbers(number: str, row: str) -> list[float]:
         return numbers_of(results, number, row=row)
 
     margins = [row for row in _ROWS if row.startswith("Margin")]
-    standard = {row: (found("pgd_0.1", row), 0.9) for row in _ROWS[:2]}
-    resist = {row: (found("pgd_0.1", "Standard ReLU"), found("pgd_0.1", row)) for row in margins}
+    standard = {row: (numbers("pgd_0.1", row), 0.9) for row in _ROWS[:2]}
+    resist = {
+        row: (numbers("pgd_0.1", "Standard ReLU"), numbers("pgd_0.1", row)) for row in margins
+    }
     pairs = {
-        f"{kind} {number}": (found(number, f"{kind} ReLU"), found(number, f"{kind} MaxMin"))
+        f"{kind} {number}": (numbers(number, f"{kind} ReLU"), numbers(number, f"{kind} MaxMin"))
         for kind in _RATES
         for number in ("clean_error", "pgd_0.1", "pgd_0.3")
     }
-    trained = {r: (found("pgd_0.3", r), found("pgd_0.3", "Margin-0.3 MaxMin")) for r in _ROWS[-2:]}
-    certified = {row: (found("proven_0.1", row), 0.0) for row in margins}
+    trained = {
+        r: (numbers("pgd_0.3", r), numbers("pgd_0.3", "Margin-0.3 MaxMin")) for r in _ROWS[-2:]
+    }
+    certified = {row: (numbers("proven_0.1", row), 0.0) for row in margins}
     return [
         Check("PGD at 0.1 changes over 90 % of predictions of standard networks", standard),
         Check("fewer of networks with a margin loss", resist),

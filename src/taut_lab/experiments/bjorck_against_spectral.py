@@ -34,11 +34,11 @@ def _configs(preset: str) -> Iterator[Config]:
     for dim in dims:
         for constraint, lr in _RATES.items():
             for seed in range(seeds):
-                chosen = {"constraint": constraint, "lr": lr, "dim": dim, "seed": seed}
+                settings = {"constraint": constraint, "lr": lr, "dim": dim, "seed": seed}
                 if constraint == "bjorck":
-                    chosen["bjorck_steps"] = 20 if preset == "paper" else 5
+                    settings["bjorck_steps"] = 20 if preset == "paper" else 5
                 # No milestones: the learning rate is constant, as tuned in the paper.
-                yield {"activation": "maxmin", **recipe, **chosen, "milestones": []}
+                yield {"activation": "maxmin", **recipe, **settings, "milestones": []}
 
 
 def _run(config: Config) -> Outcome:
@@ -54,16 +54,16 @@ def _run(config: Config) -> Outcome:
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:
-    def found(number: str, dim: int) -> tuple[list[float], list[float]]:
+    def numbers(number: str, dim: int) -> tuple[list[float], list[float]]:
         bjorck, spectral = (numbers_of(results, number, dim=dim, constraint=c) for c in _NAMES)
         return bjorck, spectral
 
-    gaps = {d: [b - s for b, s in zip(*found("objective", d), strict=False)] for d in _DIMS}
+    gaps = {d: [b - s for b, s in zip(*numbers("objective", d), strict=False)] for d in _DIMS}
     later = {
-        f"dim {d}": (steps[1], steps[0]) for d in _DIMS if (steps := found("steps_to_half", d))
+        f"dim {d}": (steps[1], steps[0]) for d in _DIMS if (steps := numbers("steps_to_half", d))
     }
     return [
-        Check("larger objective by Björck", {f"dim {d}": found("objective", d) for d in _DIMS}),
+        Check("larger objective by Björck", {f"dim {d}": numbers("objective", d) for d in _DIMS}),
         Check("half of the distance in fewer steps", later, magnitude=True),
         Check("a larger gap in 512 dimensions", {"": (gaps[512], gaps[128])}, magnitude=True),
     ]
@@ -110,13 +110,13 @@ def _show(results: Sequence[Result]) -> Presentation:
 
 def _paint(results: Sequence[Result], axes: Any) -> None:
     for key, name in _NAMES.items():
-        for place, result in enumerate(select(results, constraint=key)):
+        for index, result in enumerate(select(results, constraint=key)):
             curve = result.outcome.curve
             axes.plot(
                 [point["step"] for point in curve],
                 [point["objective"] for point in curve],
                 color=_COLOURS[key],
-                label=None if place else name,
+                label=None if index else name,
             )
     axes.axhline(1, color="#999999", linewidth=0.8)
     axes.set(xlabel="step", ylabel="dual objective", ylim=(0, 1.05))

@@ -141,12 +141,12 @@ def _finish(axes: Any, xlabel: str) -> None:
 
 
 def _paint_steps(results: Sequence[Result], axes: Any) -> None:
-    chosen = [r.outcome.series for r in select(results, beta=PARSEVAL)]
+    selected = [r.outcome.series for r in select(results, beta=PARSEVAL)]
     for name, colour in _LINES:
-        if chosen:
+        if selected:
             later = slice(1, None)  # a logarithmic axis cannot show step 0
-            rows = [series[name][later] for series in chosen]
-            _band(axes, chosen[0]["steps"][later], rows, name, colour)
+            rows = [series[name][later] for series in selected]
+            _band(axes, selected[0]["steps"][later], rows, name, colour)
     _finish(axes, "iterations")
 
 

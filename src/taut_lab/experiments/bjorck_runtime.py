@@ -96,8 +96,8 @@ def _checks(results: Sequence[Result]) -> list[Check]:
 
 
 def _show(results: Sequence[Result]) -> Presentation:
-    found = {k for result in results for k in result.config["iterations"]}
-    iterations = [k for k in PAPER_SECONDS if k in found or not found]
+    recorded = {k for result in results for k in result.config["iterations"]}
+    iterations = [k for k in PAPER_SECONDS if k in recorded or not recorded]
     # Times of other sizes cannot be compared with the paper's.
     same_size = all(result.config["size"] == 1000 for result in results)
     published = {

@@ -86,12 +86,14 @@ def stripes(seed: int) -> LabelledData:
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:
-    def found(method: str, name: str) -> list[float]:
+    def accuracies(method: str, name: str) -> list[float]:
         return numbers_of(results, "accuracy", method=method, activation=_ACTIVATIONS[name])
 
-    near = {method: (found(method, "MaxMin"), found(method, "ReLU")) for method in _METHODS}
+    near = {
+        method: (accuracies(method, "MaxMin"), accuracies(method, "ReLU")) for method in _METHODS
+    }
     helps = {
-        f"{method} {name}": (found(method, name), found("Standard", name))
+        f"{method} {name}": (accuracies(method, name), accuracies("Standard", name))
         for method in ("Parseval", "Spec Jac")
         for name in _ACTIVATIONS
     }

@@ -31,9 +31,9 @@ def train_classifier(settings: Mapping[str, Any], data: LabelledData | None = No
 
 def training_curve(run: TrainedRun) -> list[dict[str, float]]:
     """The history of a run, without missing values and times."""
-    kept = ("epoch", "loss", "accuracy", "clean", "certified", "lipschitz")
+    columns = ("epoch", "loss", "accuracy", "clean", "certified", "lipschitz")
     return [
-        {name: float(row[name]) for name in kept if row.get(name) is not None}
+        {name: float(row[name]) for name in columns if row.get(name) is not None}
         for row in run.history
     ]
 
@@ -64,5 +64,5 @@ def best_errors(results: Sequence[Result], least: int = 1, **wanted: Any) -> lis
     def mean_validation(seeds: Mapping[int, Mapping[str, float]]) -> float:
         return statistics.fmean(seeds[seed]["validation_error"] for seed in common)
 
-    chosen = min(settings.values(), key=mean_validation)
-    return percent([chosen[seed]["error"] for seed in sorted(chosen)])
+    best = min(settings.values(), key=mean_validation)
+    return percent([best[seed]["error"] for seed in sorted(best)])

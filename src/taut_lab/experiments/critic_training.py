@@ -108,7 +108,7 @@ _OPTIMIZERS = {"adam": torch.optim.Adam, "aggmo": AggMo}
 
 @dataclass(frozen=True, eq=False)
 class CriticRun:
-    """A trained critic, with what is needed to evaluate it."""
+    """A trained critic, with everything needed to evaluate it."""
 
     net: nn.Module  # the critic
     history: tuple[float, ...]  # dual value of the batch of each step

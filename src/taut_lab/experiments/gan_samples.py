@@ -52,10 +52,10 @@ def _configs(preset: str) -> Iterator[Config]:
 
 def _run(config: Config) -> Outcome:
     run = train_once(GanConfig(**config["gan"]))
-    found = evaluate_generator(run.generator, config)
+    evaluation = evaluate_generator(run.generator, config)
     numbers = {
-        "distance": found.held_out.estimate,
-        "lower": found.held_out.lower,
+        "distance": evaluation.held_out.estimate,
+        "lower": evaluation.held_out.lower,
         "dual": run.result["dual"],
     }
     if run.result["lipschitz"] is not None:
@@ -68,18 +68,19 @@ def _run(config: Config) -> Outcome:
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:
-    def found(critic: str, activation: str, data: str) -> list[float]:
-        chosen = {"critic": critic, "critic_activation": activation, "data": data}
-        return numbers_of(results, "distance", **chosen)
+    def distances(critic: str, activation: str, data: str) -> list[float]:
+        settings = {"critic": critic, "critic_activation": activation, "data": data}
+        return numbers_of(results, "distance", **settings)
 
     data = ("mnist", CIFAR_PART if CIFAR_PART in values_of(results, "data") else "cifar10")
     clipped = {
-        d: (found("clipped", "leaky_relu", d), found("lipschitz", "maxmin", d)) for d in data
+        d: (distances("clipped", "leaky_relu", d), distances("lipschitz", "maxmin", d))
+        for d in data
     }
     penalised = {
         d: (
-            [1.1 * value for value in found("penalty", "leaky_relu", d)],
-            found("penalty", "maxmin", d),
+            [1.1 * value for value in distances("penalty", "leaky_relu", d)],
+            distances("penalty", "maxmin", d),
         )
         for d in data
     }
@@ -114,10 +115,10 @@ def _show(results: Sequence[Result]) -> Presentation:
     figures = {}
     for of in data:
         for (critic, activation), name in KINDS.items():
-            found = select(results, data=of, critic=critic, critic_activation=activation)
-            if found:
+            selected = select(results, data=of, critic=critic, critic_activation=activation)
+            if selected:
                 figures[f"gan-{of}-{critic}-{activation}".replace("_", "-")] = Figure(
-                    partial(_paint, found[0].outcome.series["shades"]),
+                    partial(_paint, selected[0].outcome.series["shades"]),
                     alt=f"{_SIDE**2} samples of a GAN trained on {of} against: {name}.",
                     caption=f"{of}, not selected.",
                     title=name,

@@ -134,11 +134,11 @@ def train_once(config: GanConfig) -> GanRun:
     """
     key = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
     # Runs of another version may have another layout.
-    place = Path(tempfile.gettempdir(), f"taut-{version('taut')}-generators-{os.getuid()}")
-    place.mkdir(mode=0o700, exist_ok=True)
-    with open(place / f"{key}.lock", "w") as lock:
+    folder = Path(tempfile.gettempdir(), f"taut-{version('taut')}-generators-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with open(folder / f"{key}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return train_gan(config, place / key, data=load_dataset(config.data))
+        return train_gan(config, folder / key, data=load_dataset(config.data))
 
 
 def _configs(preset: str) -> Iterator[Config]:
@@ -192,33 +192,35 @@ def evaluate_generator(generator: ImageGenerator, config: Config) -> GeneratorDi
 
 
 def _run(config: Config) -> Outcome:
-    found = evaluate_generator(train_once(GanConfig(**config["gan"])).generator, config)
+    evaluation = evaluate_generator(train_once(GanConfig(**config["gan"])).generator, config)
     numbers = {
-        "objective": found.training.estimate,
-        "lower": found.training.lower,
-        "held_out": found.held_out.estimate,
-        "held_out_lower": found.held_out.lower,
+        "objective": evaluation.training.estimate,
+        "lower": evaluation.training.lower,
+        "held_out": evaluation.held_out.estimate,
+        "held_out_lower": evaluation.held_out.lower,
     }
-    return Outcome(numbers, found.run.curve())
+    return Outcome(numbers, evaluation.run.curve())
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:
     results = [replace(r, config=_as_row(r.config)) for r in results]
 
-    def found(constraint: str, activation: str, data: str) -> list[float]:
-        chosen = {"constraint": constraint, "activation": activation, "data": data}
-        return numbers_of(results, "objective", **chosen)
+    def objectives(constraint: str, activation: str, data: str) -> list[float]:
+        settings = {"constraint": constraint, "activation": activation, "data": data}
+        return numbers_of(results, "objective", **settings)
 
     data = ("mnist", CIFAR_PART if CIFAR_PART in values_of(results, "data") else "cifar10")
     layers = ("spectral", "orthonormal")
     constraints = {
-        f"{_NAMES[a]} on {d}": (found("orthonormal", a, d), found("spectral", a, d))
+        f"{_NAMES[a]} on {d}": (objectives("orthonormal", a, d), objectives("spectral", a, d))
         for d in data
         for a in dict.fromkeys(activation for _, activation in PAPER_VALUES)
     }
     orders = {
         f"{_NAMES[larger]} above {_NAMES[smaller]}": {
-            f"{c} on {d}": (found(c, larger, d), found(c, smaller, d)) for d in data for c in layers
+            f"{c} on {d}": (objectives(c, larger, d), objectives(c, smaller, d))
+            for d in data
+            for c in layers
         }
         for smaller, larger in pairwise(("relu", "maxout", "maxmin", "groupsort4"))
     }

@@ -36,8 +36,8 @@ def _configs(preset: str) -> Iterable[Config]:
 def _run(config: Config) -> Outcome:
     settings = dict(config)
     targets = settings.pop("targets")
-    held = _HELD[settings.pop("network")]
-    run = train_classifier({**held, **settings, "activation": "maxmin"})
+    training = _HELD[settings.pop("network")]
+    run = train_classifier({**training, **settings, "activation": "maxmin"})
     test = run.data().test
     random = torch.Generator().manual_seed(config["seed"])
     order = torch.randperm(len(test), generator=random)

@@ -100,11 +100,11 @@ def _run_isometry(config: Config) -> Outcome:
     return Outcome(numbers, series={"shares": _shares(values)})
 
 
-def _untrained(asked: TrainConfig) -> tuple[nn.Module, Prepared]:
-    source = load_data(asked)
-    asked = resolve(asked, source)
-    data = prepare(asked, source)
-    return build_network(asked, data.spec.shape, len(data.spec.classes)).eval(), data
+def _untrained(config: TrainConfig) -> tuple[nn.Module, Prepared]:
+    source = load_data(config)
+    config = resolve(config, source)
+    data = prepare(config, source)
+    return build_network(config, data.spec.shape, len(data.spec.classes)).eval(), data
 
 
 def _norm_checks(results: Sequence[Result]) -> list[Check]:
@@ -211,11 +211,11 @@ def _histogram(results: Sequence[Result], series: str, label: str, **look: Any) 
     """Overlaid histograms of both activations, from a series of fractions."""
 
     def paint(axes: Any) -> None:
-        ends = [_CONSTANT * place / _BINS for place in range(_BINS + 1)]
+        ends = [_CONSTANT * index / _BINS for index in range(_BINS + 1)]
         for activation, name in _NAMES.items():
-            held = [r.outcome.series[series] for r in select(results, activation=activation)]
-            if held:
-                sums = [sum(column) for column in zip(*held, strict=True)]
+            histograms = [r.outcome.series[series] for r in select(results, activation=activation)]
+            if histograms:
+                sums = [sum(column) for column in zip(*histograms, strict=True)]
                 # Each scaled to its own peak, so that both are visible.
                 heights = [share / max(sums) for share in sums]
                 axes.stairs(

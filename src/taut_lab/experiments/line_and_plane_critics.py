@@ -61,15 +61,17 @@ def _run_plane(config: Config) -> Outcome:
     evaluation = run.evaluate(config["num_fresh"])
     plane = _plane()
     heights, slope = run.aligned(plane, problem.potential(plane))
-    kept = [[round(height, 3) for height in row] for row in heights.tolist()]
+    rounded = [[round(height, 3) for height in row] for row in heights.tolist()]
     numbers = {"objective": evaluation.estimate, "lower": evaluation.lower, "slope": slope}
-    return Outcome(numbers, run.curve(), {"heights": kept})
+    return Outcome(numbers, run.curve(), {"heights": rounded})
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:
-    found = {a: numbers_of(results, "objective", activation=a) for a in ACTIVATION_NAMES}
-    lossy = {ACTIVATION_NAMES[a]: (0.95, found[a]) for a in ("relu", "maxout")}
-    sorting = {ACTIVATION_NAMES[a]: (found[a], 0.9) for a in ("maxmin", "groupsort4", "fullsort")}
+    objectives = {a: numbers_of(results, "objective", activation=a) for a in ACTIVATION_NAMES}
+    lossy = {ACTIVATION_NAMES[a]: (0.95, objectives[a]) for a in ("relu", "maxout")}
+    sorting = {
+        ACTIVATION_NAMES[a]: (objectives[a], 0.9) for a in ("maxmin", "groupsort4", "fullsort")
+    }
     return [
         Check("ReLU and Maxout miss the distance by more than 5 %", lossy),
         Check("sorting activations come within 10 % of the distance", sorting),

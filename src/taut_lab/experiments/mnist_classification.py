@@ -150,7 +150,7 @@ def _checks(results: Sequence[Result]) -> list[Check]:
         least = max((len(values) for values in grid.values()), default=1)
         return best_errors(_main(results), least, method=method, activation=activation)
 
-    held, rivals = ("Björck", "Spectral Norm"), [m for m in _PAPER if m != "Spectral Jac"]
+    constrained, rivals = ("Björck", "Spectral Norm"), [m for m in _PAPER if m != "Spectral Jac"]
     smallest = {
         f"{rival} with {name}": (errors(rival, activation), errors("Spectral Jac", activation))
         for name, activation in (("ReLU", "relu"), ("MaxMin", "maxmin"))
@@ -161,12 +161,12 @@ def _checks(results: Sequence[Result]) -> list[Check]:
     return [
         Check(
             "MaxMin under a constraint within 0.3 points of a standard network",
-            {method: (errors("Standard"), errors(method)) for method in held},
+            {method: (errors("Standard"), errors(method)) for method in constrained},
             by=-0.3,
         ),
         Check(
             "MaxMin below ReLU under a constraint",
-            {method: (errors(method, "relu"), errors(method)) for method in held},
+            {method: (errors(method, "relu"), errors(method)) for method in constrained},
             noise=0.1,
         ),
         # A level after 200 epochs: with an eighth of them, some of these networks still underfit.
@@ -186,10 +186,10 @@ def _main(results: Sequence[Result]) -> list[Result]:
 
 
 def _show(results: Sequence[Result]) -> Presentation:
-    def table(title: str, chosen: Sequence[Result], methods: Iterable[str]) -> ResultTable:
+    def table(title: str, selected: Sequence[Result], methods: Iterable[str]) -> ResultTable:
         rows = {
             method: [
-                TableEntry(best_errors(chosen, method=method, activation=activation), paper)
+                TableEntry(best_errors(selected, method=method, activation=activation), paper)
                 for activation, paper in zip(_ACTIVATIONS.values(), _PAPER[method], strict=True)
             ]
             for method in methods

@@ -75,10 +75,10 @@ def _columns(values: Tensor) -> list[list[float]]:
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:
-    found = {
+    errors_by_name = {
         name: numbers_of(results, "largest_error", view=view) for view, name in TARGETS.items()
     }
-    cases = {name: (0.05, errors) for name, errors in found.items()}
+    cases = {name: (0.05, errors) for name, errors in errors_by_name.items()}
     return [Check("the largest error is below 0.05", cases)]
 
 

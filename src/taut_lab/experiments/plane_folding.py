@@ -95,11 +95,13 @@ def _run(config: Config) -> Outcome:
     values, slopes = values_and_gradient_norms(net, plane)
     coarse = _plane(12)
     # A fold is shown after its absolute value, with the shift before it undone.
-    seen = [coarse @ _rotation(angle, torch.float64).mT]
-    seen += [
+    points = [coarse @ _rotation(angle, torch.float64).mT]
+    points += [
         net[:end](coarse) - torch.tensor([0.0, REACH if end == 2 else 0.0]) for end in (2, 4, 6)
     ]
-    kept = [[[[round(c, 3) for c in p] for p in row] for row in step.tolist()] for step in seen]
+    rounded = [
+        [[[round(c, 3) for c in p] for p in row] for row in step.tolist()] for step in points
+    ]
     numbers = {
         "largest_error": (values - pyramids(plane, angle)).abs().max().item(),
         "bound": bound_lipschitz(net, "l2").value,
@@ -107,16 +109,16 @@ def _run(config: Config) -> Outcome:
         "largest_slope": slopes.max().item(),
     }
     heights = [[round(v, 3) for v in row] for row in pyramids(_plane(24), angle).tolist()]
-    return Outcome(numbers, series={"steps": kept, "heights": heights})
+    return Outcome(numbers, series={"steps": rounded, "heights": heights})
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:
-    def found(number: str) -> dict[str, list[float]]:
+    def numbers(number: str) -> dict[str, list[float]]:
         return {f"{a:g} degrees": numbers_of(results, number, angle=a) for a in (0.0, 30.0)}
 
-    errors = {name: (1e-12, values) for name, values in found("largest_error").items()}
-    constants = {name: (1 + 1e-12, values) for name, values in found("bound").items()}
-    slopes = {name: (values, 1 - 1e-12) for name, values in found("least_slope").items()}
+    errors = {name: (1e-12, values) for name, values in numbers("largest_error").items()}
+    constants = {name: (1 + 1e-12, values) for name, values in numbers("bound").items()}
+    slopes = {name: (values, 1 - 1e-12) for name, values in numbers("least_slope").items()}
     return [
         Check("the network equals the pyramids", errors),
         Check("its constant is 1", constants),
@@ -157,9 +159,9 @@ def _show(results: Sequence[Result]) -> Presentation:
             size=(3.6, 2.8),
             projection="3d",
         )
-        for place, name in enumerate(_STEPS):
-            figures[f"folding-step-{place}"] = Figure(
-                partial(_paint_step, series["steps"][place], series["steps"][0]),
+        for index, name in enumerate(_STEPS):
+            figures[f"folding-step-{index}"] = Figure(
+                partial(_paint_step, series["steps"][index], series["steps"][0]),
                 alt=f"Positions of a grid of points: {name}. Colours are values of the function.",
                 title=name.capitalize(),
                 size=(2.6, 2.6),

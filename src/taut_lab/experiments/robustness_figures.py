@@ -44,16 +44,16 @@ def error_table(results: Sequence[Result], rows: Sequence[str]) -> ResultTable:
 
 
 def proof_table(results: Sequence[Result], rows: Sequence[str]) -> ResultTable:
-    """Certified accuracy, beside the accuracy by the paper's rules."""
+    """Certified accuracy, compared with the accuracy by the paper's rules."""
     rules = {"proven": "proven", "figure_rule": "paper's K eps", "text_rule": "paper's K eps / 2"}
     return tabulate(
         results,
         "Certified accuracy, and accuracy by the paper's rules",
         {row: {"row": row} for row in rows},
         {
-            f"{told}, {radius}": f"{rule}_{radius}"
+            f"{title}, {radius}": f"{rule}_{radius}"
             for radius in ("0.05", "0.1", "0.3")
-            for rule, told in rules.items()
+            for rule, title in rules.items()
         },
         better="higher",
         digits=1,
@@ -124,7 +124,7 @@ def _mean_series(
     results: Sequence[Result], row: str, at: str, name: str
 ) -> tuple[list[float], list[float]]:
     """Positions, and the mean over seeds in percent."""
-    held = [r.outcome.series for r in results if r.config["row"] == row]
-    lists = [s[name] if isinstance(s[name], list) else [s[name]] for s in held]
+    series = [r.outcome.series for r in results if r.config["row"] == row]
+    lists = [s[name] if isinstance(s[name], list) else [s[name]] for s in series]
     means = [100 * sum(column) / len(column) for column in zip(*lists, strict=True)]
-    return list(held[0][at]), means
+    return list(series[0][at]), means

@@ -87,9 +87,9 @@ def _run(config: Config) -> Outcome:
     seed = config["seed"]
     settings = {**PLAIN, "lr": 1e-3, "validation": 0.0, **config["training"], "seed": seed}
     source = load_data(TrainConfig(**settings))
-    chosen = _class_balanced_rows(source.train, config["rows"] // len(source.classes), seed)
-    few = source.train.take(chosen)
-    others = source.train.take(np.setdiff1d(np.arange(len(source.train)), chosen))
+    rows = _class_balanced_rows(source.train, config["rows"] // len(source.classes), seed)
+    few = source.train.take(rows)
+    others = source.train.take(np.setdiff1d(np.arange(len(source.train)), rows))
     unseen = class_balanced_subset(others, _VALIDATION_ROWS, seed)
     run = train_classifier(settings, data=replace(source, train=few))
     numbers = {
@@ -115,11 +115,11 @@ def class_balanced_subset(rows: LabelledSet, count: int, seed: int) -> LabelledS
 
 def _class_balanced_rows(rows: LabelledSet, count: int, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
-    kept = [
+    indices = [
         random.permutation(np.flatnonzero(rows.labels == number))[:count]
         for number in range(len(rows.classes))
     ]
-    return np.sort(np.concatenate(kept))
+    return np.sort(np.concatenate(indices))
 
 
 def _checks(results: Sequence[Result]) -> list[Check]:

@@ -43,18 +43,18 @@ def _run(config: Config) -> Outcome:
     settings["margin"] = settings.pop("offset")
     # The last epoch is used, so no validation rows are needed.
     run = train_classifier({**settings, "norm": "l2", "lr": 3e-3, "validation": 0.0})
-    seen = evaluate(run.model, run.data().test, "l2", run.inputs)
+    evaluation = evaluate(run.model, run.data().test, "l2", run.inputs)
     radius = config["radius"]
     radii = [round(radius * step / 10, 4) for step in range(21)]
     return Outcome(
         numbers={
-            "clean": seen.clean,
-            "certified": seen.certified(radius),
-            "median_radius": seen.radii.median().item(),
-            "lipschitz": seen.lipschitz.value,
+            "clean": evaluation.clean,
+            "certified": evaluation.certified(radius),
+            "median_radius": evaluation.radii.median().item(),
+            "lipschitz": evaluation.lipschitz.value,
         },
         curve=training_curve(run),
-        series={"radii": radii, "certified": [seen.certified(r) for r in radii]},
+        series={"radii": radii, "certified": [evaluation.certified(r) for r in radii]},
     )
 
 
@@ -124,9 +124,9 @@ def _heat(
     grid: list[list[float]], offsets: list[float], temperatures: list[float], radius: float
 ) -> Figure:
     def paint(axes: Any) -> None:
-        held = [value for row in grid for value in row if not math.isnan(value)]
+        values = [value for row in grid for value in row if not math.isnan(value)]
         axes.imshow(grid, cmap="cividis", aspect="auto", origin="lower")
-        middle = (min(held) + max(held)) / 2
+        middle = (min(values) + max(values)) / 2
         for i, row in enumerate(grid):
             for j, value in enumerate(row):
                 ink = "black" if value > middle else "white"
@@ -149,13 +149,13 @@ def _heat(
 def _paragraphs(
     grids: Any, offsets: list[float], temperatures: list[float], radius: float
 ) -> list[str]:
-    places = [
+    networks = [
         (grids["certified"][i][j], grids["clean"][i][j], offset, temperature)
         for i, temperature in enumerate(temperatures)
         for j, offset in enumerate(offsets)
         if not math.isnan(grids["certified"][i][j])
     ]
-    proof, clean = max(places), max(places, key=lambda place: place[1])
+    proof, clean = max(networks), max(networks, key=lambda network: network[1])
     return [
         f"The highest certified accuracy is at offset {proof[2]:g} and temperature {proof[3]:g}: "
         f"{proof[0]:.1f} % "

@@ -38,13 +38,13 @@ def datasets_of(config: Mapping[str, Any]) -> set[str]:
 def missing_data(names: Iterable[str], data_dir: str | None = None) -> dict[str, str]:
     """The datasets that cannot be found, each with a sentence that says what to do."""
     folder, remedy = data_folder(data_dir), "pass --data-dir or set TAUT_DATA"
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in names:
-        known = OFFICIAL_SETS.get(name)
-        if known is None:
+        official = OFFICIAL_SETS.get(name)
+        if official is None:
             if not (folder / _FILES[name]).exists():
-                found[name] = f"{folder / _FILES[name]} is missing; {remedy}."
-        elif any(known.find(file, folder) is None for file in known.files):
+                reasons[name] = f"{folder / _FILES[name]} is missing; {remedy}."
+        elif any(official.find(file, folder) is None for file in official.files):
             download = f"or download it: taut data fetch {name}."
-            found[name] = f"{known.title} is not in {folder}; {remedy}, {download}"
-    return found
+            reasons[name] = f"{official.title} is not in {folder}; {remedy}, {download}"
+    return reasons

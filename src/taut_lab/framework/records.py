@@ -235,7 +235,7 @@ class Records:
             The records by the keys of their cells, in the order of the cells; and a sentence for
             each damaged file, whose cell counts as not finished.
         """
-        found: dict[str, Record] = {}
+        loaded: dict[str, Record] = {}
         damaged: list[str] = []
         for cell in cells:
             try:
@@ -244,8 +244,8 @@ class Records:
                 damaged.append(str(error))
                 continue
             if record is not None:
-                found[cell.key] = record
-        return found, damaged
+                loaded[cell.key] = record
+        return loaded, damaged
 
     def of(self, experiment: Experiment, preset: str) -> list[Record]:
         """The records of a preset, in the order of its cells; damaged files are ignored."""

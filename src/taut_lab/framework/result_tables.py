@@ -25,8 +25,8 @@ def select(results: Iterable[Result], **wanted: Any) -> list[Result]:
 
 def numbers_of(results: Iterable[Result], number: str, **wanted: Any) -> list[float]:
     """One number of every selected result that has it, one per seed: the values of a `TableEntry`."""
-    chosen = select(results, **wanted)
-    return [r.outcome.numbers[number] for r in chosen if number in r.outcome.numbers]
+    selected = select(results, **wanted)
+    return [r.outcome.numbers[number] for r in selected if number in r.outcome.numbers]
 
 
 def mean_of(results: Iterable[Result], number: str, **wanted: Any) -> float | None:

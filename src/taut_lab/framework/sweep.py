@@ -113,11 +113,11 @@ def sweep(
     """
     say = say or (lambda _: None)
     wanted = {cell.key: (experiment, cell) for experiment, cell in tasks}
-    found, damaged = records.load(cell for _, cell in wanted.values())
+    finished, damaged = records.load(cell for _, cell in wanted.values())
     for sentence in damaged:
         say(f"{sentence} It is computed again.")
-    result = SweepResult(num_found=len(found))
-    times = _CellTimes(found.values())
+    result = SweepResult(num_found=len(finished))
+    times = _CellTimes(finished.values())
     lost: Counter[str] = Counter()
     pending: dict[Future[Any], str] = {}
 
@@ -139,7 +139,7 @@ def sweep(
         report(cell)
 
     for key in wanted:
-        if key not in found:
+        if key not in finished:
             submit(key)
     report()
     while pending:
@@ -176,10 +176,10 @@ def sweep(
 class _CellTimes:
     """Wall-clock times of finished cells, to estimate the time left."""
 
-    def __init__(self, found: Iterable[Record]) -> None:
+    def __init__(self, finished: Iterable[Record]) -> None:
         self.seconds: defaultdict[str, list[float]] = defaultdict(list)
         self.last_added = time.monotonic()
-        for record in found:
+        for record in finished:
             self.add(record)
 
     def add(self, record: Record) -> None:

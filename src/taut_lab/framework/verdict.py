@@ -10,7 +10,7 @@ __all__ = ["Check", "Verdict", "budget"]
 
 Values = Sequence[float]
 
-# Settings that say how much was computed, and what they are called.
+# Settings of the computing budget, and their names in sentences.
 _BUDGET = {
     "epochs": "epochs",
     "num_steps": "steps",
@@ -107,11 +107,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the records say about a claim.
+    """The verdict of the records on a claim.
 
     Attributes:
         checks: the inequalities that the claim implies.
-        budget: how much was computed, beside the paper.
+        budget: the computing budget, compared with the paper.
         departs_from_paper: whether a cell is not one of the paper's; usually the budget is smaller.
         conclusive: whether the cells are large enough to say anything about the paper.
     """
@@ -166,17 +166,17 @@ class Verdict:
 def _brief(check: Check) -> str:
     """The statement, with the cases that decide against it."""
     for word in ("fails", "missing", "too close"):
-        found = check.cases_that(word)
-        if found and len(check.cases) > 1:
-            more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-            return f"{check.statement} ({word}: {', '.join(found[:_LISTED])}{more})"
-        if found:
+        cases = check.cases_that(word)
+        if cases and len(check.cases) > 1:
+            more = f" and {len(cases) - _LISTED} more" if len(cases) > _LISTED else ""
+            return f"{check.statement} ({word}: {', '.join(cases[:_LISTED])}{more})"
+        if cases:
             return check.statement + (f" ({word})" if word != "fails" else "")
     return check.statement
 
 
 def budget(ours: Sequence[Mapping[str, Any]], paper: Sequence[Mapping[str, Any]]) -> str:
-    """The settings that say how much was computed, where they differ from the paper's.
+    """The settings of the computing budget that differ from the paper's.
 
     Example:
         >>> budget([{"epochs": 20, "seed": 0}], [{"epochs": 200, "seed": s} for s in (0, 1)])
@@ -192,13 +192,13 @@ def budget(ours: Sequence[Mapping[str, Any]], paper: Sequence[Mapping[str, Any]]
 
 
 def _sizes(configs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    found: dict[str, set[float]] = {}
+    values_of: dict[str, set[float]] = {}
     for config in configs:
         for name, value in _numbers(config):
-            found.setdefault(name, set()).add(value)
+            values_of.setdefault(name, set()).add(value)
     sizes = {
         name: f"{min(values):g}" + (f" to {max(values):g}" if len(values) > 1 else "")
-        for name, values in found.items()
+        for name, values in values_of.items()
     }
     return {**sizes, "seeds": str(len({config["seed"] for config in configs}))}
 

@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"(\w+://)?[^/\s]+:\d+")
 
 
 class LostWorkerError(TautError, RuntimeError):
-    """A worker died while it was computing; `times` says how many did of the same call."""
+    """A worker died while it was computing; `times` is the number of lost workers for the same call."""
 
     def __init__(self, times: int = 1, **fields: Any) -> None:
         super().__init__(**fields)
@@ -34,11 +34,11 @@ class LostClusterError(TautError, ConnectionError):
 
 
 class Workers(Protocol):
-    """Something that computes calls in other processes, several at a time."""
+    """Computes calls in other processes, several at a time."""
 
     @property
     def num_workers(self) -> int:
-        """How many calls are computed at a time."""
+        """Number of calls that are computed at a time."""
         ...
 
     def submit(self, key: str, function: Callable[..., Any], *args: Any) -> "Future[Any]":

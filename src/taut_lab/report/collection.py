@@ -13,31 +13,27 @@ class ExperimentReport:
     """The records of an experiment, ready to be shown."""
 
     experiment: Experiment  # the experiment
-    preset: (
-        str | None
-    )  # the preset asked for, or the most complete one; None without a finished cell
+    preset: str | None  # the requested or the most complete preset; None without a finished cell
     found: Sequence[Record]  # the records of that preset, in the order of its cells
     presentation: Presentation  # tables and figures of these records
     verdict: Verdict | None  # the verdict on the paper's claim; None without a claim of the paper
     counts: dict[str, tuple[int, int]]  # preset -> number of finished cells, number of all cells
-    problems: Sequence[
-        str
-    ]  # a sentence for each damaged file and failed cell, and for unknown files
+    problems: Sequence[str]  # sentences on damaged files, failed cells and unknown files
 
 
 def collect_report(
     experiment: Experiment, records: Records, preset: str | None = None
 ) -> ExperimentReport:
     """The records of an experiment, ready to be shown; computes nothing."""
-    held: dict[str, list[Record]] = {}
+    by_preset: dict[str, list[Record]] = {}
     counts: dict[str, tuple[int, int]] = {}
     problems: dict[str, None] = {}
     paths: set[Path] = set()
     for each in PRESETS:
         cells = experiment.cells(each)
-        found, damaged = records.load(cells)
-        held[each] = list(found.values())
-        counts[each] = (len(found), len(cells))
+        loaded, damaged = records.load(cells)
+        by_preset[each] = list(loaded.values())
+        counts[each] = (len(loaded), len(cells))
         paths.update(records.path(cell) for cell in cells)
         problems.update(dict.fromkeys(damaged))
         for cell in cells:
@@ -51,7 +47,7 @@ def collect_report(
             "versions or configurations of the experiment, and are not shown."
         ] = None
     preset = preset or _choose(counts)
-    shown = held[preset] if preset else []
+    shown = by_preset[preset] if preset else []
     results = [record.result for record in shown]
     presentation = experiment.show(results) if shown else Presentation()
     if experiment.departs_from_paper(record.cell for record in shown):

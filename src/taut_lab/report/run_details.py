@@ -1,4 +1,4 @@
-"""How the cells of an experiment were run: settings, seeds, code, machine and time."""
+"""Details of the runs of an experiment: settings, seeds, code, machine and time."""
 
 import json
 import shlex
@@ -58,14 +58,14 @@ def settings(configs: Sequence[Config]) -> tuple[dict[str, str], dict[str, list[
 
 
 def run_details(
-    experiment: Experiment, preset: str, found: Sequence[Record], counts: Mapping[str, str]
+    experiment: Experiment, preset: str, records: Sequence[Record], counts: Mapping[str, str]
 ) -> list[tuple[str, str]]:
     """Names and texts that describe the records of a preset; `counts` has texts on all presets."""
-    same, varied = settings([record.cell.config for record in found])
-    seeds = sorted({record.cell.config["seed"] for record in found})
-    dates = sorted(record.date[:16].replace("T", " ") for record in found)
+    same, varied = settings([record.cell.config for record in records])
+    seeds = sorted({record.cell.config["seed"] for record in records})
+    dates = sorted(record.date[:16].replace("T", " ") for record in records)
     span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    cpu, wall = sum(r.cpu for r in found), sum(r.wall for r in found)
+    cpu, wall = sum(r.cpu for r in records), sum(r.wall for r in records)
     rows = [
         ("Command", command(experiment, preset)),
         ("In the paper", experiment.label if experiment.in_paper else "no"),
@@ -76,10 +76,10 @@ def run_details(
             "Varied settings",
             "; ".join(f"{name}: {_some(values)}" for name, values in varied.items()),
         ),
-        ("Code", _tally(_code(record.code) for record in found)),
-        ("Versions", _tally(_pairs(record.versions) for record in found)),
-        ("Machine", _tally(_machine(record.machine) for record in found)),
-        ("Load average", _load([record.machine for record in found])),
+        ("Code", _tally(_code(record.code) for record in records)),
+        ("Versions", _tally(_pairs(record.versions) for record in records)),
+        ("Machine", _tally(_machine(record.machine) for record in records)),
+        ("Load average", _load([record.machine for record in records])),
         ("Finished", f"{span} UTC"),
         (
             "Time",

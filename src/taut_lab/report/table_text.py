@@ -9,8 +9,8 @@ from taut_lab.framework import Experiment, ResultTable, TableEntry, Verdict
 
 def claim_text(experiment: Experiment) -> str:
     """The claim of an experiment, attributed to the paper if it is the paper's."""
-    said = "The paper claims: " if experiment.in_paper else ""
-    return said + experiment.claim
+    source = "The paper claims: " if experiment.in_paper else ""
+    return source + experiment.claim
 
 
 def mean_text(entry: TableEntry, table: ResultTable) -> str:
@@ -28,7 +28,7 @@ def mean_text(entry: TableEntry, table: ResultTable) -> str:
 
 
 def paper_text(entry: TableEntry, table: ResultTable) -> str:
-    """The paper's value; empty where it has none."""
+    """The paper's value; empty if it has none."""
     return "" if entry.paper is None else f"{entry.paper:.{table.digits}f}{_unit(table)}"
 
 
@@ -36,8 +36,8 @@ def compare(entry: TableEntry, table: ResultTable) -> str:
     """Our value compared with the paper's, at the digits shown; decides the colour.
 
     Returns:
-        "better", "worse" or "equal"; "higher" or "lower" where neither is better; "not comparable"
-        for "worse" with less than the paper's budget; empty where there is nothing to compare.
+        "better", "worse" or "equal"; "higher" or "lower" if neither is better; "not comparable"
+        for "worse" with less than the paper's budget; empty if there is nothing to compare.
 
     Example:
         >>> lower = ResultTable("errors", ["c"], {}, better="lower", digits=1)
@@ -67,8 +67,8 @@ def difference_text(entry: TableEntry, table: ResultTable) -> str:
     word = compare(entry, table)
     if not word or entry.difference is None:
         return ""
-    told = "reduced budget" if word == "not comparable" else word
-    return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {told}"
+    text = "reduced budget" if word == "not comparable" else word
+    return word if word == "equal" else f"{entry.difference:+.{table.digits}f}, {text}"
 
 
 def summary(tables: Iterable[ResultTable]) -> str:
@@ -85,8 +85,8 @@ def summary(tables: Iterable[ResultTable]) -> str:
     rows = ((entry, table) for table in tables for row in table.rows.values() for entry in row)
     counts = Counter(compare(*row) for row in rows)
     kinds = ("better", "equal", "worse", "not comparable", "higher", "lower")
-    told = (f"{counts[kind]} {kind}" for kind in kinds if counts[kind])
-    return ", ".join(told) or "nothing to compare"
+    parts = (f"{counts[kind]} {kind}" for kind in kinds if counts[kind])
+    return ", ".join(parts) or "nothing to compare"
 
 
 def table_note(table: ResultTable, where: str = "in brackets") -> str:
@@ -132,9 +132,9 @@ def verdict_summary(verdicts: Iterable[Verdict]) -> str:
     """
     counts = Counter(verdict.word for verdict in verdicts)
     words = ("confirmed", "refuted", "undecided")
-    told = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+    text = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
     return (
-        f"Claims of the paper: {told}. A claim is a list of inequalities between recorded numbers: it "
+        f"Claims of the paper: {text}. A claim is a list of inequalities between recorded numbers: it "
         "is confirmed if all of them hold, refuted if one fails, and undecided where cells are missing, "
         "a difference is within the noise, or a size would need the paper's budget."
     )

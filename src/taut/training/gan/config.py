@@ -1,4 +1,4 @@
-"""`GanConfig`: everything that a GAN run depends on, as one frozen value."""
+"""`GanConfig`: everything that a GAN run depends on, as a frozen dataclass."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args

@@ -40,7 +40,7 @@ class GanProgress:
     step: int  # number of steps done
     steps: int  # total number of steps
     dual: float  # dual value of the critic on the last batch
-    row: dict[str, Any] | None  # the row of the log, where one was written after this step
+    row: dict[str, Any] | None  # the row of the log, if one was written after this step
 
 
 def train_gan(
@@ -55,8 +55,8 @@ def train_gan(
     $$\min_G \max_f \; \mathbb{E}_{x} f(x) - \mathbb{E}_{z} f(G(z))$$
 
     With `critic="lipschitz"` the inner value is at most $W_1$ between the two batches at every
-    step, by the proven constant that the log holds beside it; with the other kinds it is a number
-    in units of its own.
+    step, by the proven constant, which the log records as well; with the other kinds it has no
+    such meaning.
 
     Seeded and resumable: the same call again, after an interruption at any moment, resumes from the
     last checkpoint and ends with the same weights to the bit, on the same kind of machine. A
@@ -75,7 +75,7 @@ def train_gan(
         The run, with a frozen generator.
 
     Raises:
-        ArgumentError: `out` holds another run, the data has changed, or is no images.
+        ArgumentError: `out` holds another run, the data has changed, or is not images.
         NonFiniteError: training diverged.
 
     Example:
@@ -158,7 +158,7 @@ class _GanSession(Session[GanConfig]):
         return self.states["critic."].model
 
     def step(self) -> float:
-        """A step of the critic, and of the generator where one is due.
+        """Takes a step of the critic, and of the generator if one is due.
 
         Returns:
             The critic's dual value on the batch, before the step.
@@ -208,7 +208,7 @@ class _GanSession(Session[GanConfig]):
 
     def _improve_generator(self, rate: float) -> None:
         generator = self.generator
-        # Only the generator learns here: gradients of the critic's weights would be thrown away.
+        # Only the generator is trained here: gradients of the critic's weights are not needed.
         self.critic.requires_grad_(False)
         with self.states["generator."].step(rate):
             noise = generator.draw_noise(self.config.batch_size)
@@ -216,7 +216,7 @@ class _GanSession(Session[GanConfig]):
         self.critic.requires_grad_(True)
 
     def end_row(self) -> dict[str, Any]:
-        """The row of the log since the last one."""
+        """Ends a row of the log and returns it."""
         position = self.position
         row: dict[str, Any] = {
             "step": position.step,
@@ -260,7 +260,7 @@ class _GanSession(Session[GanConfig]):
 
 
 def _to_unit_range(data: Prepared) -> Tensor:
-    """The training images scaled from their own range to [-1, 1], as generators make them."""
+    """Scales the training images from their own range to [-1, 1], the range of the generator."""
     low, high = data.spec.low, data.spec.high
     if low is None or high is None or not high > low:
         rule, remedy = "the data must be images with a known range of pixels", "Give images."

@@ -1,4 +1,4 @@
-"""The two players: InfoGAN's generator, and its critic in three kinds."""
+"""The networks of a GAN: InfoGAN's generator, and its critic in three kinds."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class ImageGenerator(nn.Module):
         shape: `(channels, height, width)`, the last two multiples of 4.
         latent: the dimension of the noise.
         hidden: units of the first dense layer.
-        width: channels before the last convolution; before the one before, twice as many.
+        width: channels of the input of the last convolution; the previous one has twice as many.
 
     Example:
         >>> generator = ImageGenerator((3, 32, 32), latent=8, hidden=16, width=4).eval()
@@ -80,19 +80,19 @@ class ImageGenerator(nn.Module):
 
 
 def build_generator(config: GanConfig, shape: Sequence[int]) -> ImageGenerator:
-    """A new generator as a configuration describes it; its weights are drawn from `seed`."""
+    """Builds the generator of a configuration, with random weights from `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return ImageGenerator(shape, config.latent, config.generator_hidden, config.width)
 
 
 def build_critic(config: GanConfig, shape: Sequence[int]) -> nn.Sequential:
-    r"""A new critic, `(n, *shape) -> (n, 1)`; its weights are drawn from `seed`.
+    r"""Builds a critic, `(n, *shape) -> (n, 1)`, with random weights from `seed`.
 
     Two convolutions of 4 x 4 with stride 2, and two dense layers. With `critic="lipschitz"` every
     layer has norm at most 1 and MaxMin sorts between them, so $|f(x) - f(y)| \le \|x - y\|_2$ at
     every moment of training, and $\mathbb{E}_P f - \mathbb{E}_Q f \le W_1(P, Q)$ for any two laws,
-    those of two batches among them. The other kinds are plain layers, of which nothing is proven.
+    including those of two batches. The other kinds are plain layers, with no proven bound.
 
     Example:
         >>> critic = build_critic(GanConfig(width=4, critic_hidden=8), (1, 8, 8))

@@ -1,4 +1,4 @@
-"""Samples as one picture."""
+"""Image grids of generated samples."""
 
 import io
 import math
@@ -12,7 +12,7 @@ from taut.export import write_atomically
 
 
 def draw_grid(images: Tensor) -> np.ndarray:
-    """Lays images out in rows, as square as can be, one pixel apart.
+    """Arranges images in a nearly square grid, one pixel apart.
 
     Args:
         images: `(n, 1, h, w)` or `(n, 3, h, w)`, in [-1, 1].
@@ -27,7 +27,7 @@ def draw_grid(images: Tensor) -> np.ndarray:
     """
     n, channels, h, w = images.shape
     if channels not in (1, 3):
-        rule = "must have 1 or 3 channels to be seen"
+        rule = "must have 1 or 3 channels to be drawn"
         raise ArgumentError(subject="draw_grid", argument="images", rule=rule, got=str(channels))
     columns = math.ceil(math.sqrt(n))
     rows = -(-n // columns)
@@ -41,9 +41,9 @@ def draw_grid(images: Tensor) -> np.ndarray:
 
 
 def write_grid(path: Path, images: Tensor) -> None:
-    """Writes `draw_grid(images)` as a PNG that is complete or not there, each pixel two wide."""
+    """Writes `draw_grid(images)` as a PNG, atomically and at twice the size."""
     pillow = require("PIL.Image", "data", "data: a picture of samples")
     grid = draw_grid(images).repeat(2, 0).repeat(2, 1)
-    held = io.BytesIO()
-    pillow.fromarray(grid).save(held, "PNG")
-    write_atomically(path, held.getvalue())
+    buffer = io.BytesIO()
+    pillow.fromarray(grid).save(buffer, "PNG")
+    write_atomically(path, buffer.getvalue())

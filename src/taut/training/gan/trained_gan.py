@@ -43,7 +43,7 @@ class GanRun:
 
 
 def load_gan_run(out: str | os.PathLike[str]) -> GanRun:
-    """A finished run from its folder.
+    """Loads a finished run from its folder.
 
     Raises:
         ArgumentError: the folder holds no finished GAN run.
@@ -65,7 +65,7 @@ def load_gan_run(out: str | os.PathLike[str]) -> GanRun:
 
 
 def load_gan(out: str | os.PathLike[str]) -> ImageGenerator:
-    """The frozen generator of a finished run, which `load_gan_run` reads.
+    """Loads the frozen generator of a finished run; `load_gan_run` loads the whole run.
 
     `.sample(n, generator)` draws images in [-1, 1].
     """
@@ -73,5 +73,5 @@ def load_gan(out: str | os.PathLike[str]) -> ImageGenerator:
 
 
 def freeze(generator: ImageGenerator) -> ImageGenerator:
-    """The same network, on the CPU, in evaluation mode, learning no more."""
+    """Moves a network to the CPU, in evaluation mode and without gradients."""
     return generator.cpu().eval().requires_grad_(False)
