@@ -182,6 +182,8 @@ class ColumnEncoding:
         Example:
             >>> ColumnEncoding("day", "date").show(364.5)
             '1970-12-31 12:00'
+            >>> ColumnEncoding("id", "number").show(1000123.0)
+            '1,000,123'
         """
         if value != value:
             return "missing"
@@ -191,7 +193,8 @@ class ColumnEncoding:
             return text[:10] if text.endswith("00:00:00") else text[:16]
         if self.kind == "ordered" and value == int(value):
             return self.categories[int(value)]
-        return f"{value:.4g}"
+        # Whole digits of large numbers, which may be keys, are worth more than a power of ten.
+        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
     @property
     def description(self) -> str:

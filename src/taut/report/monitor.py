@@ -17,11 +17,17 @@ def monitor_headline(monitor: Monitor) -> str:
     if not monitor.alarm:
         return f"No drift shown in {count}"
     first = next(batch for batch in monitor.batches if batch.alarm)
-    change = first.changes[0]
-    headline = f"Drift shown by batch {first.name}: {change.what}, by {abs(change.difference):.3g}"
+    headline = f"Drift shown by batch {first.name}: {_largest_change(first)}"
     if first is not monitor.batches[-1]:
         headline = f"{headline}; the alarm stays on until a new reference is fitted"
     return headline
+
+
+def _largest_change(batch: MonitoredBatch) -> str:
+    """The change with the most evidence; its size, unless this batch went the other way."""
+    change = batch.changes[0]
+    size = f", by {change.difference:.3g}" if change.difference > 0 else ""
+    return f"{change.what}{size}"
 
 
 def monitor_rows(
@@ -34,7 +40,7 @@ def monitor_rows(
             f"{batch.rows:,}",
             f"{batch.evidence:.3g}",
             f"{batch.p_value:.3g}",
-            f"{batch.changes[0].what}, by {abs(batch.changes[0].difference):.3g}",
+            _largest_change(batch),
         ]
         for batch in batches
     ]
