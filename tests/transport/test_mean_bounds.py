@@ -397,12 +397,12 @@ def test_a_diameter_from_the_data_bounds_the_variance_without_bets():
     x = uniform(300, 2)
     points = x.reshape(300, 2)
     width = 2 * float((points - points.mean(0)).norm(dim=-1).max())
-    found = _bound_deviation(points, width, 0.01, seeded(), known=False) ** 2 * 300
+    found = _bound_deviation(points, width, 0.01, seeded(), width_is_known=False) ** 2 * 300
     first, second = shuffle(points, seeded()).chunk(2)
     draws = (first - second).square().sum(-1) / 2
     oracle = bound_mean(draws, 0.0, width**2 / 2, 0.99, "upper", "bernstein").value
     assert found == pytest.approx(oracle, rel=1e-9)
-    doubled = _bound_deviation(points, 2 * width, 0.01, seeded(), known=False) ** 2 * 300
+    doubled = _bound_deviation(points, 2 * width, 0.01, seeded(), width_is_known=False) ** 2 * 300
     assert doubled > found  # so a range that is too wide stays valid
 
 

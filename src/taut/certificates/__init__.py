@@ -1,16 +1,17 @@
 """Inputs to certified radii and boxes to boxes, every rounding included.
 
-`execution` runs a network in float64 with a proven error at every operation, `radii` turns margins
-and errors into radii, `intervals` propagates boxes, `interval_radii` finds the largest of them.
+`rounded_execution` runs a network in float64 with a proven error at every operation, `radii` turns
+margins and errors into radii, `interval_propagation` propagates boxes, and
+`interval_propagation_radii` finds the largest radius that they prove.
 """
 
 from taut.certificates.certification import certify
-from taut.certificates.certified_radii import Certificates
+from taut.certificates.certification_result import Certificates
 from taut.certificates.conformal_exclusion import certify_exclusions
 from taut.certificates.direct_execution import direct_executor
 from taut.certificates.input_checks import check_batch, check_labels
 from taut.certificates.interval_propagation import bound_outputs
-from taut.certificates.monotone_roundoff import bound_order_gap
+from taut.certificates.monotone_order_gap import bound_order_gap
 from taut.certificates.output_bounds import BoundedEvaluation, bound_output
 from taut.certificates.radii import radii_after_rounding
 from taut.certificates.sphere_tracing import RayTrace, trace_rays

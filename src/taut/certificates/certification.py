@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from taut.audit import audit_program, bound_of, find_program, prepare
 from taut.bounds import Bound, Hypotheses
-from taut.certificates.certified_radii import Certificates
+from taut.certificates.certification_result import Certificates
 from taut.certificates.direct_execution import float32_executor
 from taut.certificates.input_checks import check_batch, check_labels
 from taut.certificates.interval_propagation import BoxInterpreter

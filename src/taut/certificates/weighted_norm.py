@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.audit import prepare
-from taut.certificates.certified_radii import Certificates
+from taut.certificates.certification_result import Certificates
 from taut.certificates.radii import radii_after_rounding
 from taut.errors import ArgumentError, NoRuleError
 from taut.norms import Norm

@@ -20,7 +20,7 @@ from taut.cli.parameters import (
     threads_option,
     typed_options,
 )
-from taut.cli.process_group import processes
+from taut.cli.torchrun_processes import processes
 from taut.errors import ArgumentError, require
 from taut.training import (
     FieldType,

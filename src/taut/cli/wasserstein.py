@@ -22,7 +22,7 @@ from taut.cli.parameters import (
     typed_options,
     typed_words,
 )
-from taut.cli.process_group import processes
+from taut.cli.torchrun_processes import processes
 
 _TRAINING = ("finite", "scaling", "diameter", "num_steps", *COLUMN_OPTIONS)
 _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "exact transport"}

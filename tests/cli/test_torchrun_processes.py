@@ -3,7 +3,7 @@
 import pytest
 
 import taut.parallel
-from taut.cli import process_group as place
+from taut.cli import torchrun_processes as module
 from taut.errors import DataError
 
 
@@ -11,10 +11,10 @@ from taut.errors import DataError
 def test_the_first_process_tells_and_the_others_wait(monkeypatch, first):
     waited: list[float] = []
     monkeypatch.setattr(taut.parallel, "is_first", lambda: first)
-    monkeypatch.setattr(place.time, "sleep", waited.append)
+    monkeypatch.setattr(module.time, "sleep", waited.append)
     with (
         pytest.raises(DataError if first else SystemExit) as caught,
-        place.processes() as told,
+        module.processes() as told,
     ):
         assert told is first
         raise DataError(subject="data: a.csv", rule="no")
@@ -24,5 +24,5 @@ def test_the_first_process_tells_and_the_others_wait(monkeypatch, first):
 
 def test_what_is_no_error_of_the_user_is_told_by_all(monkeypatch):
     monkeypatch.setattr(taut.parallel, "is_first", lambda: False)
-    with pytest.raises(ZeroDivisionError), place.processes():
+    with pytest.raises(ZeroDivisionError), module.processes():
         raise ZeroDivisionError
