@@ -18,7 +18,7 @@ from taut.cli.parameters import json_option, network_argument, network_file
 def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     """Verify the stated Lipschitz constant of a saved network with an independent checker.
 
-    PATH is a file written by taut.save, or the folder of a taut train run. The checker is one short
+    PATH is a file written by taut.save, or the folder of a taut train run. The checker is one
     file, taut/checker.py, which shares no code with the prover and needs only NumPy; it also runs
     without taut: python checker.py FILE. It proves the norm of each layer from the stored weights
     and from evidence that taut.save stored with them, and accounts for roundoff.

@@ -99,17 +99,19 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
 )
 @json_option
 def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
-    """Measure the Wasserstein distance between two datasets, with guaranteed bounds.
+    """Measure the Wasserstein distance between two datasets, with confidence bounds.
 
     A and B are files with the same columns, one sample per row: .csv, .tsv (also .gz or .zip),
     .parquet, .npy, .npz (archive.npz:key selects one of several arrays), IDX files such as those of MNIST
     (train-images-idx3-ubyte.gz:3 selects the rows with label 3), or folders of images. The result is
     the Wasserstein-1 distance, the smallest average distance that the rows of A have to travel to
-    become the rows of B, with a lower and an upper bound.
+    become the rows of B, with a lower and an upper bound: proven with --finite, otherwise at a
+    confidence level (--diameter states what the upper bound assumes).
 
-    Tables need no preparation. The distance between two different categories is 1; dates are counted
-    in days and times in hours; free text is left out. A missing category is a category of its own; a
-    missing number is --missing-distance away from the centre of its column.
+    Tables need no preparation. Before scaling, dates are counted in days and times in hours. The
+    distance between two different categories is 1, and scaling does not change it; free text is left
+    out. A missing category is a category of its own; a missing number is --missing-distance away from
+    the centre of its column.
     --explain lists how each column was used. The distance between two rows is the L2 norm of
     their difference over all columns.
 

@@ -61,7 +61,7 @@ _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
     "--window",
     type=COUNT,
     metavar="N",
-    help="Replace the reference by the last N batches, every N batches, so that slow drift raises "
+    help="Replace the reference with the last N batches, every N batches, so that slow drift raises "
     "no alarm.",
 )
 @column_options
@@ -77,10 +77,10 @@ _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
 def watch(files: Sequence[str], **options: Any) -> None:
     """Watch batches of rows for drift from a reference.
 
-    REFERENCE and each BATCH are files as `taut wasserstein` takes them. Fit the reference once; then
-    run the command for each new batch. The file WATCH stores the fitted monitor and the evidence
-    for drift; every run updates it, one process at a time. With --window N, the reference is replaced
-    every N batches by the N most recent ones.
+    `taut watch --save WATCH REFERENCE` fits a monitor to the reference and saves it in the file WATCH;
+    `taut watch --with WATCH BATCH...` checks new batches. All are files as `taut wasserstein` takes
+    them. WATCH also stores the evidence for drift; every run updates it, one process at a time. With
+    --window N, the reference is replaced every N batches with the N most recent ones.
 
     The evidence is an e-value, a number that stays small unless the data drift. The alarm is raised
     when it reaches 1 / false-alarm rate (20 by default). Without drift, the probability that this

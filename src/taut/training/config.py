@@ -47,29 +47,31 @@ class TrainConfig(Configuration):
         test: separate file with the test data; by default a part of the data is held out.
         validation: fraction of the training rows held out to select the best epoch; 0 selects the
             last epoch.
-        norm: norm in which the radius is measured; by default l2, or linf with tolerances.
+        norm: norm in which the radius is measured; by default l2, or linf if tolerances are given.
         tolerance: tolerances of the columns of a table in their own units, such as pH=0.1,sulphur=2,
             or a TOML file with them. Radii are then multiples of the tolerances: in linf, a radius above
             1 means that the prediction holds even if every column changes by its tolerance at once.
             Columns that are not named, or given as column=fixed, do not change; a column of
             categories given as column=free may take any value.
         radius: target certified radius, in input units (pixels scaled to [0, 1], or standard
-            deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1, and 1 with
-            tolerances.
+            deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1, and 1 if
+            tolerances are given.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
             (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus fading cross-entropy); by default
             cross_entropy, or ramp for --arch distance; ibp uses the cross_entropy of the worst-case
             logits from interval propagation.
-        margin: target margin of the loss; by default derived from `radius`. In linf, certifying
-            the radius requires a margin of 2 * lipschitz * radius; Anil, Lucas and Grosse (2019) use half
-            of it: for radius 0.1, --arch dense --loss hinge --lipschitz 1000 --margin 100.
-        temperature: inverse temperature: factor that multiplies the logits in the cross-entropy;
-            by default 4.4 / margin.
+        margin: target margin of the loss; by default derived from `radius`. In linf, a radius
+            is certified if the margin exceeds 2 * lipschitz * radius. To train with half of that, as Anil,
+            Lucas and Grosse (2019) do for radius 0.1: --arch dense --loss hinge --lipschitz 1000
+            --margin 100.
+        temperature: factor that multiplies the logits in the cross-entropy (1 / T for a temperature T); by
+            default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
         arch: architecture: dense for any data; distance (distances from learned points) or ibp (a plain
-            ReLU network, trained on interval bounds) for any data in linf, where they certify most; conv,
-            lenet or wrn (Wide ResNet) for images. The certificates of wrn are too weak to be useful. By
-            default distance in linf, unless a constraint or tolerances are given; dense otherwise.
+            ReLU network, trained on interval bounds) for any data, in linf only, with the highest certified
+            accuracy there; conv, lenet or wrn (Wide ResNet) for images. The certificates of wrn are too
+            weak to be useful. By default distance in linf, unless a constraint or tolerances are given;
+            dense otherwise.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.
@@ -83,9 +85,9 @@ class TrainConfig(Configuration):
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
-        keep: for --arch distance, probability of keeping each input of a unit in training, as in dropout;
-            below 1, the maximum in each unit after the first layer becomes a weighted sum of sorted
-            distances (SortNet).
+        keep: for --arch distance, probability that a unit keeps each of its inputs in training, as in
+            dropout. Below 1, all layers after the first replace the maximum of the distances by a weighted
+            sum of the sorted distances (SortNet).
         clip: for --arch ibp, pixels within this distance of the lowest or highest possible pixel value
             are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, or 0 where
             the pixel range is unknown or too narrow.

@@ -55,7 +55,8 @@ def reproduce() -> None:
 
     An experiment is a table or figure. It consists of cells: single runs, each determined by its
     configuration and random seed. Every finished cell is saved to a file, so running the same
-    command again resumes after an interruption.
+    command again resumes after an interruption. `taut reproduce NAME` is short for
+    `taut reproduce run NAME`.
 
     \b
     Examples:
