@@ -145,7 +145,7 @@ def test_help_states_the_defaults():
     plain = TrainConfig()
     for name in ("data", "activation", "alpha", "decay", "adversarial_steps"):
         assert helped(name).endswith(f"  [default: {getattr(plain, name)}]")
-    assert "by default l2, or linf with tolerances" in helped("norm") and plain.norm == "l2"
+    assert "by default l2, or linf if tolerances are given" in helped("norm") and plain.norm == "l2"
     assert TrainConfig(tolerance="a=1").norm == "linf"
     norms = ("l2", "linf", "l1")
     found = {norm: resolve(TrainConfig(norm=norm, arch="dense"), data) for norm in norms}
