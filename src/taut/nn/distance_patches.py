@@ -64,7 +64,7 @@ class LinfDistance2d(StoredPoints):
         ):
             check_count("LinfDistance2d", name, value)
         check_count("LinfDistance2d", "padding", padding, minimum=0)
-        super().__init__(in_channels * kernel_size**2, out_channels, device, dtype)
+        super().__init__(in_channels * kernel_size**2, out_channels, device=device, dtype=dtype)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
 
