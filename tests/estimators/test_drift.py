@@ -144,7 +144,7 @@ def test_each_random_state_gives_its_own_split():
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        ({"false_alarm_rate": 0.0}, "`false_alarm_rate` must lie strictly between 0 and 1"),
+        ({"false_alarm_rate": 0.0}, r"`false_alarm_rate` must lie in \(0, 1\)"),
         ({"scaling": "log"}, "`scaling` must be one of 'none', 'standard', 'robust'"),
         ({"num_centres": 0}, "`num_centres` must be a whole number >= 1"),
     ],

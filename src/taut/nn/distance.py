@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError, check_count
+from taut.errors import ArgumentError, check_count, check_within
 from taut.linalg.distance import lp_distance
 from taut.linalg.rounding import exact_double
 from taut.norms import LINF, Norm
@@ -138,10 +138,7 @@ class SortDistance(StoredPoints):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if not 0 < q <= 1:
-            raise ArgumentError(
-                subject="SortDistance", argument="q", rule="must lie in (0, 1]", got=f"q={q!r}"
-            )
+        check_within("SortDistance", "q", q, "(0, 1]")
         super().__init__(in_features, out_features, device=device, dtype=dtype)
         self.q = float(q)
 

@@ -153,18 +153,11 @@ class RunFolder(Generic[AnyConfig]):
 
     def config(self) -> AnyConfig:
         """The resolved configuration of the run here."""
-        return self._read_config(self.resolved_file)
-
-    def requested_config(self) -> AnyConfig:
-        """The configuration that was requested."""
-        return self._read_config(self.config_file)
-
-    def _read_config(self, path: Path) -> AnyConfig:
-        content = _read(path)
+        content = _read(self.resolved_file)
         try:
             return from_toml(content.decode(), self.kind)
         except (ArgumentError, UnicodeDecodeError) as error:
-            raise _damaged(path, error) from error
+            raise _damaged(self.resolved_file, error) from error
 
     def spec(self) -> InputSpec:
         """The input specification of the network of the run."""
