@@ -12,7 +12,7 @@ from torch import nn
 from taut.errors import ArgumentError, check_choice, check_positive
 from taut.names import ActivationName, ConstraintName
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
-from taut.nn.balls import L1Linear, LinfLinear
+from taut.nn.ball_layers import L1Linear, LinfLinear
 from taut.nn.conv_orthonormal import OrthonormalConv2d
 from taut.nn.conv_spectral import SpectralConv2d
 from taut.nn.orthonormal import OrthonormalLinear

@@ -13,7 +13,7 @@ from taut.linalg.rounding import exact_double
 from taut.nn.distance import StoredPoints, corner_distances, largest_difference
 from taut.norms import Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
-from taut.rules.forms import output_shape
+from taut.rules.operation_families import output_shape
 
 
 @final

@@ -11,8 +11,8 @@ from taut.linalg.func_transforms import in_transform
 from taut.linalg.rounding import float_up
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, Constants, FileSchema, Rounding, register
-from taut.rules.forms import batch_free_dims, length_along
 from taut.rules.normalisation import batch_norm, subtract_mean
+from taut.rules.operation_families import batch_free_dims, length_along
 
 
 class _BatchLayer(nn.Module):

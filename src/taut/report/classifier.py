@@ -15,8 +15,8 @@ from taut.evaluation import (
     jacobian_norms,
 )
 from taut.plotting import COLOURS, Picture, draw
+from taut.report.browser_classifier import drawing
 from taut.report.classifier_images import adversaries, examples, gradients
-from taut.report.drawing import drawing
 from taut.report.page import AccuracyCurve, Meter, Page, Section, Table
 from taut.report.sentences import (
     NORM_NAMES,

@@ -12,7 +12,7 @@ from taut.errors import NoRuleError
 from taut.linalg import bound_padding
 from taut.norms import Norm
 from taut.rules.constants import Constants, Value
-from taut.rules.forms import (
+from taut.rules.operation_families import (
     along_dim,
     batch_free_dims,
     call_with_attributes,

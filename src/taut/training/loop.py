@@ -19,7 +19,7 @@ from taut.training.architectures import build_network
 from taut.training.augmentation import augment
 from taut.training.config import TrainConfig
 from taut.training.defaults import resolve
-from taut.training.distances import (
+from taut.training.distance_networks import (
     cross_entropy_weight,
     exponent_at,
     set_exponent,

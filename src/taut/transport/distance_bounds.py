@@ -14,7 +14,7 @@ from taut.norms import L2
 from taut.transport.arguments import check_confidence, check_point_pair
 from taut.transport.coupling import coupling_upper_bound
 from taut.transport.exact import exact_transport
-from taut.transport.line import line_distance
+from taut.transport.line_transport import line_distance
 from taut.transport.mean_bounds import (
     Method,
     bound_difference,

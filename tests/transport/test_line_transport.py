@@ -16,7 +16,7 @@ from taut.audit import bound_lipschitz
 from taut.certificates import BoundedEvaluation
 from taut.errors import DataError, NonFiniteError
 from taut.transport import exact_transport, load_critic, wasserstein
-from taut.transport.line import line_distance, line_potential, score_line
+from taut.transport.line_transport import line_distance, line_potential, score_line
 
 
 def normal(n: int, shift: float = 0.0, seed: int = 0) -> Tensor:

@@ -35,13 +35,13 @@ from taut.export.container import (
 )
 from taut.export.fold import fold as fold_model
 from taut.export.limits import check_arguments, check_intermediates
-from taut.export.quantised_weights import StoredWeights, restore_weights, round_weights
-from taut.export.witnesses import (
+from taut.export.norm_witnesses import (
     EVALUATION,
     check_evaluation,
     evaluation_tensors,
     make_witnesses,
 )
+from taut.export.quantised_weights import StoredWeights, restore_weights, round_weights
 from taut.nn import ConstrainedLayer, ConstrainedLinear, Residual
 from taut.norms import L2, Norm, NormLike, as_norm
 from taut.rules import find_schema, registered_modules
