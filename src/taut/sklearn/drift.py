@@ -14,7 +14,7 @@ from torch import Tensor
 
 from taut.audit import bound_lipschitz
 from taut.data import Table
-from taut.errors import ArgumentError, DataError, check_choice, check_count, check_within
+from taut.errors import DataError, check_choice, check_count, check_nonnegative, check_within
 from taut.nn import ConeCritic
 from taut.sklearn.base import RandomState, predict_rows, seed_of
 from taut.sklearn.frames import encode_frame, fit_frame, order_columns
@@ -212,9 +212,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             X: `(m, features)`, at least 20 rows.
             above: the distance that is tolerated, in scaled units; not negative.
         """
-        if not above >= 0:
-            rule, got = "must not be negative", f"above={above!r}"
-            raise ArgumentError(subject=_SUBJECT, argument="above", rule=rule, got=got)
+        check_nonnegative(_SUBJECT, "above", above)
         return self.compare(X).lower.value > above
 
     def score(self, X: Any, y: Any = None) -> float:
