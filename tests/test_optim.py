@@ -20,13 +20,14 @@ def make_net(dtype: torch.dtype = torch.float32) -> nn.Sequential:
     return net
 
 
-def run(net: nn.Module, optimizer: torch.optim.Optimizer, steps: int, seed: int = 0) -> None:
+def run(net: nn.Module, steps: int, *optimizers: torch.optim.Optimizer, seed: int = 0) -> None:
     generator = torch.Generator().manual_seed(seed)
     dtype = next(net.parameters()).dtype
     for _ in range(steps):
-        optimizer.zero_grad()
+        net.zero_grad()
         net(torch.randn(11, 5, generator=generator, dtype=dtype)).square().mean().backward()
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
 
 
 def same(left: nn.Module, right: nn.Module) -> bool:
@@ -39,12 +40,9 @@ def same(left: nn.Module, right: nn.Module) -> bool:
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_one_beta_is_sgd_with_momentum(beta: float, weight_decay: float) -> None:
     ours, theirs = make_net(torch.float64), make_net(torch.float64)
-    run(ours, AggMo(ours.parameters(), lr=0.02, betas=[beta], weight_decay=weight_decay), 40)
-    run(
-        theirs,
-        torch.optim.SGD(theirs.parameters(), lr=0.02, momentum=beta, weight_decay=weight_decay),
-        40,
-    )
+    options = {"lr": 0.02, "weight_decay": weight_decay}
+    run(ours, 40, AggMo(ours.parameters(), betas=[beta], **options))
+    run(theirs, 40, torch.optim.SGD(theirs.parameters(), momentum=beta, **options))
     assert same(ours, theirs)
     assert not same(ours, make_net(torch.float64))
 
@@ -73,48 +71,28 @@ def test_quadratic_follows_the_recurrence(betas: tuple[float, ...]) -> None:
 def test_resumed_run_is_bit_equal() -> None:
     straight, resumed = make_net(), make_net()
     optimizer = AggMo(straight.parameters(), lr=0.01)
-    run(straight, optimizer, 10, seed=1)
-    run(straight, optimizer, 10, seed=2)
+    run(straight, 10, optimizer, seed=1)
+    run(straight, 10, optimizer, seed=2)
 
     first = AggMo(resumed.parameters(), lr=0.01)
-    run(resumed, first, 10, seed=1)
+    run(resumed, 10, first, seed=1)
     saved = copy.deepcopy(first.state_dict())
     second = AggMo(resumed.parameters(), lr=77.0, betas=(0.5,))
     second.load_state_dict(saved)
-    run(resumed, second, 10, seed=2)
+    run(resumed, 10, second, seed=2)
     assert same(straight, resumed)
 
 
 def test_groups_keep_their_own_options() -> None:
     grouped, apart = make_net(), make_net()
+    first = {"params": grouped[0].parameters(), "lr": 0.1, "betas": [0.5]}
+    run(grouped, 5, AggMo([first, {"params": grouped[2].parameters()}], lr=0.01))
     run(
-        grouped,
-        AggMo(
-            [
-                {"params": grouped[0].parameters(), "lr": 0.1, "betas": [0.5]},
-                {"params": grouped[2].parameters()},
-            ],
-            lr=0.01,
-        ),
+        apart,
         5,
+        AggMo(apart[0].parameters(), lr=0.1, betas=(0.5,)),
+        AggMo(apart[2].parameters(), lr=0.01),
     )
-
-    class Both(torch.optim.Optimizer):
-        def __init__(self) -> None:
-            self.parts = [
-                AggMo(apart[0].parameters(), lr=0.1, betas=(0.5,)),
-                AggMo(apart[2].parameters(), lr=0.01),
-            ]
-
-        def zero_grad(self, set_to_none: bool = True) -> None:
-            for part in self.parts:
-                part.zero_grad(set_to_none)
-
-        def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-            for part in self.parts:
-                part.step()
-
-    run(apart, Both(), 5)
     assert same(grouped, apart)
 
 

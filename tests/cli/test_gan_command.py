@@ -8,8 +8,7 @@ from taut.training.gan import load_gan_run
 
 def test_a_finished_run_is_reported_again(tmp_path):
     arguments = ["--data", "digits", "--num-steps", "3", "--out", str(tmp_path / "run")]
-    first = invoke("gan", *arguments)
-    assert first.exit_code == 0
+    first = invoke("gan", *arguments, code=0)
     run = load_gan_run(tmp_path / "run")
     assert f"the value of the critic is {run.result['dual']:.3f}" in first.output
     assert "its constant is at most" in first.output

@@ -40,8 +40,7 @@ def group():
 
 
 def test_help_teaches():
-    result = invoke("--help")
-    assert result.exit_code == 0
+    result = invoke("--help", code=0)
     assert "Lipschitz" in result.output
     assert "taut demo --out demo" in result.output
     for name, entry in SUBCOMMANDS.items():
@@ -79,8 +78,7 @@ def test_every_subcommand_has_help(name):
 
 
 def test_an_unknown_subcommand_is_a_usage_error():
-    result = invoke("slack")
-    assert result.exit_code == 2
+    result = invoke("slack", code=2)
     assert result.stderr == "taut: no such command 'slack'. See taut --help.\n"
 
 
@@ -127,8 +125,7 @@ def test_an_unknown_subcommand_is_a_usage_error():
     ],
 )
 def test_mistakes_are_told_in_one_style(words, told):
-    result = invoke(*words.split())
-    assert result.exit_code == 2
+    result = invoke(*words.split(), code=2)
     assert result.stderr.strip().splitlines()[-1] == told
 
 

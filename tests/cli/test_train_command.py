@@ -90,11 +90,10 @@ def test_a_table_has_radii_in_deviations(tmp_path):
     lines = [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]
     (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *lines]))
     out = tmp_path / "t"
-    result = run(
+    run(
         "--data", str(tmp_path / "t.csv"), "--label", "kind", "--hidden", "8", "--epochs", "3",
-        "--out", str(out),
+        "--out", str(out), code=0,
     )  # fmt: skip
-    assert result.exit_code == 0, result.output
     html = (out / "index.html").read_text()
     assert "Certified radii" in html and "Images and certified radii" not in html
     assert "in standard deviations of each column" in html
@@ -202,13 +201,13 @@ def test_the_margin_of_the_paper_is_half_of_a_proof():
 
 
 def test_all_that_training_knows_can_be_typed(tmp_path):
-    result = run(
+    run(
         "--hidden", "8", "--epochs", "2", "--batch-size", "512", "--schedule", "step",
         "--milestones", "1", "--decay", "0.5", "--warmup", "0.5", "--jacobian-weight", "0.01",
         "--adversarial-radius", "0.1", "--adversarial-steps", "2", "--checkpoint-every", "2",
         "--loss", "hkr", "--alpha", "3", "--no-report", "--json", "--out", str(tmp_path / "x"),
+        code=0,
     )  # fmt: skip
-    assert result.exit_code == 0, result.output
     config = load_run(tmp_path / "x").config
     assert (config.milestones, config.decay, config.warmup) == ((1,), 0.5, 0.5)
     assert (config.jacobian_weight, config.adversarial_steps) == (0.01, 2)

@@ -20,8 +20,7 @@ run = partial(invoke, "verify")
 
 
 def test_a_saved_network_is_proven(network):
-    result = run(network)
-    assert result.exit_code == 0
+    result = run(network, code=0)
     assert result.output.startswith("proven: Lipschitz constant <= 3.999")
     assert "(l2 to l2)" in result.output
 
@@ -35,8 +34,7 @@ def test_one_json_object_agrees_with_audit(network):
 
 
 def test_another_digest_is_refused(network):
-    result = run(network, "--sha256", "0" * 64)
-    assert result.exit_code == 1
+    result = run(network, "--sha256", "0" * 64, code=1)
     assert result.output.startswith("refused: net.safetensors: its SHA-256 is ")
 
 
@@ -44,8 +42,7 @@ def test_a_claim_that_is_too_low_is_refused(network):
     header, tensors = split(network.read_bytes())
     header |= {"constant": header["constant"] * (1 - 1e-9), "sha256": BLANK}
     network.write_bytes(forge(header, tensors))
-    result = run(network, "--json")
-    assert result.exit_code == 1
+    result = run(network, "--json", code=1)
     assert "is proven" in json.loads(result.output)["reason"]
 
 

@@ -18,14 +18,12 @@ from support import invoke
 QUICK = ["--num-steps", "3"]
 
 
-def run(*words: object, quick: bool = True) -> Result:
-    return invoke("wasserstein", *words, *(QUICK if quick else []))
+def run(*words: object, quick: bool = True, code: int | None = None) -> Result:
+    return invoke("wasserstein", *words, *(QUICK if quick else []), code=code)
 
 
 def answer(*words: object, quick: bool = True, code: int = 0) -> dict:
-    result = run(*words, "--json", quick=quick)
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
+    return json.loads(run(*words, "--json", quick=quick, code=code).stdout)
 
 
 def points(shift: float, rows: int = 60, dim: int = 3, seed: int = 0) -> np.ndarray:
@@ -122,8 +120,7 @@ def test_the_seed_decides(pair: tuple[Path, Path]):
 
 
 def test_the_table_has_the_figures_and_the_sentences(pair: tuple[Path, Path]):
-    result = run(*pair, "--finite", "--explain")
-    assert result.exit_code == 0, result.output
+    result = run(*pair, "--finite", "--explain", code=0)
     assert result.stdout.startswith("a.csv and b.csv are between ")
     words = " ".join(result.stdout.split())
     for text in ("estimate", "at least", "at most", "gap", "transport potential", "features 3"):
@@ -177,11 +174,9 @@ def test_the_alarm_is_the_lower_bound(pair: tuple[Path, Path]):
     assert answer(*pair, "--finite", "--fail-above", repr(float(below)), code=1)["alarm"]
     for limit in (low, above):
         assert not answer(*pair, "--finite", "--fail-above", repr(float(limit)))["alarm"]
-    told = run(*pair, "--finite", "--fail-above", "1")
-    assert told.exit_code == 1
+    told = run(*pair, "--finite", "--fail-above", "1", code=1)
     assert "is above 1." in told.stdout
-    told = run(*pair, "--finite", "--fail-above", "6")
-    assert told.exit_code == 0
+    told = run(*pair, "--finite", "--fail-above", "6", code=0)
     assert "is not above 6." in told.stdout
 
 
@@ -236,8 +231,7 @@ def test_save_and_score(pair: tuple[Path, Path], tmp_path: Path):
     head, *scores = (tmp_path / "new" / "s.csv").read_text().split()
     assert (head, len(scores)) == ("score", 200)
     assert np.mean([float(score) for score in scores]) == pytest.approx(at_b["mean_score"])
-    told = run("--critic", critic, "--score", near, quick=False)
-    assert told.exit_code == 0, told.output
+    told = run("--critic", critic, "--score", near, quick=False, code=0)
     assert "Each bound holds with probability 95 %" in " ".join(told.stdout.split())
 
 
@@ -273,8 +267,7 @@ def test_a_bad_file_is_one_line_and_status_2(
     content, clue = BAD_FILES[case]
     bad = tmp_path / "bad.csv"
     bad.write_text(content)
-    result = run(*((bad, pair[1]) if first else (pair[0], bad)))
-    assert result.exit_code == 2, result.output
+    result = run(*((bad, pair[1]) if first else (pair[0], bad)), code=2)
     assert result.stdout == ""
     told = [line for line in result.stderr.splitlines() if line.startswith("taut wasserstein: ")]
     assert len(told) == 1
@@ -294,8 +287,7 @@ def test_with_json_an_error_is_an_object_on_standard_output(
 
 
 def test_a_missing_file_is_named(pair: tuple[Path, Path]):
-    result = run(pair[0], pair[1].with_name("c.csv"))
-    assert result.exit_code == 2
+    result = run(pair[0], pair[1].with_name("c.csv"), code=2)
     assert "c.csv" in result.stderr
 
 
@@ -344,8 +336,7 @@ def test_constant_columns_are_measured(tmp_path: Path):
 def test_wrong_words_are_told(pair: tuple[Path, Path], words: list[str], clue: str):
     a, b = pair
     given = [word.format(a=a, b=b, folder=a.parent) for word in words]
-    result = run(*given, quick="--score" not in words)
-    assert result.exit_code == 2, result.output
+    result = run(*given, quick="--score" not in words, code=2)
     assert clue in result.stderr
     assert result.stdout == ""
 
@@ -355,8 +346,7 @@ def test_the_page_is_written_with_the_command_that_repeats_it(
 ):
     page = tmp_path / "new" / "page.html"
     words = (*map(str, pair), "--columns", "height,age", "--report", str(page))
-    result = run(*words)
-    assert result.exit_code == 0, result.output
+    result = run(*words, code=0)
     html = page.read_text(encoding="utf-8")
     assert shlex.join(["taut", "wasserstein", *words, *QUICK, "--seed", "0"]) in html
     headline = result.stdout.splitlines()[0].rstrip(".")
@@ -372,8 +362,7 @@ def test_the_answer_is_told_and_the_critic_kept_where_the_page_fails(
     monkeypatch.setattr("taut.report.page.Page.write", full)
     critic = tmp_path / "critic.safetensors"
     words = ["--finite", "--json", "--report", tmp_path / "page.html", "--save", critic]
-    result = run(*pair, *words)
-    assert result.exit_code == 70
+    result = run(*pair, *words, code=70)
     assert "Traceback" in result.stderr and "OSError: no space left" in result.stderr
     assert json.loads(result.stdout)["report"] is None
     assert critic.is_file()

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from click.testing import CliRunner
 from torch import nn
 
-from support import seeded
-from taut.cli.main import main
+from support import invoke, seeded
 from taut.errors import ArgumentError, DamagedFileError
 from taut.nn import ConeCritic, Scale
 from taut.transport import cone, shells, shifted_gaussians
@@ -288,14 +286,12 @@ def test_the_command_measures_resumes_and_shows(tmp_path):
     pytest.importorskip("ot")
     path = tmp_path / "record.json"
     arguments = ["bench", "wasserstein", "--quick", "--dim", "2", "--num-funnels", "4"]
-    arguments += ["--budget-seconds", "0.02", "--out", str(path)]
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    arguments += ["--budget-seconds", "0.02", "--out", path]
+    result = invoke(*arguments, code=0)
     written = path.read_text()
-    assert CliRunner().invoke(main, arguments).exit_code == 0
+    invoke(*arguments, code=0)
     assert path.read_text() == written
-    shown = CliRunner().invoke(main, ["bench", "wasserstein", "--show", str(path)])
-    assert shown.exit_code == 0, shown.output
+    shown = invoke("bench", "wasserstein", "--show", path, code=0)
     for text in ("fullsort", "cones, more steps", "WGAN-GP", "no valid bound", "distance zero"):
         assert text in shown.output
     assert shown.output.strip() in result.output

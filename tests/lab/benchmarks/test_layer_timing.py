@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from click.testing import CliRunner
 
-from taut.cli.main import main
+from support import invoke
 from taut.errors import ArgumentError
 from taut_lab.benchmarks import (
     Comparison,
@@ -116,10 +115,8 @@ def test_an_unknown_clock_is_explained():
 )
 def test_the_command_measures_writes_and_shows(words, texts, tmp_path):
     path = tmp_path / "record.json"
-    result = CliRunner().invoke(main, ["bench", *words.split(), "--quick", "--out", str(path)])
-    assert result.exit_code == 0, result.output
-    shown = CliRunner().invoke(main, ["bench", words.split()[0], "--show", str(path)])
-    assert shown.exit_code == 0, shown.output
+    result = invoke("bench", *words.split(), "--quick", "--out", path, code=0)
+    shown = invoke("bench", words.split()[0], "--show", path, code=0)
     for text in texts:
         assert text in result.output and text in shown.output
     # The same tables: a record holds all that is printed.
@@ -135,8 +132,7 @@ def test_failures_and_missing_libraries_are_printed(record, tmp_path):
     )
     path = tmp_path / "record.json"
     replace(record, comparisons=comparisons, missing=("orthogonium: not installed",)).write(path)
-    result = CliRunner().invoke(main, ["bench", "layers", "--show", str(path)])
-    assert result.exit_code == 0, result.output
+    result = invoke("bench", "layers", "--show", path, code=0)
     assert "orthogonium: not installed" in result.output
     assert "not finite" in result.output and "failed" in result.output
     assert "RuntimeError: [x] it broke" in result.output
@@ -145,6 +141,5 @@ def test_failures_and_missing_libraries_are_printed(record, tmp_path):
 def test_a_file_that_is_not_a_record_is_an_error_of_one_line(tmp_path):
     path = tmp_path / "other.json"
     path.write_text("{}")
-    result = CliRunner().invoke(main, ["bench", "layers", "--show", str(path)])
-    assert result.exit_code == 2
+    result = invoke("bench", "layers", "--show", path, code=2)
     assert "is not a complete record" in result.stderr

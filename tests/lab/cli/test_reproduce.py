@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from fake_experiments import InProcessWorkers, count, experiment, register
-from taut.cli.main import main
+from support import invoke
 
 TIMEOUT = 120.0  # seconds, for a busy machine
 
@@ -24,11 +24,7 @@ def call(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
-
-    def invoke(*words):
-        return CliRunner().invoke(main, ["reproduce", *words])
-
-    return invoke
+    return partial(invoke, "reproduce")
 
 
 def test_names_without_run_compute_and_a_second_time_nothing_is_left(
@@ -37,29 +33,26 @@ def test_names_without_run_compute_and_a_second_time_nothing_is_left(
     register(
         monkeypatch, experiment(markers, "cones-here"), experiment(markers, "other", seeds=[7])
     )
-    first = call("cones-here", "--preset", "cpu")
-    assert first.exit_code == 0, first.output
+    first = call("cones-here", "--preset", "cpu", code=0)
     assert count(markers) == {0: 1, 1: 1, 2: 1}
     assert len(list((tmp_path / "runs" / "lab" / "cones-here").glob("*.json"))) == 3
     assert (
         "3/3 cones-here" in first.stderr and "Next: taut reproduce show cones-here" in first.stdout
     )
-    second = call("--preset", "cpu", "all")
-    assert second.exit_code == 0, second.output
+    call("--preset", "cpu", "all", code=0)
     assert count(markers) == {0: 1, 1: 1, 2: 1, 7: 1}
 
 
 def test_only_the_given_seeds_are_computed(call, markers, monkeypatch):
     register(monkeypatch, experiment(markers, seeds=range(5)))
     words = ("fake", "--preset", "cpu", "--seed", "1", "--seed", "4")
-    assert call(*words, "--records", "a").exit_code == 0
+    call(*words, "--records", "a", code=0)
     assert count(markers) == {1: 1, 4: 1}
 
 
 def test_a_seed_that_no_cell_has_is_refused(call, markers, monkeypatch):
     register(monkeypatch, experiment(markers, "three-cones"))
-    result = call("three-cones", "--seed", "99")
-    assert result.exit_code == 2
+    result = call("three-cones", "--seed", "99", code=2)
     assert "`--seed` must be a seed of three-cones with --preset smoke: 0" in result.stderr
     assert not markers.exists()
 
@@ -80,11 +73,10 @@ def test_a_failed_cell_is_reported_and_fails_the_command_until_it_is_fixed(
     call, markers, monkeypatch, tmp_path
 ):
     register(monkeypatch, experiment(markers, s0={"do": "raise"}))
-    result = call("fake", "--preset", "cpu")
-    assert result.exit_code == 1
+    result = call("fake", "--preset", "cpu", code=1)
     assert "LookupError: no cell 0" in result.stdout and ".error.txt" in result.stdout
     (tmp_path / "fixed").touch()
-    assert call("fake", "--preset", "cpu").exit_code == 0
+    call("fake", "--preset", "cpu", code=0)
     assert count(markers) == {0: 2, 1: 1, 2: 1}
     assert list(Path("runs/lab").rglob("*.error.txt")) == []
 
@@ -95,12 +87,11 @@ def test_missing_data_skips_its_cells_alone(call, markers, monkeypatch):
         experiment(markers, "on-images", seeds=[8], data="mnist"),
         experiment(markers, "on-nothing", seeds=[9]),
     )
-    result = call("all", "--preset", "cpu")
-    assert result.exit_code == 0, result.output
+    result = call("all", "--preset", "cpu", code=0)
     assert count(markers) == {9: 1}
     assert "Cells of on-images are skipped. MNIST is not in" in result.stderr
     assert "taut data fetch mnist" in result.stderr
-    assert call("on-images", "--preset", "cpu").exit_code == 1
+    call("on-images", "--preset", "cpu", code=1)
     assert call("on-images", "--preset", "smoke").exit_code == 0  # which reads no data
     assert count(markers) == {8: 1, 9: 1}
 
@@ -109,7 +100,7 @@ def test_the_data_folder_reaches_the_cells_as_an_absolute_path(
     call, markers, tmp_path, monkeypatch
 ):
     register(monkeypatch, experiment(markers, seeds=[0]))
-    assert call("fake", "--preset", "cpu", "--data-dir", "d").exit_code == 0
+    call("fake", "--preset", "cpu", "--data-dir", "d", code=0)
     (path,) = Path("runs/lab/fake").glob("*.json")
     assert json.loads(path.read_text())["series"]["data"] == str(tmp_path / "d")
 
@@ -117,8 +108,7 @@ def test_the_data_folder_reaches_the_cells_as_an_absolute_path(
 def test_the_error_for_an_unknown_name_suggests_the_closest(call, markers, monkeypatch):
     register(monkeypatch, experiment(markers, "three-cones"), experiment(markers, "prob-dim"))
     for words in (["tree-cone"], ["show", "tree-cone"], ["prob-dim", "tree-cone"]):
-        result = call(*words)
-        assert result.exit_code == 2
+        result = call(*words, code=2)
         assert "got 'tree-cone'. Did you mean three-cones?" in result.stderr
     assert "Use three-cones, prob-dim." in call("xyz").stderr
     assert not markers.exists()
@@ -207,8 +197,7 @@ def test_an_interrupted_command_is_resumed(tmp_path, markers, call, monkeypatch,
         time.sleep(0.02)
     (tmp_path / "go").touch()
     register(monkeypatch, experiment(markers, seeds=range(4), s2={"steps": 10**6}))
-    result = call("fake", "--preset", "cpu", "--records", str(tmp_path / "records"))
-    assert result.exit_code == 0, result.output
+    call("fake", "--preset", "cpu", "--records", str(tmp_path / "records"), code=0)
     assert count(markers) == {0: 1, 1: 1, 2: 2, 3: 1}
     files = sorted(path.name for path in (tmp_path / "records" / "fake").iterdir())
     assert len(files) == 4 and all(name.endswith(".json") for name in files)
