@@ -183,10 +183,8 @@ def network_file(path: Path) -> Path:
 
     model_file = RunFolder(path).model_file
     if not model_file.exists():
-        rule, got = (
-            "must be a network or the folder of a finished run",
-            f"which has no {model_file.name}",
-        )
+        rule = "must be a network or the folder of a finished run"
+        got = f"{path}, which has no {model_file.name}"
         remedy = "Run the same training command again to finish it."
-        raise ArgumentError(argument="PATH", rule=rule, got=f"{path}, {got}", remedy=remedy)
+        raise ArgumentError(argument="PATH", rule=rule, got=got, remedy=remedy)
     return model_file

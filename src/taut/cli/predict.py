@@ -176,10 +176,7 @@ class _Predictor:
         stream = TableStream(data, batch_rows=batch_rows, names=names, min_rows=1, **given)
         if stream.dim != prod(spec.shape):
             rule = f"each row must have {prod(spec.shape)} features, as the network expects"
-            got, remedy = (
-                str(stream.dim),
-                "Leave out the label, or add a header so that columns can be matched by name.",
-            )
+            remedy = "Leave out the label, or add a header so that columns can be matched by name."
             raise DataError(subject=f"data: {data}", rule=rule, got=str(stream.dim), remedy=remedy)
         return iter(stream)
 

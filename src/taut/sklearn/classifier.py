@@ -185,10 +185,8 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             got = f"one class, {self.classes_[:1].tolist()[0]!r}"
             raise self._refuse("y", "must have at least two classes", got)
         if self.monotonic_cst is not None and len(self.classes_) > 2:
-            rule, got = (
-                "needs two classes, of which the second rises",
-                f"{len(self.classes_)} classes",
-            )
+            rule = "needs two classes, of which the second rises"
+            got = f"{len(self.classes_)} classes"
             remedy = "Fit one class against the others, as OneVsRestClassifier does."
             raise self._refuse("monotonic_cst", rule, got, remedy)
         seed = seed_of(self.random_state)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from taut.audit import bound_lipschitz
 from taut.data import Table
-from taut.errors import ArgumentError, DataError, check_choice, check_count
+from taut.errors import DataError, check_choice, check_count, check_nonnegative, check_within
 from taut.nn import ConeCritic
 from taut.sklearn.base import RandomState, predict_rows, seed_of
 from taut.sklearn.frames import encode_frame, fit_frame, order_columns
@@ -141,13 +141,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         if self.scaling is not None:
             check_choice(_SUBJECT, "scaling", self.scaling, SCALINGS)
         check_count(_SUBJECT, "num_centres", self.num_centres)
-        if not 0 < self.false_alarm_rate < 1:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="false_alarm_rate",
-                rule="must lie strictly between 0 and 1",
-                got=f"false_alarm_rate={self.false_alarm_rate!r}",
-            )
+        check_within(_SUBJECT, "false_alarm_rate", self.false_alarm_rate, "(0, 1)")
         self.encoding_ = fit_frame(_SUBJECT, X, self.encoding)
         if self.encoding_ is None:
             points: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
@@ -220,9 +214,7 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
             X: `(m, features)`, at least 20 rows.
             above: tolerated distance, in scaled units; not negative.
         """
-        if not above >= 0:
-            rule, got = "must not be negative", f"above={above!r}"
-            raise ArgumentError(subject=_SUBJECT, argument="above", rule=rule, got=got)
+        check_nonnegative(_SUBJECT, "above", above)
         return self.compare(X).lower.value > above
 
     def score(self, X: Any, y: Any = None) -> float:
