@@ -91,7 +91,7 @@ class FullSort(ChannelActivation, function=functional.full_sort, relu=relu_forms
 class Maxout(_GroupActivation, function=functional.maxout, relu=relu_forms.maxout):
     """The largest of each group of channels: `C / group_size` of `C`. The arguments are `GroupSort`'s.
 
-    1-Lipschitz in every p-norm. A gradient keeps its norm on the way back, but units are lost.
+    1-Lipschitz in every p-norm. Gradients keep their norm in the backward pass, but channels are lost.
 
     Example:
         >>> Maxout(2)(torch.tensor([1.0, -2.0, 3.0, -4.0]))
