@@ -272,8 +272,8 @@ def _bridge(digits: DigitsResult) -> Section:
             "distance, the certified radius.",
             "Here a network of orthonormal layers with MaxMin is trained on small images of digits. Of "
             f"{len(digits.certificates)} test images it classifies {percent(clean)} correctly; for "
-            f"{percent(certified)} it is proven that no change of Euclidean length {digits.radius:g} can "
-            "alter that.",
+            f"{percent(certified, 'lower')} it is proven that no change of Euclidean length "
+            f"{digits.radius:g} can alter that.",
         ],
     )
 

@@ -368,10 +368,13 @@ def zoo(
 
 
 def _line(name: str, result: "CriticResult") -> str:
+    from taut.bounds import format_bound
+
     error = "" if result.relative_error is None else f" ({result.relative_error:+.1%})"
     values = (("truth", result.truth, ""), ("estimate", result.estimate, error))
-    bounds = (("lower", result.lower, ""), ("upper", result.upper, ""))
-    parts = [f"{n} {v:.4g}{rest}" for n, v, rest in values + bounds if v is not None]
+    parts = [f"{name} {value:.4g}{rest}" for name, value, rest in values if value is not None]
+    bounds = (("lower", result.lower), ("upper", result.upper))
+    parts += [f"{side} {format_bound(v, side)}" for side, v in bounds if v is not None]
     times = f"{result.cpu:.0f} s of CPU time, {result.wall:.0f} s wall-clock time"
     return f"{name}: {', '.join(parts)}, {times}"
 
