@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.core import ParameterSource
@@ -122,8 +122,9 @@ def sizes_type(
 class _Output(click.Path):
     """A file or folder to be written; refused at once, and not after the work, where it cannot be."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = super().convert(value, param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path of a value."""
+        path = cast(Path, super().convert(value, param, ctx))
         above = next((each for each in path.absolute().parents if each.exists()), None)
         if above is not None and not above.is_dir():
             self.fail(f"Directory {str(above)!r} is a file.", param, ctx)
