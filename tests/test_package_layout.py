@@ -144,7 +144,7 @@ def test_the_drawing_in_contributing_is_the_import_graph():
         ({"taut/norms.py": "from taut import nn"}, "a later package"),
         ({"taut/norms.py": "import taut.nn.linear as linear"}, "a later package"),
         ({"taut/norms.py": "def late():\n    from .bounds import Bound"}, "a later package"),
-        ({"taut/linalg/balls.py": "from ..nn.linear import Linear"}, "a later package"),
+        ({"taut/linalg/ball_projections.py": "from ..nn.linear import Linear"}, "a later package"),
         ({"taut/linalg/__init__.py": "from ..nn import linear"}, "a later package"),
         ({"taut/norms.py": "import_module('taut.nn.linear')"}, "a later package"),
         ({"taut/norms.py": "load(f'taut.nn.{name}')"}, "a later package"),

@@ -14,9 +14,7 @@ from taut_lab.cli.zoo_output import COLUMNS, budget, cells, draw_zoo
 from taut_lab.experiments import registry
 from taut_lab.framework.presentation import ResultTable, TableEntry
 from taut_lab.framework.records import Records
-from taut_lab.report.collection import ExperimentReport, collect_report
-from taut_lab.report.run_details import command
-from taut_lab.report.table_text import (
+from taut_lab.report.claim_sentences import (
     VERDICT_COLUMNS,
     claim_text,
     compare,
@@ -27,6 +25,8 @@ from taut_lab.report.table_text import (
     verdict_cells,
     verdict_summary,
 )
+from taut_lab.report.collection import ExperimentReport, collect_report
+from taut_lab.report.run_details import command
 
 
 class Results(SphinxDirective):

@@ -14,7 +14,7 @@ from support import invoke, seeded
 from taut.cli.train import configure, train
 from taut.data import load_labelled
 from taut.losses import margin_for_radius
-from taut.training import RunFolder, TrainConfig, load_run, resolve
+from taut.training import RunFolder, TrainConfig, from_toml, load_run, resolve
 
 TINY = ("--hidden", "16", "--epochs", "2", "--batch-size", "256")
 
@@ -105,9 +105,9 @@ def test_a_table_has_radii_in_deviations(tmp_path):
     ("args", "words"),
     [
         (("--data", "mnits"), "Did you mean 'mnist'"),
-        (("--hidden", "a"), "'a' is not a list of hidden"),
-        (("--milestones", "x"), "'x' is not a list of milestones"),
-        (("--lr", "nan"), "not a finite number"),
+        (("--hidden", "a"), "must be a list of layer widths, positive whole numbers"),
+        (("--milestones", "x"), "must be a list of epochs, positive whole numbers"),
+        (("--lr", "nan"), "must be a finite number; got 'nan'"),
         (("--norm", "l1", "--adversarial-radius", "0.1"), "which PGD does not support"),
     ],
 )
@@ -271,7 +271,7 @@ def test_settings_that_cannot_be(args, words, tmp_path):
 
 def test_a_run_keeps_what_was_requested_and_what_followed(folder, tmp_path):
     """The stored configuration with an option overridden is the fresh one with that option."""
-    requested = RunFolder(folder).requested_config()
+    requested = from_toml(RunFolder(folder).config_file.read_text())
     assert (requested.radius, requested.hidden, requested.lr) == (0.3, (16,), None)
     assert RunFolder(folder).config() == resolve(requested, load_labelled("digits"))
     file = str(folder / "config.toml")

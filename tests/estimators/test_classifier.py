@@ -203,7 +203,7 @@ def test_early_stopping_is_off_until_asked_for(caplog):
         ({"hidden_sizes": (7,)}, "LipschitzClassifier: `hidden_sizes` and .*even number"),
         ({"epochs": 0}, "LipschitzClassifier: `epochs` must be a whole number >= 1"),
         ({"lr": -1.0}, "`lr` must be finite and positive"),
-        ({"validation_fraction": 1.0}, "`validation_fraction` must be at least 0 and below 1"),
+        ({"validation_fraction": 1.0}, r"`validation_fraction` must lie in \[0, 1\)"),
     ],
 )
 def test_wrong_parameters_are_named(parameters, text):

@@ -9,7 +9,7 @@ import scipy.linalg
 import torch
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError
-from taut.linalg import balls
+from taut.linalg import ball_projections
 from taut.linalg.spectral import (
     bound_operator_norm,
     bound_spectral_norm,
@@ -221,8 +221,8 @@ def test_row_sums_that_are_floats_are_bounded_by_themselves():
 def test_projected_weights_are_proven_to_be_inside(dtype):
     weight = random_matrix(64, 100, dtype=dtype)
     for radius in (1.0, 0.1, 3.7):
-        rows = balls.project_l1_ball(weight, radius)
-        columns = balls.project_l1_ball(weight, radius, dim=-2)
+        rows = ball_projections.project_l1_ball(weight, radius)
+        columns = ball_projections.project_l1_ball(weight, radius, dim=-2)
         assert bound_operator_norm(rows, "linf").value <= radius
         assert bound_operator_norm(columns, "l1").value <= radius
 

@@ -15,10 +15,10 @@ from taut.data import TableStream
 from taut.errors import ArgumentError, DamagedFileError, DataError
 from taut.nn import ConeCritic
 from taut.transport import load_critic, wasserstein
+from taut.transport.critic_selection import SelectedCritic
 from taut.transport.distance_bounds import Scores, bound_mean_score
 from taut.transport.feature_scaling import FeatureScaling
 from taut.transport.saved_critic import SavedCritic
-from taut.transport.selection import SelectedCritic
 
 QUICK: dict[str, Any] = {"num_steps": 30, "num_permutations": 19}
 

@@ -4,12 +4,12 @@
 `taut.certify` proves.
 """
 
+from taut.attacks.attack_problem import evaluate
 from taut.attacks.attack_result import AttackResult
 from taut.attacks.auto_attack import autoattack
 from taut.attacks.certificate_violations import check_certificates
 from taut.attacks.gradient_attacks import adversarial_batch, fgsm, pgd
 from taut.attacks.minimal_attack import minimal_perturbation
-from taut.attacks.problem import evaluate
 
 __all__ = [
     "AttackResult",

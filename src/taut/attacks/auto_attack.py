@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from taut.attacks.attack_problem import AttackProblem
 from taut.attacks.attack_result import AttackResult
-from taut.attacks.problem import AttackProblem
 from taut.errors import ArgumentError, check_choice, check_positive, require
 from taut.norms import NormLike
 

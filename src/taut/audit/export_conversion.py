@@ -15,8 +15,8 @@ from taut.errors import NoRuleError
 from taut.linalg.convolution_axis import padding_sides
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
-from taut.rules.forms import each_dimension
 from taut.rules.normalisation import batch_norm
+from taut.rules.operation_families import each_dimension
 from taut.rules.record import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 

@@ -18,7 +18,7 @@ from taut.data.conversion import as_table
 from taut.data.download import FetchError, fetch
 from taut.data.encoding import ColumnEncoding, Encoding
 from taut.data.encoding_fit import fit_encoding
-from taut.data.formats import detect_format, open_source
+from taut.data.format_detection import detect_format, open_source
 from taut.data.frames import FrameSource, LoadedSource, is_frame
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_loading import load_labelled, read_labelled, read_matching

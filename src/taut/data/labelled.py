@@ -9,7 +9,7 @@ import numpy as np
 from taut.data.columns import list_some
 from taut.data.encoding import Encoding
 from taut.data.labels import number_classes
-from taut.errors import ArgumentError, DataError
+from taut.errors import DataError, check_within
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,13 +119,7 @@ class LabelledSet:
             >>> len(rest), len(part)
             (1295, 143)
         """
-        if not 0 < fraction < 1:
-            raise ArgumentError(
-                subject="LabelledSet.split",
-                argument="fraction",
-                rule="must lie strictly between 0 and 1",
-                got=fraction,
-            )
+        check_within("LabelledSet.split", "fraction", fraction, "(0, 1)")
         generator = np.random.default_rng(seed)
         in_part = np.zeros(len(self), bool)
         for number in range(len(self.classes)):

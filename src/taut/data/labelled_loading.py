@@ -7,7 +7,7 @@ from pathlib import Path
 from taut.data.columns import Columns, list_some
 from taut.data.download import Progress, fetch_file
 from taut.data.encoding import Encoding
-from taut.data.formats import PathLike, detect_format
+from taut.data.format_detection import PathLike, detect_format
 from taut.data.labelled import LabelledData, LabelledSet
 from taut.data.labelled_files import (
     pair_idx,

@@ -11,7 +11,7 @@ from taut.data.column_values import check_finite
 from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
-from taut.data.formats import open_source
+from taut.data.format_detection import open_source
 from taut.data.labelled import LabelledSet
 from taut.data.labels import find_label, name_classes, number_classes
 from taut.data.source_base import ColumnSource

@@ -2,12 +2,12 @@
 
 from taut.export.certificate import describe_certificate, flat_layers, margin_lipschitz
 from taut.export.container import write_atomically, written_beside
-from taut.export.files import SavedModel, load, open_file, save
 from taut.export.fold import fold
-from taut.export.formats import export_onnx, export_pt2
 from taut.export.input_scaling import standardise
 from taut.export.quantised_weights import StoredWeights, round_weights
 from taut.export.relu import rewrite_relu
+from taut.export.runtime_formats import export_onnx, export_pt2
+from taut.export.saved_model import SavedModel, load, open_file, save
 
 __all__ = [
     "SavedModel",

@@ -4,7 +4,7 @@ What is named `project_*` is an exact map, `bound_*` is proven, `estimate_*` is 
 """
 
 from taut.linalg.autocorrelation import TapPairs, bound_autocorrelation, rescale_channels
-from taut.linalg.balls import (
+from taut.linalg.ball_projections import (
     project_l1_ball,
     project_l1_ball_by_sorting,
     project_l2_ball,

@@ -12,7 +12,7 @@ from torch import nn
 from taut.errors import ArgumentError, check_choice, check_positive
 from taut.names import ActivationName, ConstraintName
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
-from taut.nn.balls import L1Linear, LinfLinear
+from taut.nn.ball_layers import L1Linear, LinfLinear
 from taut.nn.conv_orthonormal import OrthonormalConv2d
 from taut.nn.conv_spectral import SpectralConv2d
 from taut.nn.orthonormal import OrthonormalLinear
@@ -73,8 +73,8 @@ def mlp(
     r"""A fully connected network with Lipschitz constant at most `lipschitz`.
 
     Layers of norm at most 1 with 1-Lipschitz activations between them. A constant $K \ne 1$ is
-    spread evenly: a `Scale` of $K^{1/L}$ follows each of the $L$ layers. All named activations are
-    homogeneous, so that only the scale of the network changes.
+    distributed evenly: a `Scale` of $K^{1/L}$ follows each of the $L$ layers. All named activations
+    are homogeneous, so this changes only the scale of the network.
 
     Args:
         sizes: `[in, hidden, ..., out]`, at least two.

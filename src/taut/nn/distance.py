@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError, check_count
+from taut.errors import ArgumentError, check_count, check_within
 from taut.linalg.distance import lp_distance
 from taut.linalg.rounding import exact_double
 from taut.norms import LINF, Norm
@@ -27,8 +27,9 @@ class StoredPoints(nn.Module):
         self,
         in_features: int,
         out_features: int,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_count(type(self).__name__, "in_features", in_features)
@@ -90,16 +91,6 @@ class LinfDistance(StoredPoints):
         Bound(<= 1.0, linf, proven)
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(in_features, out_features, device, dtype)
-
     def forward(self, x: Tensor) -> Tensor:
         """`(..., in_features) -> (..., out_features)`."""
         self._check(x)
@@ -147,11 +138,8 @@ class SortDistance(StoredPoints):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if not 0 < q <= 1:
-            raise ArgumentError(
-                subject="SortDistance", argument="q", rule="must lie in (0, 1]", got=f"q={q!r}"
-            )
-        super().__init__(in_features, out_features, device, dtype)
+        check_within("SortDistance", "q", q, "(0, 1]")
+        super().__init__(in_features, out_features, device=device, dtype=dtype)
         self.q = float(q)
 
     @property

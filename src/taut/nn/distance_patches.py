@@ -11,9 +11,8 @@ from taut.errors import ArgumentError, check_count
 from taut.linalg.distance import lp_distance
 from taut.linalg.rounding import exact_double
 from taut.nn.distance import StoredPoints, corner_distances, largest_difference
-from taut.norms import Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
-from taut.rules.forms import output_shape
+from taut.rules.operation_families import output_shape
 
 
 @final
@@ -64,7 +63,7 @@ class LinfDistance2d(StoredPoints):
         ):
             check_count("LinfDistance2d", name, value)
         check_count("LinfDistance2d", "padding", padding, minimum=0)
-        super().__init__(in_channels * kernel_size**2, out_channels, device, dtype)
+        super().__init__(in_channels * kernel_size**2, out_channels, device=device, dtype=dtype)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
 
@@ -101,11 +100,7 @@ def _each_output(call: Call) -> Constants:
     exact_double("LinfDistance2d", call.module.weight)
     count = math.prod(output_shape(call))
     several = {"l1": float(count), "l2": math.nextafter(math.sqrt(count), math.inf), "linf": 1.0}
-
-    def gain(p: Norm, q: Norm) -> float:
-        return several[q.name]
-
-    return call.x.constants.through(gain)
+    return call.x.constants.through(lambda p, q: several[q.name])
 
 
 def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:

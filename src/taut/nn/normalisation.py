@@ -11,8 +11,8 @@ from taut.linalg.func_transforms import in_transform
 from taut.linalg.rounding import float_up
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, Constants, FileSchema, Rounding, register
-from taut.rules.forms import batch_free_dims, length_along
 from taut.rules.normalisation import batch_norm, subtract_mean
+from taut.rules.operation_families import batch_free_dims, length_along
 
 
 class _BatchLayer(nn.Module):
@@ -25,10 +25,11 @@ class _BatchLayer(nn.Module):
     def __init__(
         self,
         num_features: int,
-        momentum: float | None,
-        bias: bool,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        momentum: float | None = 0.1,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -109,17 +110,6 @@ class Centering(_BatchLayer):
         [[-2.0, -5.0]]
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        momentum: float | None = 0.1,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(num_features, momentum, bias, device, dtype)
-
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(batch, channels, ...)` to the same shape."""
         self._check_channels(x)
@@ -172,7 +162,7 @@ class LipschitzBatchNorm(_BatchLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(num_features, momentum, bias, device, dtype)
+        super().__init__(num_features, momentum, bias, device=device, dtype=dtype)
         check_positive("LipschitzBatchNorm", "eps", eps)
         self.eps = float(eps)
         self.register_buffer("running_var", torch.ones_like(self.running_mean))

@@ -36,12 +36,13 @@ from taut.nn.spectral import divide_by_norm, divide_by_norm_traceable
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
-from taut.rules.forms import in_each_norm
+from taut.rules.operation_families import in_each_norm
 from taut.rules.schema import with_bias
 
 
 class _Potential(ReluPair):
     size_names = ("features", "hidden_features")
+    residual = True
 
     def __init__(
         self,
@@ -66,9 +67,6 @@ class _Potential(ReluPair):
     def pull(hidden: Tensor, weight: Tensor) -> Tensor:
         r"""$W^\top h$."""
         return F.linear(hidden, weight.mT)
-
-    def _combine(self, x: Tensor, pair: Tensor) -> Tensor:
-        return x - pair
 
 
 @final
@@ -178,7 +176,6 @@ def register_potential(
         lambda call: max(norm_of(call, L1), norm_of(call, LINF)),
         lambda call: norm_of(call, L1),  # that of the transposed map in L-inf
         assumes,
-        residual=True,
     )
     register(step, proof="step of a convex potential", constants=constants, rounding=rounding)
 

@@ -30,6 +30,7 @@ from taut.rules.schema import with_bias
 
 class _Potential2d(ReluPair):
     size_names = ("channels", "hidden_channels", "kernel_size")
+    residual = True
 
     @staticmethod
     def lift(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -40,9 +41,6 @@ class _Potential2d(ReluPair):
     def pull(hidden: Tensor, weight: Tensor) -> Tensor:
         r"""$K^\top h$."""
         return F.conv_transpose2d(hidden, weight, padding=weight.shape[-1] // 2)
-
-    def _combine(self, x: Tensor, pair: Tensor) -> Tensor:
-        return x - pair
 
     def _check_odd(self, kernel_size: int) -> None:
         if kernel_size % 2 == 0:

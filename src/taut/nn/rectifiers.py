@@ -9,7 +9,7 @@ from taut.errors import check_count, check_positive, check_within
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, FileSchema, Rounding, register
 from taut.rules.elementwise import image_of_magnitudes
-from taut.rules.forms import same_constants
+from taut.rules.operation_families import same_constants
 from taut.rules.record import Bounds
 
 

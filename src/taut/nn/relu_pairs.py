@@ -23,6 +23,7 @@ class ReluPair(nn.Module, ABC):
     weight: nn.Parameter
     bias: nn.Parameter | None
     size_names: ClassVar[tuple[str, ...]]
+    residual: ClassVar[bool] = False  # whether the pair is subtracted from the input
     _create_parameters: Callable[..., None]
 
     @staticmethod
@@ -42,7 +43,7 @@ class ReluPair(nn.Module, ABC):
 
     def _combine(self, x: Tensor, pair: Tensor) -> Tensor:
         """The output, from the input and what the pair makes of it."""
-        return pair
+        return x - pair if self.residual else pair
 
     def _set_sizes(self, **sizes: int) -> None:
         for name, size in sizes.items():
@@ -97,7 +98,6 @@ def rounding_of_pair(
     lift_norm: Callable[[Call], float],
     pull_norm: Callable[[Call], float],
     assumes: str,
-    residual: bool = False,
 ) -> Rounding:
     """The rounding of a fixed pair: the numbers of roundings of both sums add up.
 
@@ -107,7 +107,6 @@ def rounding_of_pair(
         lift_norm: a bound of the first map of magnitudes, in all norms.
         pull_norm: a bound of the second map of magnitudes in L-inf.
         assumes: as in `Rounding`.
-        residual: whether the input is added.
     """
 
     def numbers(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -116,7 +115,7 @@ def rounding_of_pair(
 
     def magnitude(call: Call, x: Tensor) -> Tensor:
         total = call.module.pair(*numbers(call, x))
-        return x.abs() + total if residual else total
+        return x.abs() + total if call.module.residual else total
 
     return Rounding(
         lambda call: terms(call) + 8,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from taut.errors import check_choice, check_positive, require
 from taut.plotting import Picture
-from taut.report.drawing import Drawing
+from taut.report.browser_classifier import Drawing
 
 
 def check_extras() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
 from taut.rules.constants import Constants, Value
-from taut.rules.forms import (
+from taut.rules.operation_families import (
     along_dim,
     batch_free_dims,
     input_shape,

@@ -14,7 +14,12 @@ from taut.linalg import bound_convolution
 from taut.linalg.convolution_axis import padding_sides
 from taut.norms import Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import call_with_attributes, each_dimension, in_each_norm, register_linear
+from taut.rules.operation_families import (
+    call_with_attributes,
+    each_dimension,
+    in_each_norm,
+    register_linear,
+)
 from taut.rules.record import Call, register
 from taut.rules.schema import Arguments, FileSchema, Shapes, Sizes, check_sizes, with_bias
 

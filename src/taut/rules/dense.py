@@ -10,7 +10,12 @@ from taut.errors import NoRuleError
 from taut.linalg import bound_operator_norm
 from taut.norms import L1, LINF, Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import call_with_attributes, in_each_norm, input_shape, register_linear
+from taut.rules.operation_families import (
+    call_with_attributes,
+    in_each_norm,
+    input_shape,
+    register_linear,
+)
 from taut.rules.record import Call, register
 from taut.rules.schema import FileSchema
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
 from taut.rules.constants import Constants, Value
-from taut.rules.forms import (
+from taut.rules.operation_families import (
     Image,
     call_with_attributes,
     lipschitz_image,

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import exact_double
 from taut.rules.constants import Constants
-from taut.rules.forms import call_with_attributes, same_constants
+from taut.rules.operation_families import call_with_attributes, same_constants
 from taut.rules.record import Bounds, Call, Rounding, register
 from taut.rules.schema import Arguments, FileSchema, Shapes
 

@@ -12,7 +12,7 @@ from taut import functional
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg import bound_adaptive_pooling, bound_pooling
 from taut.rules.constants import Constants
-from taut.rules.forms import (
+from taut.rules.operation_families import (
     along_dim,
     call_with_attributes,
     each_dimension,

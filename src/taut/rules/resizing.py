@@ -10,7 +10,12 @@ from taut.errors import NoRuleError
 from taut.linalg import bound_operator_norm
 from taut.norms import Norm
 from taut.rules.constants import Constants
-from taut.rules.forms import in_each_norm, input_shape, output_shape, register_selection
+from taut.rules.operation_families import (
+    in_each_norm,
+    input_shape,
+    output_shape,
+    register_selection,
+)
 from taut.rules.record import Call, Rounding, register
 
 aten = torch.ops.aten

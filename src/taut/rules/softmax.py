@@ -5,7 +5,7 @@ import math
 import torch
 
 from taut.rules.constants import Constants
-from taut.rules.forms import ELEMENTARY, along_dim, length_along
+from taut.rules.operation_families import ELEMENTARY, along_dim, length_along
 from taut.rules.record import Call, Rounding, register
 
 aten = torch.ops.aten

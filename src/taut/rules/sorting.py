@@ -8,7 +8,7 @@ from torch import Tensor
 from taut import functional
 from taut.linalg.rounding import exact_double
 from taut.rules.constants import Constants
-from taut.rules.forms import (
+from taut.rules.operation_families import (
     ELEMENTARY,
     along_dim,
     input_shape,

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
 from taut.bounds import Bound
-from taut.errors import ArgumentError, check_choice, check_count, check_positive
+from taut.errors import ArgumentError, check_choice, check_count, check_positive, check_within
 from taut.linalg import bound_operator_norm
 from taut.names import ActivationName, ConstraintName, NormName
 from taut.nn import Monotone, Residual, make_activation, mlp
@@ -232,10 +232,8 @@ class LipschitzEstimator(BaseEstimator):
         for count in ("epochs", "batch_size", "patience"):
             check_count(name, count, getattr(self, count))
         check_positive(name, "lr", self.lr)
-        share = self.validation_fraction
-        if not 0 <= share < 1:
-            raise self._refuse("validation_fraction", "must be at least 0 and below 1", share)
-        held_out = min(math.ceil(share * len(inputs)), len(inputs) - 1)
+        check_within(name, "validation_fraction", self.validation_fraction, "[0, 1)")
+        held_out = min(math.ceil(self.validation_fraction * len(inputs)), len(inputs) - 1)
         order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
         validation_rows, training_rows = order[:held_out], order[held_out:]
 

@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from taut.certificates import certify_exclusions
-from taut.errors import ArgumentError
+from taut.errors import ArgumentError, check_within
 from taut.sklearn.base import RandomState, predict_rows
 from taut.sklearn.classifier import LipschitzClassifier
 from taut.sklearn.regressor import LipschitzRegressor
@@ -70,9 +70,7 @@ class _RobustConformal(BaseEstimator):
             rule = f"must be a {self._kind.__name__}, whose constant is proven"
             got = f"estimator={estimator!r}"
             raise ArgumentError(subject=name, argument="estimator", rule=rule, got=got)
-        if not 0 < self.confidence < 1:
-            rule, got = "must lie between 0 and 1", self.confidence
-            raise ArgumentError(subject=name, argument="confidence", rule=rule, got=got)
+        check_within(name, "confidence", self.confidence, "(0, 1)")
         return estimator
 
     def _calibrate(self, X: Any, y: Any) -> Self:
@@ -100,8 +98,8 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
 
     $$P\big(y \in C(x')\big) \ge \text{confidence}.$$
 
-    The probability is over calibration and test rows together; on one calibration set of $n$ rows
-    the coverage scatters by about $\sqrt{c(1 - c)/n}$.
+    The probability is over calibration and test rows together; for a single calibration set of $n$ rows
+    the coverage $c$ varies by about $\sqrt{c(1 - c)/n}$.
 
     Args:
         estimator: a `LipschitzClassifier`; None for one with default parameters.

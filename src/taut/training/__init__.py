@@ -28,7 +28,6 @@ __all__ = [
     "field_types",
     "fit",
     "from_toml",
-    "little_data_recipe",
     "load_data",
     "load_gan",
     "load_run",
@@ -38,7 +37,6 @@ __all__ = [
     "to_toml",
     "train",
     "train_gan",
-    "wide_residual_recipe",
     "write_tolerances",
 ]
 
@@ -59,7 +57,6 @@ if TYPE_CHECKING:
     from taut.training.gan import GanConfig, GanRun, load_gan, train_gan
     from taut.training.loop import train
     from taut.training.progress import Progress
-    from taut.training.recipes import little_data_recipe, wide_residual_recipe
     from taut.training.run_folder import RunFolder
     from taut.training.trained_run import TrainedRun, load_run
 else:
@@ -75,7 +72,6 @@ else:
         "gan": "GanConfig GanRun load_gan train_gan",
         "loop": "train",
         "progress": "Progress",
-        "recipes": "little_data_recipe wide_residual_recipe",
         "column_tolerances": "feature_tolerances parse_tolerances write_tolerances",
         "trained_run": "TrainedRun load_run",
         "run_folder": "RunFolder",

@@ -1,12 +1,18 @@
 """Configurations: frozen dataclasses of plain values, checked field by field."""
 
 import inspect
-import math
 from dataclasses import dataclass, field, fields
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from taut.errors import ArgumentError, check_choice, check_count, check_positive
+from taut.errors import (
+    ArgumentError,
+    check_choice,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    check_within,
+)
 
 Check = Literal["", "open", "positive", "not_negative", "share", "whole"]
 
@@ -111,11 +117,10 @@ class Configuration:
                 check_count(subject, name, item)
         elif kind.check == "positive":
             check_positive(subject, name, value)
-        elif kind.check in ("share", "not_negative"):
-            end = 1.0 if kind.check == "share" else math.inf
-            if not 0 <= value < end:
-                rule = f"must be at least 0 and below {end:g}"
-                raise ArgumentError(subject=subject, argument=name, rule=rule, got=value)
+        elif kind.check == "not_negative":
+            check_nonnegative(subject, name, value)
+        elif kind.check == "share":
+            check_within(subject, name, value, "[0, 1)")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, by name."""

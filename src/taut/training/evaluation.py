@@ -57,10 +57,8 @@ def evaluate(
     inputs, labels = examples.inputs[rows], examples.labels[rows]
     certificates = certify_inputs(model, spec, inputs, norm, labels, method=method, radius=radius)
     assert certificates.correct is not None
-    correct, radii = (
-        parallel.gather(certificates.correct.cpu()),
-        parallel.gather(certificates.radius.cpu()),
-    )
+    correct = parallel.gather(certificates.correct.cpu())
+    radii = parallel.gather(certificates.radius.cpu())
     return Evaluation(correct, radii, certificates.lipschitz)
 
 

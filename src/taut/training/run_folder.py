@@ -68,7 +68,8 @@ class RunFolder(Generic[AnyConfig]):
     def _refuse_foreign(self) -> None:
         if self.config_file.exists() or not self.path.exists():
             return
-        if foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
+        own = {self.inputs_file, self.resolved_file, self.path / _LOCK, *self._leftovers()}
+        if foreign := [entry.name for entry in self.path.iterdir() if entry not in own]:
             rule = "must be a new or empty folder, or that of a run"
             raise self._refusal(rule, f"which holds {foreign[0]} and no config.toml")
 
@@ -106,10 +107,6 @@ class RunFolder(Generic[AnyConfig]):
             write_json(self.inputs_file, spec.to_dict())
         write_atomically(self.resolved_file, to_toml(resolved).encode())
         write_atomically(self.config_file, to_toml(requested).encode())
-
-    def _is_own(self, entry: Path) -> bool:
-        own = (self.inputs_file, self.resolved_file, self.path / _LOCK)
-        return entry in own or entry in self._leftovers()
 
     def _leftovers(self) -> list[Path]:
         """Files that a process was writing when it died."""
@@ -153,18 +150,11 @@ class RunFolder(Generic[AnyConfig]):
 
     def config(self) -> AnyConfig:
         """The resolved configuration of the run here."""
-        return self._read_config(self.resolved_file)
-
-    def requested_config(self) -> AnyConfig:
-        """The configuration that was requested."""
-        return self._read_config(self.config_file)
-
-    def _read_config(self, path: Path) -> AnyConfig:
-        content = _read(path)
+        content = _read(self.resolved_file)
         try:
             return from_toml(content.decode(), self.kind)
         except (ArgumentError, UnicodeDecodeError) as error:
-            raise _damaged(path, error) from error
+            raise _damaged(self.resolved_file, error) from error
 
     def spec(self) -> InputSpec:
         """The input specification of the network of the run."""

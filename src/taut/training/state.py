@@ -38,10 +38,7 @@ class Position:
     correct: int = 0  # number of them that were classified correctly
     seconds: float = 0.0  # total training time
     history: list[dict[str, Any]] = field(default_factory=list)  # one row for each finished epoch
-    best_score: tuple[float, float] = (
-        -1.0,
-        -1.0,
-    )  # best certified and clean validation accuracy so far
+    best_score: tuple[float, float] = (-1.0, -1.0)  # best certified and clean validation accuracy
     best_epoch: int = 0  # epoch of the best score, counted from 1; 0 before the first
 
     def count(self, rows: int, loss: float, correct: float = 0) -> None:

@@ -5,6 +5,7 @@
 
 from taut.transport.cone_fit import ConeFit, fit_cones
 from taut.transport.coupling import coupling_upper_bound
+from taut.transport.critic_selection import CRITICS, CriticName
 from taut.transport.critics import (
     CriticFit,
     Sampler,
@@ -33,7 +34,6 @@ from taut.transport.problems import (
 )
 from taut.transport.resampling import permutation_p_value
 from taut.transport.saved_critic import SavedCritic, load_critic
-from taut.transport.selection import CRITICS, CriticName
 from taut.transport.skewed_directions import pursue_centres, skewed_directions
 from taut.transport.two_sample_test import two_sample_p_value
 from taut.transport.wasserstein_result import WassersteinResult

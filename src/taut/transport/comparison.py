@@ -13,17 +13,17 @@ from taut.certificates import BoundedEvaluation
 from taut.data import describe_columns
 from taut.linalg import round_down, round_up
 from taut.nn import ConeCritic
+from taut.transport.critic_selection import CriticName, OnProgress, SelectedCritic, select_critic
 from taut.transport.critics import Samples
 from taut.transport.dataset import Dataset
 from taut.transport.distance_bounds import Scores, bound_mean_score
 from taut.transport.feature_scaling import FeatureScaling, Scaling, fit_scaling
-from taut.transport.line import score_line
-from taut.transport.selection import CriticName, OnProgress, SelectedCritic, select_critic
+from taut.transport.line_transport import score_line
 from taut.transport.wasserstein_result import WassersteinResult
 
 SUBJECT = "wasserstein"
 POTENTIAL = "transport potential"
-NO_UPPER = "none: unseen values are mapped nearer than they are"
+NO_UPPER = "none: unseen values are mapped closer to the others than they are"
 
 
 @dataclass

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from taut.data import ColumnEncoding, Table
-from taut.transport.line import line_distance
+from taut.transport.line_transport import line_distance
 
 _LEAST_EXPECTED = 5.0
 _TERMS = 100

@@ -10,12 +10,12 @@ from taut.nn import ConeCritic
 from taut.norms import L2
 from taut.transport.comparison import NO_UPPER, POTENTIAL, SUBJECT, Comparison, divide
 from taut.transport.coupling import coupling_upper_bound
+from taut.transport.critic_selection import SelectedCritic, check_squares
 from taut.transport.dataset import find_unseen, load_rows, note_constant
 from taut.transport.distance_bounds import bound_finite_lower
 from taut.transport.exact import exact_transport
 from taut.transport.feature_scaling import column_ranges
-from taut.transport.line import line_distance, line_potential
-from taut.transport.selection import SelectedCritic, check_squares
+from taut.transport.line_transport import line_distance, line_potential
 from taut.transport.wasserstein_result import WassersteinResult
 
 # Exact transport of finite sets up to this many pairs: about 300 MB, a minute or two.

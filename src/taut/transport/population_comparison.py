@@ -16,6 +16,7 @@ from taut.nn import ConeCritic
 from taut.norms import L2
 from taut.transport.arguments import confidence_of_each
 from taut.transport.comparison import NO_UPPER, POTENTIAL, SUBJECT, Comparison, divide
+from taut.transport.critic_selection import SelectedCritic, check_squares
 from taut.transport.critics import Samples, score_points
 from taut.transport.dataset import Dataset, find_unseen, iterate_batches, note_constant
 from taut.transport.distance_bounds import (
@@ -26,10 +27,9 @@ from taut.transport.distance_bounds import (
 )
 from taut.transport.feature_scaling import FeatureScaling, column_ranges
 from taut.transport.independence_checks import note_copies, note_order
-from taut.transport.line import line_potential
+from taut.transport.line_transport import line_potential
 from taut.transport.mean_bounds import Method, log_inverse
 from taut.transport.resampling import bootstrap_interval, combine_p_values, permutation_p_value
-from taut.transport.selection import SelectedCritic, check_squares
 from taut.transport.split import score_held_out, split_rows
 from taut.transport.two_sample_test import two_sample_p_value
 from taut.transport.wasserstein_result import WassersteinResult
@@ -107,9 +107,9 @@ class PopulationComparison(Comparison):
             )
         if not self.unseen:
             width = "the data" if diameter is None else f"{diameter:g}, as stated"
-            assumed = f"the upper bound assumes that each support is no wider than {width}"
+            assumed = f"the upper bound assumes that neither population is wider than {width}"
             self.notes.insert(0, assumed)
-        estimate_method = f"{name}, held-out" + "; a lower estimate" * bool(self.unseen)
+        estimate_method = f"{name}, held-out rows" + "; may be too low" * bool(self.unseen)
         return self._result(
             selected,
             fitted.scale,

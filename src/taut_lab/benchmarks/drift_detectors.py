@@ -14,7 +14,7 @@ import torch
 
 from taut.errors import require
 from taut.transport import two_sample_p_value, wasserstein
-from taut_lab.benchmarks.peers import import_peer
+from taut_lab.benchmarks.peer_imports import import_peer
 from taut_lab.benchmarks.timing_records import BenchmarkRecord
 from taut_lab.framework.provenance import describe_versions
 

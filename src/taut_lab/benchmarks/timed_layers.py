@@ -24,7 +24,7 @@ from taut.nn import (
     SpectralConv2d,
     SpectralLinear,
 )
-from taut_lab.benchmarks.peers import CONVOLUTIONS, PEERS, import_peer
+from taut_lab.benchmarks.peer_imports import CONVOLUTIONS, PEERS, import_peer
 from taut_lab.framework.timing import TimedFunction
 
 PLAIN = "torch Linear"

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from taut_lab.benchmarks.peers import PEERS
+from taut_lab.benchmarks.peer_imports import PEERS
 from taut_lab.framework.provenance import describe_machine, describe_versions
 from taut_lab.framework.records import current_date, read_record_file, to_json, write_record_file
 from taut_lab.framework.timing import Timing

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from taut.errors import check_choice
-from taut_lab.benchmarks.peers import explain_missing
+from taut_lab.benchmarks.peer_imports import explain_missing
 from taut_lab.benchmarks.timed_distance_kernels import DENSE, compile_kernels, timed_distances
 from taut_lab.benchmarks.timed_layers import (
     PLAIN,

@@ -19,7 +19,7 @@ from taut.nn import (
     separable_conv2d,
     shift_rotate,
 )
-from taut_lab.benchmarks.peers import CONVOLUTIONS, import_peer
+from taut_lab.benchmarks.peer_imports import CONVOLUTIONS, import_peer
 
 Block = Callable[[int], nn.Module]
 

@@ -12,9 +12,9 @@ from taut.cli.output import say as say_aloud
 from taut_lab.framework import Cell, Experiment, ResultTable, TableEntry
 from taut_lab.framework.records import Record, Records, to_json
 from taut_lab.framework.sweep import SweepProgress, SweepResult
+from taut_lab.report.claim_sentences import claim_text, mean_text, paper_text
 from taut_lab.report.collection import ExperimentReport
 from taut_lab.report.run_details import duration
-from taut_lab.report.table_text import claim_text, mean_text, paper_text
 
 _WIDE = 110  # columns
 

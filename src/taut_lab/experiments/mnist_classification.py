@@ -59,9 +59,9 @@ _GRIDS: dict[str, dict[str, dict[str, tuple[float, ...]]]] = {
     "cpu": {
         "Björck": {"lipschitz": (4.0, 10.0, 30.0)},
         "Spectral Norm": {"lipschitz": (4.0, 10.0, 30.0)},
-        "L-inf": {"lipschitz": (30.0, 100.0)},
+        "L-inf": {"lipschitz": (30.0, 100.0, 300.0, 1000.0)},
         "Spectral Jac": {"jacobian_weight": (0.05, 0.2)},
-        "Parseval": {"parseval_beta": (0.001, 0.01)},
+        "Parseval": {"parseval_beta": (0.001, 0.01, 0.1)},
     },
     "paper": {
         "Björck": {"lipschitz": (0.1, 1.0, 10.0, 100.0)},

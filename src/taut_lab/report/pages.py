@@ -9,10 +9,7 @@ from taut.report import Code, Compared, Link, Page, Section, Table
 from taut_lab.experiments import registry
 from taut_lab.framework import ResultTable, TableEntry, Verdict
 from taut_lab.framework.records import Records
-from taut_lab.report.collection import ExperimentReport, collect_report
-from taut_lab.report.run_details import command, duration, run_details
-from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
-from taut_lab.report.table_text import (
+from taut_lab.report.claim_sentences import (
     VERDICT_COLUMNS,
     claim_text,
     compare,
@@ -24,6 +21,9 @@ from taut_lab.report.table_text import (
     verdict_cells,
     verdict_summary,
 )
+from taut_lab.report.collection import ExperimentReport, collect_report
+from taut_lab.report.run_details import command, duration, run_details
+from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
 
 _PRESETS = {
     "smoke": "Small data and seconds of computation, to test the installation: these numbers cannot be "

@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from taut_lab.framework.presentation import ResultTable, TableEntry
-from taut_lab.report.table_text import difference_text, mean_text, paper_text
+from taut_lab.report.claim_sentences import difference_text, mean_text, paper_text
 
 _LATEX = {
     "\\": r"\textbackslash{}",

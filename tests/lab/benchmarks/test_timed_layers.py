@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from taut_lab.benchmarks import peers
+from taut_lab.benchmarks import peer_imports
 from taut_lab.benchmarks.timed_layers import (
     PLAIN,
     RELU,
@@ -146,11 +146,11 @@ def test_both_implementations_of_bjorck_use_the_same_data():
 
 
 def test_a_missing_library_is_named_with_the_command_to_install_it(monkeypatch):
-    monkeypatch.setattr(peers, "PEERS", {"deel-torchlip": ("no.such.module", "torch")})
-    assert peers.explain_missing() == [
+    monkeypatch.setattr(peer_imports, "PEERS", {"deel-torchlip": ("no.such.module", "torch")})
+    assert peer_imports.explain_missing() == [
         "deel-torchlip: not installed (pip install 'src/taut_lab[peers]')"
     ]
-    assert peers.import_peer("no.such.module") is None
+    assert peer_imports.import_peer("no.such.module") is None
 
 
 def test_missing_libraries_are_left_out(monkeypatch):
@@ -166,5 +166,5 @@ def test_other_libraries_are_imported_without_output(tmp_path, monkeypatch, capf
         "warnings.warn('hello')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert peers.import_peer("noisy_peer") is not None
+    assert peer_imports.import_peer("noisy_peer") is not None
     assert capfd.readouterr() == ("", "")

@@ -16,7 +16,7 @@ from taut.audit import bound_lipschitz
 from taut.certificates import BoundedEvaluation
 from taut.errors import DataError, NonFiniteError
 from taut.transport import exact_transport, load_critic, wasserstein
-from taut.transport.line import line_distance, line_potential, score_line
+from taut.transport.line_transport import line_distance, line_potential, score_line
 
 
 def normal(n: int, shift: float = 0.0, seed: int = 0) -> Tensor:
@@ -203,7 +203,7 @@ def test_a_negative_difference_is_an_estimate_of_0_with_a_note():
     for result in results:
         noted = any("the held-out difference" in note for note in result.notes)
         assert noted == (result in negative)
-        assert result.notes[0].endswith("each support is no wider than the data")
+        assert result.notes[0].endswith("neither population is wider than the data")
 
 
 def test_values_whose_squares_overflow_are_refused():

@@ -11,7 +11,7 @@ from torch import nn
 
 import taut
 from taut.errors import ArgumentError, MissingExtraError, NotConvergedError
-from taut.export import export_onnx, export_pt2, formats
+from taut.export import export_onnx, export_pt2, runtime_formats
 
 pytestmark = pytest.mark.slow
 
@@ -120,10 +120,10 @@ def test_a_program_that_computes_something_else_is_not_written(change, sentence,
 
 @pytest.mark.parametrize("value", [0.0, torch.nan, torch.inf])
 def test_onnx_that_computes_something_else_is_not_written(value, tmp_path, monkeypatch):
-    def wrong(data: bytes):
+    def wrong(runtime: object, data: bytes):
         return lambda x: torch.full((len(x), 2), value)
 
-    monkeypatch.setattr(formats, "_onnx_function", wrong)
+    monkeypatch.setattr(runtime_formats, "_onnx_function", wrong)
     monkeypatch.setattr(torch.onnx, "export", lambda model, args, path, **_: path.write_bytes(b"x"))
     with pytest.raises(NotConvergedError, match="export_onnx: the exported network must compute"):
         export_onnx(nn.Linear(3, 2), tmp_path / "x.onnx")
@@ -146,9 +146,9 @@ def test_arguments_are_checked(tmp_path, monkeypatch):
 
 def test_float32_of_a_factor_is_not_what_float64_gets():
     """The exporter of torch writes python numbers in float32; factors go as tensors instead."""
-    model: Any = formats._with_tensor_factors(nn.Sequential(taut.nn.Scale(1.7)).double())
+    model: Any = runtime_formats._with_tensor_factors(nn.Sequential(taut.nn.Scale(1.7)).double())
     assert model[0](torch.ones(1, dtype=torch.float64)).item() == pytest.approx(1.7, rel=1e-7)
-    both: Any = formats._with_tensor_factors(
+    both: Any = runtime_formats._with_tensor_factors(
         nn.Sequential(taut.nn.Scale(1.7), nn.Linear(1, 1).double())
     )
     assert both[0].factor.dtype == torch.float64 and both[0].factor.item() == 1.7

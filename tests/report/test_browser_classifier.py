@@ -11,7 +11,7 @@ from support import make_classifier
 from taut.evaluation import EvaluatedClassifier
 from taut.norms import L2, LINF, Norm
 from taut.report import Page, Section
-from taut.report.drawing import drawing
+from taut.report.browser_classifier import drawing
 from taut.training import Examples, InputSpec
 
 NETWORKS = {

@@ -1,4 +1,4 @@
-"""Constraints for layers of torch, as `torch.nn.utils` has them: by parametrization, removable.
+"""Constraints for the layers of torch by parametrization, as in `torch.nn.utils.parametrizations`.
 
 Each function makes a tensor of a module a function of a parameter, such as `taut.nn.OrthonormalLinear`
 makes of its own: feasible in every forward. The module stays what it is, and `taut.bound_lipschitz`
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from taut.errors import ArgumentError
-from taut.nn import balls, conv_aol, conv_orthonormal, conv_spectral
+from taut.nn import ball_layers, conv_aol, conv_orthonormal, conv_spectral
 from taut.nn.constrained import ConstrainedLayer
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.rescaled import AOLLinear, UnitNormLinear
@@ -131,7 +131,7 @@ def linf(module: _M, name: str = "weight") -> _M:
         >>> taut.bound_lipschitz(linf(torch.nn.Linear(3, 2)), "linf").value <= 1
         True
     """
-    return _constrain("linf", module, name, balls.LinfLinear)
+    return _constrain("linf", module, name, ball_layers.LinfLinear)
 
 
 def l1(module: _M, name: str = "weight") -> _M:
@@ -141,7 +141,7 @@ def l1(module: _M, name: str = "weight") -> _M:
         >>> taut.bound_lipschitz(l1(torch.nn.Linear(3, 2)), "l1").value <= 1
         True
     """
-    return _constrain("l1", module, name, balls.L1Linear)
+    return _constrain("l1", module, name, ball_layers.L1Linear)
 
 
 def remove(module: _M, name: str = "weight") -> _M:
@@ -185,7 +185,7 @@ _CONVOLUTIONS: dict[str, Any] = {
     "orthonormal": (conv_orthonormal, "Orthonormal"),
     "spectral": (conv_spectral, "Spectral"),
     "aol": (conv_aol, "AOL"),
-    "linf": (balls, "Linf"),
+    "linf": (ball_layers, "Linf"),
 }
 
 
@@ -238,7 +238,7 @@ def _convolution(kind: Any, module: Any, more: dict[str, Any]) -> ConstrainedLay
     on_circle = module.padding_mode == "circular" and max(module.stride) == 1
     if layer.input_norm == L2 and module.padding_mode != "zeros" and not on_circle:
         raise ArgumentError(
-            subject="taut.nn.utils",
+            subject="taut.nn.parametrizations",
             argument="module",
             rule="must pad with zeros, or circularly with stride 1: the norm of other paddings depends on "
             "the size of the input, which a layer of torch does not check",

@@ -12,7 +12,7 @@ from test_fold import dtypes, snapshot, wild
 from torch import nn
 
 import taut
-import taut.export.files
+import taut.export.saved_model
 from cases import ACTIVATIONS, DENSE
 from taut.errors import ArgumentError, NonFiniteError, NoRuleError
 from taut.export import open_file
@@ -274,7 +274,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     def full(fd: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(taut.export.files.os, "fsync", full)
+    monkeypatch.setattr(taut.export.saved_model.os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
         taut.save(taut.nn.mlp([3, 4, 1]), path)
     assert path.read_bytes() == old

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError
-from taut.linalg.balls import (
+from taut.linalg.ball_projections import (
     project_l1_ball,
     project_l1_ball_by_sorting,
     project_l2_ball,
