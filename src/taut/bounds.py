@@ -44,7 +44,7 @@ def _as_number(value: float, side: str) -> str:
 
 @dataclass(frozen=True)
 class LayerBound:
-    """What one layer adds to the bound of a network."""
+    """The factor of one layer in the bound of a network."""
 
     name: str
     kind: str
@@ -102,9 +102,9 @@ class Bound:
         side: "upper" (truth <= value) or "lower" (truth >= value).
         method: what proves it, in a few words.
         confidence: 1.0 for a theorem; below 1 for a statement about samples.
-        layers: where the value comes from, part by part; empty for a single operator.
-        output_norm: of maps between spaces with different norms, that of the output.
-        hypotheses: what it holds for.
+        layers: the factor of each layer; empty for a single operator.
+        output_norm: norm of the output, if it differs from that of the input.
+        hypotheses: the model and the conditions that the bound holds for.
 
     Example:
         >>> from taut.norms import L2
@@ -158,7 +158,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A computed or sampled number near the truth, on no proven side of it.
+    """A computed or sampled number without a guarantee: it may be above or below the truth.
 
     Example:
         >>> Estimate(0.98, method="power iteration")
@@ -183,7 +183,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Interval:
-    """Two bounds around one truth, each with its own side; `confidence` is that of both together.
+    """A lower and an upper bound on the same number; `confidence` is their joint confidence level.
 
     Example:
         >>> Interval(Bound(0.37, side="lower", confidence=0.975), Bound(0.61, confidence=0.975))

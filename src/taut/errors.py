@@ -22,6 +22,7 @@ __all__ = [
     "ViolatedCertificateError",
     "check_choice",
     "check_count",
+    "check_even",
     "check_finite",
     "check_nonnegative",
     "check_positive",
@@ -180,6 +181,13 @@ def check_count(subject: str, argument: str, value: int, minimum: int = 1) -> No
     """Raises unless `value` is a whole number of at least `minimum`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
         _refuse(subject, argument, f"must be a whole number >= {minimum}", value)
+
+
+def check_even(subject: str, argument: str, value: int) -> None:
+    """Raises unless `value` is an even number of at least 2."""
+    check_count(subject, argument, value, minimum=2)
+    if value % 2:
+        _refuse(subject, argument, "must be even", value, f"Use {value + 1}.")
 
 
 def check_within(

@@ -125,7 +125,7 @@ def test_no_inputs(model):
 def test_arguments(model, x):
     with pytest.raises(ArgumentError, match="`arithmetic` must be one of 'real'"):
         taut.certify(model, x, arithmetic="float16")  # type: ignore[arg-type]
-    with pytest.raises(DtypeError, match="must have a floating-point dtype"):
+    with pytest.raises(DtypeError, match="must be a real floating-point tensor"):
         taut.certify(model, x.long())
     with pytest.raises(DtypeError, match="that of the model"):
         taut.certify(model, x.double(), arithmetic="float32")

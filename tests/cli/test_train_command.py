@@ -105,9 +105,9 @@ def test_a_table_has_radii_in_deviations(tmp_path):
     ("args", "words"),
     [
         (("--data", "mnits"), "Did you mean 'mnist'"),
-        (("--hidden", "a"), "'a' is not a list of hidden"),
-        (("--milestones", "x"), "'x' is not a list of milestones"),
-        (("--lr", "nan"), "not a finite number"),
+        (("--hidden", "a"), "must be a list of layer widths, positive whole numbers"),
+        (("--milestones", "x"), "must be a list of epochs, positive whole numbers"),
+        (("--lr", "nan"), "must be a finite number; got 'nan'"),
         (("--norm", "l1", "--adversarial-radius", "0.1"), "which PGD does not support"),
     ],
 )

@@ -142,12 +142,12 @@ def test_without_explain_there_is_the_answer_and_its_assumptions(
     assert estimate.endswith("in the data's own units; 60 and 60 rows of 3 features.")
     if finite:
         assert assumed == (
-            "The bounds hold for these rows, and claim nothing about populations behind them."
+            "The bounds hold for these rows, and say nothing about the populations behind them."
         )
     else:
         assert assumed == (
             "Assumption: the rows of each dataset are i.i.d. samples of one population. The upper "
-            "bound assumes that each support is no wider than the data."
+            "bound assumes that neither population is wider than the data."
         )
 
 
@@ -331,8 +331,11 @@ def test_constant_columns_are_measured(tmp_path: Path):
         (["{a}", "{b}", "--fail-above", "nan"], "nan"),
         (["{a}", "{b}", "--fail-above", "-1"], "-1"),
         (["{a}", "{b}", "--confidence", "1"], "--confidence"),
-        (["{a}", "{b}", "--diameter", "inf"], "not a finite number"),
-        (["{a}", "{b}", "--columns", "a,,b"], "is not a list of columns"),
+        (["{a}", "{b}", "--diameter", "inf"], "must be a finite number; got 'inf'"),
+        (
+            ["{a}", "{b}", "--columns", "a,,b"],
+            "must be a list of columns, such as age,income,3; got 'a,,b'",
+        ),
         (["{a}", "{b}", "--columns", "shoe"], "shoe"),
         (["{a}", "{b}", "--save", "{b}"], "must not be written over inputs"),
         (["{a}", "{b}", "--report", "{a}/x.html"], "must exist or be created"),

@@ -34,7 +34,7 @@ def test_batches_an_alarm_a_log_and_a_page(tmp_path, saved):
     log, page = tmp_path / "out" / "log.jsonl", tmp_path / "page.html"
     quiet = [write(tmp_path / f"{i}.csv", 150, i) for i in range(1, 5)]
     result = invoke("watch", "--with", saved, quiet[0], "--log", log, code=0)
-    assert "No drift shown in 1 batch." in result.stdout
+    assert "No drift detected in 1 batch." in result.stdout
     assert invoke("watch", "--with", saved, *quiet[1:], "--log", log).exit_code == 0
     drifted = [write(tmp_path / f"{i}.csv", 150, i, shift=6.0) for i in range(5, 9)]
     result = invoke(
@@ -47,7 +47,7 @@ def test_batches_an_alarm_a_log_and_a_page(tmp_path, saved):
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert lines == told["batches"]
     html = page.read_text()
-    assert "Drift shown by batch" in html and "age higher" in html
+    assert "Drift detected in batch" in html and "age higher" in html
     assert "is at most 5 %, over all batches together" in html
     # The alarm stays on, and a page can be made without a batch.
     assert invoke("watch", "--with", saved, "--report", page).exit_code == 1

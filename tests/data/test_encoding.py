@@ -56,7 +56,7 @@ def test_every_column_is_accounted_for():
     assert list(encoding.accounts) == list(frame(2).columns)
     assert encoding.accounts == {
         "id": "left out: an identifier, whole numbers beyond 2**53",
-        "age": "number; a missing value is 1 apart",
+        "age": "number; a missing value is 1 from the centre",
         "town": "4 categories, 1 apart, one of them for missing values",
         "member": "2 categories, 1 apart",
         "joined": "date, in days",

@@ -158,7 +158,7 @@ def test_wrong_data_are_refused():
     drift = quick().fit(normal(50))
     with pytest.raises(ValueError, match="at least 20 rows"):
         drift.compare(normal(10))
-    with pytest.raises(ArgumentError, match="`above` must not be negative; got above=-1"):
+    with pytest.raises(ArgumentError, match="`above` must be finite and >= 0; got above=-1"):
         drift.drifted(normal(50), above=-1)
     with pytest.raises(TypeError, match="[Ss]parse data was passed.*toarray"):
         quick().fit(scipy.sparse.csr_matrix(normal(50)))

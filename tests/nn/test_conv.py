@@ -16,6 +16,7 @@ from cases import ABOVE, CONVOLUTIONS, operator_norm
 from taut import checker
 from taut.errors import ArgumentError
 from taut.norms import L2
+from test_contracts import ways
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 
@@ -317,24 +318,8 @@ def test_feasible_for_weights_of_any_size(case, mode, scale):
         assert torch.isfinite(layer.weight.grad).all()
 
 
-def write_data(layer, weight):
-    layer.weight.data.copy_(weight)
-
-
-def load(layer, weight):
-    layer.load_state_dict({**layer.state_dict(), "weight": weight})
-
-
-def assign(layer, weight):
-    layer.load_state_dict({**layer.state_dict(), "weight": weight.clone()}, assign=True)
-
-
-def one_entry(layer, weight):
-    layer.weight.data.view(-1)[0] += 0.5
-
-
 @convolutions
-@pytest.mark.parametrize("write", [write_data, load, assign, one_entry], ids=lambda w: w.__name__)
+@ways
 def test_every_way_to_change_a_weight_is_seen_at_once(case, write):
     layer = small(case, bias=False)
     x = inputs(case)
@@ -403,26 +388,6 @@ def test_double_and_back(case):
                 == layer.weight.dtype
             )
             case.check_feasible(layer, SIZES[case.dims])
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize(
-    "case", [c for c in CONVOLUTIONS if c.dims == 2 and not c.transposed], ids=str
-)
-def test_export_and_compile(case):
-    torch.compiler.reset()
-    layer = scramble(small(case)).eval()
-    x = inputs(case)
-    exported = torch.export.export(layer, (x,)).module()
-    # A spectral layer divides by a bound that is up to a percent above what torch computes.
-    near: dict[str, float] = {}
-    if str(case).startswith("Spectral"):
-        near = {"rtol": 1e-2, "atol": 1e-2 * float(layer(x).detach().abs().max())}
-    torch.testing.assert_close(exported(x), layer(x), **(near or {"rtol": 1e-4, "atol": 1e-5}))
-    compiled = torch.compile(layer.train(), backend="eager")
-    torch.testing.assert_close(compiled(x), layer(x), **near)
 
 
 @convolutions

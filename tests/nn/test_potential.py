@@ -128,12 +128,10 @@ def test_deep_networks_keep_slope_one_folded_and_loaded(kind, tmp_path):
 
 
 @layers
-def test_functions_of_torch_see_the_weight(kind):
+def test_derivatives_are_those_of_the_outputs(kind):
     layer = kind(4, 6, dtype=torch.float64)
     x = torch.randn(3, 4, dtype=torch.float64)
     assert torch.autograd.gradcheck(layer, (x.requires_grad_(),))
-    program = torch.export.export(layer.eval(), (x.detach(),))
-    torch.testing.assert_close(program.module()(x), layer(x))
 
 
 def dense_kernel(layer, size):

@@ -83,13 +83,6 @@ def test_networks_stay_below_one_in_training(rate):
         assert np.linalg.svd(held, compute_uv=False).min() >= 0.998
 
 
-def test_exported_programs_equal_eager():
-    layer = SandwichLinear(4, 3).eval()
-    x = torch.randn(3, 4)
-    program = torch.export.export(layer, (x,))
-    torch.testing.assert_close(program.module()(x), layer(x), atol=5e-3, rtol=0)
-
-
 def test_what_overflows_between_the_products_is_not_certified():
     step = taut.nn.SandwichStep(2, 2, bias=False).eval()
     step.weight.data = torch.tensor([[0.0, 0.0, 1e30, 0.0], [0.0, 0.5, 0.0, 0.5]])

@@ -13,7 +13,7 @@ def test_a_change_has_a_size_only_where_the_batch_went_that_way():
         monitor.update(torch.randn(400, 1, generator=generator) + shift) for shift in (2.0, -0.2)
     ]
     header, rows = monitor_rows(monitor, batches)
-    texts = [row[header.index("most evidence for")] for row in rows]
+    texts = [row[header.index("strongest evidence for")] for row in rows]
     assert texts[1] == batches[1].changes[0].what
     assert batches[0].changes[0].difference > 0 > batches[1].changes[0].difference
     assert [", by " in text for text in texts] == [True, False]

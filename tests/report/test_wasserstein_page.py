@@ -69,12 +69,12 @@ def test_the_page_has_the_figures(population, population_html):
         "Ville&#39;s inequality",
         "McDiarmid",
         "i.i.d. samples of one population",
-        "no wider than the data",
+        "neither population is wider than the data",
         "standard deviations",
         "taut wasserstein a b",
     ):
         assert text in html
-    for title in ("Bounds of the distance", "Contributions of the columns", "Training"):
+    for title in ("Bounds on the distance", "Contributions of the columns", "Training"):
         assert f"<h2>{title}</h2>" in html
     assert html.count("<img ") == 4 + 12  # interval, scores, shares, training; columns
     assert "Rows of old &lt;a&gt;.csv least like new &amp; b.csv" in html
@@ -134,7 +134,7 @@ def test_the_headline_rounds_outward(population):
     result = replace(result, lower=lower, upper=Bound(0.61101, confidence=0.975), p_value=0.001)
     text = distance_headline(result, ("A", "B"))
     apart = "A and B are between 0.374 and 0.612 apart, at 95 % confidence"
-    assumed = "if no support is wider than the data"
+    assumed = "if neither population is wider than the data"
     assert text == f"{apart} {assumed} (permutation test: p = 0.001)"
     text = distance_headline(replace(result, upper_is_useful=False), ("A", "B"))
     assert text == (
@@ -149,7 +149,7 @@ def test_the_headline_rounds_outward(population):
         (None, "the bounds do not show that they differ"),
         (0.31, "the bounds and a permutation test (p = 0.31) do not show that they differ"),
         (0.006, "a permutation test shows at the 5 % level that they differ (p = 0.006), although "
-         "the lower bound of the distance is 0"),
+         "the lower bound on the distance is 0"),
     ],
 )  # fmt: skip
 def test_a_lower_bound_of_0_does_not_hide_what_the_test_shows(population, p_value, shown):
@@ -157,7 +157,7 @@ def test_a_lower_bound_of_0_does_not_hide_what_the_test_shows(population, p_valu
     upper = Bound(0.61101, confidence=0.975)
     result = replace(population[0], lower=nothing, upper=upper, p_value=p_value)
     text = distance_headline(result, ("A", "B"))
-    assumed = "if no support is wider than the data"
+    assumed = "if neither population is wider than the data"
     assert text == f"A and B are at most 0.612 apart, at 95 % confidence {assumed}; {shown}"
 
 
@@ -234,7 +234,7 @@ def test_columns_of_a_mixed_table_are_told_one_by_one():
     pair = open_pair(frame(30.0), frame(0.0))
     result = measure(pair.first, pair.second)
     html = wasserstein_page(result, pair.first, pair.second, names=NAMES).render()
-    for text in ("Columns one by one", "Distributions", "Holm", "10 / 10\xa0%", "2026-01-0", "tan"):
+    for text in ("Column by column", "Distributions", "Holm", "10 / 10\xa0%", "2026-01-0", "tan"):
         assert text in html
     records = column_records(result, pair.first, pair.second)
     assert [record["name"] for record in records] == ["age", "colour", "size", "day"]

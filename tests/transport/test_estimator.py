@@ -341,7 +341,9 @@ def test_a_small_shift_of_a_small_sample_is_proven():
 def test_the_assumption_about_the_supports_comes_first():
     x, y = cubes(1.0, n=40)
     assumed, stated = (wasserstein(x, y, diameter=width, **QUICK) for width in (None, 2.0))
-    assert assumed.notes[0] == "the upper bound assumes that each support is no wider than the data"
+    assert (
+        assumed.notes[0] == "the upper bound assumes that neither population is wider than the data"
+    )
     assert stated.notes[0].endswith("no wider than 2, as stated")
-    assert "at 95 % if no support is wider than the data, p = " in str(assumed)
-    assert "at 95 % if no support is wider than 2, p = " in str(stated)
+    assert "at 95 % if neither population is wider than the data, p = " in str(assumed)
+    assert "at 95 % if neither population is wider than 2, p = " in str(stated)

@@ -203,7 +203,7 @@ def test_a_negative_difference_is_an_estimate_of_0_with_a_note():
     for result in results:
         noted = any("the held-out difference" in note for note in result.notes)
         assert noted == (result in negative)
-        assert result.notes[0].endswith("each support is no wider than the data")
+        assert result.notes[0].endswith("neither population is wider than the data")
 
 
 def test_values_whose_squares_overflow_are_refused():

@@ -307,7 +307,7 @@ def test_a_sorted_sample_has_the_variance_of_a_shuffled_one():
 def test_a_diameter_from_the_data_is_named_an_assumption():
     x = normal(40, 2)
     bound = bound_population_upper(x, x + 9, generator=seeded())
-    assert "assuming the support is no wider than the data" in bound.method
+    assert "assuming that neither population is wider than the data" in bound.method
     width = float(torch.cdist(x, x).max()) * (1 + 1e-9)
     known = bound_population_upper(x, x + 9, generator=seeded(), diameter=width)
     assert known.value <= bound.value

@@ -50,10 +50,6 @@ def unwrap(model: nn.Module) -> nn.Module:
     return model
 
 
-def _is_compiled(model: nn.Module) -> bool:
-    return type(model).__name__ == "OptimizedModule"
-
-
 def prepare(model: nn.Module, subject: str) -> Prepared:
     """A copy of `model` in evaluation mode that shares nothing with it; `model` is left alone.
 
@@ -65,7 +61,8 @@ def prepare(model: nn.Module, subject: str) -> Prepared:
     wrapper, model = model, unwrap(model)
     while wrapper is not model:
         # What a compiler puts in place of the forward is the forward.
-        _check_call(wrapper, "model", subject, replaceable=_is_compiled(wrapper))
+        compiled = type(wrapper).__name__ == "OptimizedModule"
+        _check_call(wrapper, "model", subject, replaceable=compiled)
         wrapper = getattr(wrapper, _WRAPPERS[type(wrapper).__name__])
     _check_modules(model, subject)
     replaced: dict[int, nn.Module] = {}

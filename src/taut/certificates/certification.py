@@ -74,8 +74,8 @@ def certify(
             propagation, L-inf only; "best" for the larger of the two radii of each input, to within 2 %.
         input_range: smallest and largest possible value of an entry of an input. `x` must lie in it,
             and the radii then hold for the $x'$ in this range only.
-        tolerance: a unit for all entries of an input or for each, 0 for those that do not change:
-            distances are then $\|(x' - x)/t\|_p$, so that in L-inf a radius above 1 covers every
+        tolerance: one tolerance for all entries of an input, or one for each; 0 for entries that do not
+            change. Distances are then $\|(x' - x)/t\|_p$, so that in L-inf a radius above 1 covers every
             $x'$ within all tolerances together. Real and float64 arithmetic only.
         radius: the only radius of interest. Interval propagation then tries this one instead of
             looking for the largest, which takes about 20 times as long; radii from Lipschitz constants

@@ -14,10 +14,10 @@ from taut.norms import Norm
 
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    r"""For each input a prediction, and a radius within which nothing changes it.
+    r"""For each input, a prediction and a radius within which no perturbation changes it.
 
-    No $x'$ with $\|x' - x\| < $ `radius` has another prediction: a theorem about the network in
-    the stated arithmetic, every rounding included.
+    No $x'$ with $\|x' - x\| < $ `radius` has a different prediction: a theorem about the network in
+    the stated arithmetic, all roundoff included.
 
     Attributes:
         prediction: `(batch,)`, the index of the largest output; of a single output 1 if it is
@@ -27,11 +27,11 @@ class Certificates:
         radius: `(batch,)`, float64; 0 for ties and where the input or an output is not finite.
         norm: the norm of the radii.
         arithmetic: "real", "float64" or "float32".
-        method: "last-layer pairs", "vector map" or "sign" by constants; "interval propagation"; or
-            one of the former and the latter, whichever proves more.
+        method: how the radii were proven: by Lipschitz constants ("last-layer pairs", "vector map" or
+            "sign"), by "interval propagation", or by the better of the two.
         lipschitz: the proven constant of the whole network, layer by layer.
         correct: `(batch,)`, whether the prediction is the label; None without labels.
-        hypotheses: what the radii hold for, and what deployment must keep.
+        hypotheses: the network that the radii hold for, and the conditions that deployment has to meet.
     """
 
     prediction: Tensor

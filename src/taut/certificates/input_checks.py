@@ -3,19 +3,13 @@
 import torch
 from torch import Tensor
 
-from taut.errors import ArgumentError, DtypeError
+from taut.errors import ArgumentError
+from taut.linalg.rounding import check_floating
 
 
 def check_batch(subject: str, x: Tensor) -> None:
     """Raises unless `x` is a batch `(n, ...)` of floating-point numbers."""
-    if not x.dtype.is_floating_point:
-        raise DtypeError(
-            subject=subject,
-            argument="x",
-            rule="must have a floating-point dtype",
-            got=str(x.dtype),
-            remedy="Convert it with .float().",
-        )
+    check_floating(subject, "x", x)
     if x.dim() < 2:
         raise ArgumentError(
             subject=subject,

@@ -191,10 +191,8 @@ def _label_by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
         return rows.with_classes(numbers)
     if len(rows.classes) != outputs:
         rule = "there must be one class for each output of the network, or labels from 0 to "
-        rule, got = (
-            f"{rule}{outputs - 1}",
-            f"{len(rows.classes)} classes, {list_some(rows.classes)}",
-        )
+        rule += str(outputs - 1)
+        got = f"{len(rows.classes)} classes, {list_some(rows.classes)}"
         remedy = "Use the folder of a taut train run instead: it stores the class names."
         raise DataError(subject=f"data: {rows.source}", rule=rule, got=got, remedy=remedy)
     return rows

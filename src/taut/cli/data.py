@@ -16,7 +16,7 @@ def data() -> None:
     """List, download and inspect datasets.
 
     \b
-    Example:
+    Examples:
       taut data list
       taut data fetch mnist --data-dir data
       taut data show digits
@@ -109,7 +109,7 @@ def show(
     images. Data without labels is summarised column by column.
 
     \b
-    Example:
+    Examples:
       taut data show digits
       taut data show mnist --data-dir data
       taut data show wine.csv --label quality

@@ -39,8 +39,8 @@ def export(
     plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
     exported network are compared with the original before the file is written.
 
-    Training on a table standardises its columns. The exported network includes that step; its inputs
-    are one raw value for each numeric column and one-hot values for each column of categories, in the
+    `taut train` standardises the columns of a table. The exported network includes that step; its inputs
+    are one raw value for each numeric column and one-hot values for each categorical column, in the
     order listed in the metadata of the file. It uses float64 where float32 is not precise enough.
 
     The metadata also contain the names of the classes and, for a run, its certificate: the Lipschitz
@@ -48,7 +48,7 @@ def export(
     tolerances) of the columns, so that any runtime can turn margins into certified radii.
 
     \b
-    Example:
+    Examples:
       taut export net.safetensors --to onnx --out net.onnx
       taut export runs/a --to onnx --out a.onnx
       taut export image.safetensors --to pt2 --out image.pt2 --input-shape 1,28,28

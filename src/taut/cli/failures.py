@@ -13,7 +13,10 @@ from taut.errors import ArgumentError, TautError, did_you_mean
 
 # Complaints of click, and the rules that they break.
 _RULES = (
-    (r"(?P<got>.+) is not (?P<rule>one of .+|in the range .+|a valid .+)", "must be {rule}"),
+    (
+        r"(?P<got>.+) is not (?P<rule>one of .+|in the range .+|below .+|an? .+|[A-Z]+=.+)",
+        "must be {rule}",
+    ),
     (r"(?:Path|File|Directory) (?P<got>'.+') does not exist", "must be an existing file or folder"),
     (r"(?:Path|File) (?P<got>'.+') is a directory", "must be a file, not a folder"),
     (r"Directory (?P<got>'.+') is a file", "must be a folder, not a file"),
@@ -111,7 +114,7 @@ def _with_options(error: TautError, command: click.Command) -> TautError:
     ):
         named = "data"
     # Names of functions mean nothing to those who typed a command.
-    changes["subject"] = re.sub(r"^(?!data: )[a-z][a-z0-9_ ]*(: |$)", "", error.subject)
+    changes["subject"] = re.sub(r"^[a-z][a-z0-9_ ]*(: |$)", "", error.subject)
     if named in parameters:
         changes["subject"] = ""
         changes["argument"] = _flag(parameters[named])

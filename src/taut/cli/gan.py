@@ -59,7 +59,7 @@ def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
     generated ones. For a 1-Lipschitz critic it is a lower bound on the Wasserstein distance between
     them, with pixels scaled to [-1, 1], and the generator is trained to minimise it.
 
-    OUT receives sample images, the generator, a log, and the critic with its certified constant.
+    Sample images, the generator, the critic with its proven constant, and a log are written to OUT.
     Running the same command again resumes from the last checkpoint.
 
     \b

@@ -82,7 +82,7 @@ def columns(value: str) -> list[str | int]:
     try:
         return parse_columns(value)
     except ArgumentError as error:
-        message = f"{value!r} is not a list of columns; write it like age,income,3."
+        message = f"{value!r} is not a list of columns, such as age,income,3."
         raise click.BadParameter(message) from error
 
 
@@ -96,8 +96,8 @@ class _Encodings(click.ParamType):
     ) -> tuple[str, str]:
         column, mark, kind = str(value).partition("=")
         if not (mark and column.strip() and kind.strip()):
-            message = "write COLUMN=KIND, such as month=category or 'size=S<M<L'."
-            self.fail(f"{value!r} is no encoding; {message}", param, ctx)
+            rule = "COLUMN=KIND, such as month=category or 'size=S<M<L'"
+            self.fail(f"{value!r} is not {rule}.", param, ctx)
         return column.strip(), kind.strip()
 
 
@@ -112,8 +112,8 @@ def sizes_type(
     def sizes(value: str) -> tuple[int, ...]:
         parts = value.split(",")
         if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-            rule = f"positive whole numbers, separated by commas, like {example}"
-            raise click.BadParameter(f"{value!r} is not {what}: {rule}.")
+            rule = f"{what}, positive whole numbers separated by commas, such as {example}"
+            raise click.BadParameter(f"{value!r} is not {rule}.")
         return tuple(int(part) for part in parts)
 
     return sizes
@@ -183,10 +183,8 @@ def network_file(path: Path) -> Path:
 
     model_file = RunFolder(path).model_file
     if not model_file.exists():
-        rule, got = (
-            "must be a network or the folder of a finished run",
-            f"which has no {model_file.name}",
-        )
+        rule = "must be a network or the folder of a finished run"
+        got = f"{path}, which has no {model_file.name}"
         remedy = "Run the same training command again to finish it."
-        raise ArgumentError(argument="PATH", rule=rule, got=f"{path}, {got}", remedy=remedy)
+        raise ArgumentError(argument="PATH", rule=rule, got=got, remedy=remedy)
     return model_file

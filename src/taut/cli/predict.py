@@ -53,10 +53,11 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
     DATA is a file or folder without labels; its columns are matched by name, in any order, and extra
     columns are ignored. A table without a header must have the columns in the order of training.
 
-    Rows are read, certified and written batch by batch. Each row has its number, the predicted class,
-    its margin, the radius within which no perturbation changes it, and whether that radius exceeds
-    the target radius of the run. With tolerances, radii are multiples of them: in linf, a radius above
-    1 means that the prediction holds even if every column changes by its tolerance at once.
+    Rows are read, certified and written batch by batch. The output has, for each row, its number, the
+    predicted class, the margin of the prediction, the radius within which no perturbation changes it, and
+    whether that radius exceeds the target radius of the run. With tolerances, radii are multiples of
+    them: in linf, a radius above 1 means that the prediction holds even if every column changes by its
+    tolerance at once.
 
     \b
     Examples:
@@ -99,7 +100,7 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
             bar("predicting", count, count, f"{count:,} rows")
     if unseen:
         names = ", ".join(sorted(unseen))
-        text = "Some rows have values that training has not seen, in columns"
+        text = "Some rows have values that did not occur in training, in columns"
         click.echo(f"{text}: {names}", err=True)
     if out is not None:
         say(f"{count:,} rows, {num_certified:,} certified within {predictor.statement}.")
@@ -175,10 +176,7 @@ class _Predictor:
         stream = TableStream(data, batch_rows=batch_rows, names=names, min_rows=1, **given)
         if stream.dim != prod(spec.shape):
             rule = f"each row must have {prod(spec.shape)} features, as the network expects"
-            got, remedy = (
-                str(stream.dim),
-                "Leave out the label, or add a header so that columns can be matched by name.",
-            )
+            remedy = "Leave out the label, or add a header so that columns can be matched by name."
             raise DataError(subject=f"data: {data}", rule=rule, got=str(stream.dim), remedy=remedy)
         return iter(stream)
 

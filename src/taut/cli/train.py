@@ -50,6 +50,11 @@ _SECTIONS = {
     "seed": "Advanced run options",
 }
 _INTERRUPTED = 130
+_LISTS = {
+    "hidden": "a list of layer widths",
+    "channels": "a list of channel counts",
+    "milestones": "a list of epochs",
+}
 _TYPES = {
     "positive": POSITIVE,
     "not_negative": NOT_NEGATIVE,
@@ -100,7 +105,7 @@ def _type(name: str, kind: FieldType) -> click.ParamType | Callable[[str], Any]:
     if kind.choices:
         return click.Choice(kind.choices)
     if kind.base is tuple:
-        return sizes_type(f"a list of {name}", "20 or 20,30")
+        return sizes_type(_LISTS[name], "20 or 20,30")
     if kind.base is str:
         return DATASET if name == "data" else click.STRING
     return _TYPES.get(kind.check, COUNT)
@@ -131,7 +136,7 @@ def train(
     """Train a classifier with certified radii.
 
     The Lipschitz constant, the loss and its margin are derived from the norm and the target radius.
-    OUT receives the network, its configuration, a log and a report. Running the same command again
+    The network, its configuration, a log and a report are written to OUT. Running the same command again
     resumes from the last checkpoint and ends with the weights of an uninterrupted run.
 
     \b

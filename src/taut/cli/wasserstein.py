@@ -106,7 +106,7 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     (train-images-idx3-ubyte.gz:3 selects the rows with label 3), or folders of images. The result is
     the Wasserstein-1 distance, the smallest average distance that the rows of A have to travel to
     become the rows of B, with a lower and an upper bound: proven with --finite, otherwise at a
-    confidence level (--diameter states what the upper bound assumes).
+    confidence level (see --diameter for the assumption of the upper bound).
 
     Tables need no preparation. Before scaling, dates are counted in days and times in hours. The
     distance between two different categories is 1, and scaling does not change it; free text is left

@@ -42,7 +42,7 @@ _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
     "--false-alarm-rate",
     type=Finite(0, 1, min_open=True, max_open=True),
     default=0.05,
-    help="Probability of a false alarm over the whole run, however many batches there are.",
+    help="Largest allowed probability of a false alarm over the whole run, however many batches there are.",
 )
 @click.option(
     "--tolerance",
@@ -66,7 +66,7 @@ _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
 )
 @column_options
 @click.option(
-    "--log", type=FILE, metavar="LOG", help="Append a line of JSON for each batch to a file."
+    "--log", type=FILE, metavar="LOG", help="Append one line of JSON per batch to this file."
 )
 @click.option(
     "--report", type=FILE, metavar="PAGE.html", help="Write an HTML report of all batches."
@@ -78,12 +78,13 @@ def watch(files: Sequence[str], **options: Any) -> None:
     """Watch batches of rows for drift from a reference.
 
     `taut watch --save WATCH REFERENCE` fits a monitor to the reference and saves it in the file WATCH;
-    `taut watch --with WATCH BATCH...` checks new batches. All are files as `taut wasserstein` takes
-    them. WATCH also stores the evidence for drift; every run updates it, one process at a time. With
-    --window N, the reference is replaced every N batches with the N most recent ones.
+    `taut watch --with WATCH BATCH...` checks new batches. REFERENCE and BATCH can have any format that
+    `taut wasserstein` reads. WATCH also stores the evidence for drift, and every run updates it; if
+    several processes use the same file, each waits for the others. With --window N, the reference is
+    replaced every N batches with the N most recent ones.
 
-    The evidence is an e-value, a number that stays small unless the data drift. The alarm is raised
-    when it reaches 1 / false-alarm rate (20 by default). Without drift, the probability that this
+    The evidence is an e-value, a number that stays small as long as there is no drift. The alarm is
+    raised when it reaches 1 / false-alarm rate (20 by default). Without drift, the probability that this
     ever happens is at most that rate, over all batches together.
     The alarm stays on; to continue with other data, fit a new reference. Leave out columns that always
     increase, such as timestamps and row IDs (--drop).
@@ -146,7 +147,7 @@ def _fit(path: str, options: dict[str, Any]) -> bool:
     for note in monitor.notes:
         say(f"Note: {note}" + " with --drop." * is_table, style="yellow")
     say(
-        f"{len(monitor.nodes)} scores are watched. An alarm without drift has a probability of at most "
+        f"{len(monitor.nodes)} scores are monitored. The probability of a false alarm is at most "
         f"{100 * monitor.false_alarm_rate:g} %, over all batches together."
     )
     return False

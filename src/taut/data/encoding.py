@@ -199,7 +199,11 @@ class ColumnEncoding:
     @property
     def description(self) -> str:
         """How the column is used, or why it is left out, in a few words."""
-        gaps = f"; a missing value is {self.missing_distance:g} apart" if self.missing else ""
+        gaps = (
+            f"; a missing value is {self.missing_distance:g} from the centre"
+            if self.missing
+            else ""
+        )
         match self.kind:
             case "left out":
                 return f"left out: {self.reason}"

@@ -99,7 +99,9 @@ def detect_format(path: Path) -> str:
     if ending == ".zip":
         return "text"
     if ending not in _REMEDIES:  # some of these are zip archives, such as .npz
-        by_name, by_content = _format_by_name(path), _format_by_content(path)
+        name = path.name.lower().removesuffix(".gz")
+        by_name = "idx" if _IDX_NAME.fullmatch(name) else _BY_ENDING.get(Path(name).suffix)
+        by_content = _format_by_content(path)
     if by_name and by_content and by_name != by_content:
         rule = "the ending must fit the content; the name says {}, the first bytes say {}"
         raise DamagedFileError(
@@ -129,11 +131,6 @@ def _check_exists(path: Path) -> None:
     if not path.stat().st_size:
         rule = "a table must have rows; the file is empty"
         raise DataError(subject=f"data: {path.name}", rule=rule)
-
-
-def _format_by_name(path: Path) -> str | None:
-    name = path.name.lower().removesuffix(".gz")
-    return "idx" if _IDX_NAME.fullmatch(name) else _BY_ENDING.get(Path(name).suffix)
 
 
 def _format_by_content(path: Path) -> str | None:

@@ -26,8 +26,8 @@ def fold(model: nn.Module) -> nn.Module:
     its output norm, is *proven* at most 1 for the numbers as stored. Where rounding left it a hair
     above, it is multiplied by $(1 - \varepsilon) / \bar\sigma$, $\bar\sigma$ the proven norm and
     $\varepsilon$ a few units of rounding, and proven again. Parametrised layers of torch
-    (`torch.nn.utils.parametrize`) become plain ones, too. All else is copied as it is: `Scale`
-    keeps its factor apart from the weights, for a merged product would be rounded.
+    (`torch.nn.utils.parametrize`) become plain ones, too. Everything else is copied unchanged: `Scale`
+    is not merged into the weights, because the products would be rounded.
 
     Convolutions become `torch.nn.Conv2d` and its kin (behind a `taut.nn.SymmetricPad2d` where they pad
     so), with kernels proven for every size of input that the layer accepts: with circular padding
@@ -35,13 +35,13 @@ def fold(model: nn.Module) -> nn.Module:
     layer no longer checks that.
 
     Args:
-        model: any module, a single layer included; left as it is to the last bit, its mode and
-            what its layers remember included.
+        model: any module, including a single layer. It is not changed in any way, including its mode and
+            the caches of its layers.
 
     Returns:
         A module of the same structure, names and shared parts, in evaluation mode, that computes
-        what `model` computes in evaluation. Its parameters ask for no gradients: plain layers
-        would leave their constraint in training.
+        what `model` computes in evaluation. Its parameters do not require gradients, since training
+        would violate the constraint of plain layers.
 
     Example:
         >>> fold(taut.nn.mlp([2, 8, 1]))

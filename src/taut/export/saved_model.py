@@ -93,19 +93,19 @@ def save(
 ) -> Bound:
     """Writes a network and the proof of its constant to one safetensors file.
 
-    The file is complete or not there: it is written beside `path`, read back with every check that
-    `load` makes, and only then given its name.
+    The file is either complete or absent: it is written to a temporary file beside `path`, read back with
+    every check that `load` makes, and only then renamed.
 
     Args:
         model: a `torch.nn.Sequential`, nested or not, of the layers of `taut.nn`, `torch.nn.Linear`
-            and the usual activations, or one such layer; not changed. Anything else is refused with
-            its name.
-        path: the file; one that is there is replaced.
+            and the usual activations, or one such layer; not changed. For anything else, an error names
+            the layer.
+        path: the file; an existing file is replaced.
         fold: store plain layers (see `taut.fold`) instead of constrained ones. By default the
             constraints are kept, so that training can go on after `load`.
         weights: store plain layers whose matrices and kernels are rounded to "bfloat16" or "int8"
-            (half or a quarter of the size); the network computes in float32 all the same, and its
-            constant is proven for the numbers that are stored.
+            (half or a quarter of the size); the network still computes in float32, and its constant
+            is proven for the rounded weights.
         norm: the norm of the input in which the constant is proven; by default that of the first
             constrained layer, or L2.
         output_norm: likewise of the output; by default that of the last constrained layer, or, when
@@ -118,11 +118,11 @@ def save(
 
     Returns:
         The proven constant that the file states, which `taut verify` proves from the file alone:
-        that of `taut.bound_lipschitz`, or what the checker proves where that is larger.
+        that of `taut.bound_lipschitz`, or that of the checker if it is larger.
 
     Raises:
-        ArgumentError: a module that no file can describe.
-        NoRuleError: no constant is proven; every file has one.
+        ArgumentError: a layer cannot be described in a file.
+        NoRuleError: no constant can be proven; every file needs one.
 
     Example:
         >>> import tempfile, pathlib
@@ -210,9 +210,9 @@ def _settle_claim(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> floa
 
 
 def load(path: str | os.PathLike[str], sha256: str | None = None) -> nn.Module:
-    """Reads a network that `save` wrote, and trusts nothing in it.
+    """Reads a network that `save` wrote, without trusting anything in the file.
 
-    No code of the file is run: layers are made from a list of known ones, and tensors are plain
+    No code from the file is run: layers are created from a list of known types, and tensors are plain
     numbers. The checksum over every byte, the layers' arguments, shapes and dtypes, and the
     finiteness of all numbers are checked, and the constant is proven again: it must be what the
     file states (to six digits, since machines round their proofs differently). Time and memory are
@@ -221,14 +221,14 @@ def load(path: str | os.PathLike[str], sha256: str | None = None) -> nn.Module:
     Args:
         path: a file that `save` wrote.
         sha256: SHA-256 digest of the file in hexadecimal, from a source that you trust. The file's
-            own checksum protects from accidents alone: who alters a file can compute it again.
+            own checksum only protects against accidents: whoever alters a file can recompute it.
 
     Returns:
         The network in evaluation mode, on the CPU. Call ``.train()`` to go on training.
 
     Raises:
-        DamagedFileError: the file is truncated, altered, not a taut file, or does not hold what it
-            states; the text says which.
+        DamagedFileError: the file is truncated, altered, not a taut file, or does not contain what it
+            states; the message says which.
     """
     return open_file(path, sha256).model
 

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from taut.errors import ArgumentError, check_choice, check_count, check_positive, check_within
+from taut.errors import (
+    ArgumentError,
+    check_choice,
+    check_count,
+    check_even,
+    check_positive,
+    check_within,
+)
 from taut.lattice.decomposition import as_linear, beside_zeros
 from taut.nn import Abs, FullSort, GroupSort, MaxMin
 
@@ -134,7 +141,8 @@ def max_min_from_abs(
         [3.0, -2.0, 1.0, -4.0]
     """
     check_positive("max_min_from_abs", "bound", bound)
-    half = _half("max_min_from_abs", num_channels)
+    check_even("max_min_from_abs", "num_channels", num_channels)
+    half = num_channels // 2
     eye = torch.eye(half, dtype=dtype) * math.sqrt(0.5)
     mix = torch.cat([torch.cat([eye, eye], 1), torch.cat([eye, -eye], 1)])
     offset = torch.cat([mix.new_full((half,), math.sqrt(2) * bound), mix.new_zeros(half)])
@@ -163,7 +171,8 @@ def max_min_from_full_sort(
         [3.0, -2.0, 1.0, -4.0]
     """
     check_positive("max_min_from_full_sort", "bound", bound)
-    half = _half("max_min_from_full_sort", num_channels)
+    check_even("max_min_from_full_sort", "num_channels", num_channels)
+    half = num_channels // 2
     beside = [channel for pair in range(half) for channel in (pair, pair + half)]
     apart = [*range(1, num_channels, 2), *range(0, num_channels, 2)]
     steps = torch.arange(half, dtype=torch.float64) - (half - 1) / 2
@@ -224,16 +233,3 @@ def _partners(num_channels: int, start: int) -> tuple[list[int], list[int]]:
 def _pick(kept: Sequence[int], width: int, dtype: torch.dtype | None) -> Tensor:
     """The matrix whose rows are the unit vectors `kept`."""
     return torch.eye(width, dtype=dtype)[list(kept)]
-
-
-def _half(subject: str, num_channels: int) -> int:
-    check_count(subject, "num_channels", num_channels, minimum=2)
-    if num_channels % 2:
-        raise ArgumentError(
-            subject=subject,
-            argument="num_channels",
-            rule="must be even",
-            got=f"num_channels={num_channels}",
-            remedy=f"Use {num_channels + 1}.",
-        )
-    return num_channels // 2

@@ -8,9 +8,9 @@ comes back is inside: projecting twice is projecting once, to the last bit.
 import torch
 from torch import Tensor
 
-from taut.errors import DtypeError, NonFiniteError, check_positive
+from taut.errors import NonFiniteError, check_positive
 from taut.linalg.func_transforms import numbers_of
-from taut.linalg.rounding import gamma, unit_roundoff
+from taut.linalg.rounding import check_floating, gamma, unit_roundoff
 from taut.linalg.threshold_projection import project_by_threshold
 
 
@@ -116,14 +116,7 @@ def project_linf_ball(w: Tensor, radius: float = 1.0, dim: int = -1) -> Tensor:
 
 def _check(subject: str, w: Tensor, radius: float) -> None:
     check_positive(subject, "radius", radius)
-    if not w.dtype.is_floating_point:
-        raise DtypeError(
-            subject=subject,
-            argument="w",
-            rule="must be a real floating-point tensor",
-            got=f"dtype={w.dtype}",
-            remedy="Convert it with .float().",
-        )
+    check_floating(subject, "w", w)
     if torch.compiler.is_compiling() or w.is_meta:  # there are no numbers to look at
         return
     if w.numel() and not all(bool(end.isfinite()) for end in torch.aminmax(numbers_of(w))):

@@ -115,7 +115,12 @@ def bjorck(
     wide = weight.shape[-2] < weight.shape[-1]
     a = weight.mT if wide else weight
     if scaling is not None:
-        a = _scale_below_one(a, _transposed_scaling(scaling) if wide else scaling)
+        if wide:
+            scaling = {"one": "inf", "inf": "one"}.get(scaling, scaling)
+        # Dividing by the largest entry first keeps the squares inside from overflow and underflow;
+        # the bounds are homogeneous, so it cancels out of the derivative.
+        a = a / _or_one(_amax(a.detach().abs()))
+        a = a / _or_one(bound_by_scaling(a, scaling))
     eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     for _ in range(_MOST_STEPS if num_steps is None else num_steps):
         rest = eye - a.mT @ a
@@ -132,17 +137,6 @@ def bjorck(
                 remedy="Use polar, or a larger tol.",
             )
     return a.mT if wide else a
-
-
-def _scale_below_one(a: Tensor, scaling: str) -> Tensor:
-    # Dividing by the largest entry first keeps the squares inside from overflow and underflow;
-    # the bounds are homogeneous, so it cancels out of the derivative.
-    a = a / _or_one(_amax(a.detach().abs()))
-    return a / _or_one(bound_by_scaling(a, scaling))
-
-
-def _transposed_scaling(scaling: str) -> str:
-    return {"one": "inf", "inf": "one"}.get(scaling, scaling)
 
 
 def _inverse_root_series(rest: Tensor, eye: Tensor, order: int) -> Tensor:

@@ -141,6 +141,18 @@ def sqrt_up(x: Fraction) -> float:
     return math.nextafter(root, math.inf)
 
 
+def check_floating(subject: str, argument: str, tensor: Tensor) -> None:
+    """Raises for tensors of integers or complex numbers."""
+    if not tensor.dtype.is_floating_point:
+        raise DtypeError(
+            subject=subject,
+            argument=argument,
+            rule="must be a real floating-point tensor",
+            got=f"dtype={tensor.dtype}",
+            remedy="Convert it with .float().",
+        )
+
+
 def exact_double(subject: str, tensor: Tensor) -> Tensor:
     """`tensor` in float64 on the CPU, detached: narrower floating-point types convert exactly.
 
@@ -148,14 +160,7 @@ def exact_double(subject: str, tensor: Tensor) -> Tensor:
         DtypeError: for integers and complex numbers.
         NonFiniteError: for NaN and infinity.
     """
-    if not tensor.dtype.is_floating_point:
-        raise DtypeError(
-            subject=subject,
-            argument="weight",
-            rule="must be a real floating-point tensor",
-            got=f"dtype={tensor.dtype}",
-            remedy="Convert it with .double().",
-        )
+    check_floating(subject, "weight", tensor)
     double = tensor.detach().to("cpu", torch.float64)
     if not math.isfinite(_largest_magnitude(double)):
         raise NonFiniteError(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from taut import functional
-from taut.errors import ArgumentError, check_count
+from taut.errors import ArgumentError, check_count, check_even
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import FileSchema, register, relu_forms
 
@@ -91,7 +91,7 @@ class FullSort(ChannelActivation, function=functional.full_sort, relu=relu_forms
 class Maxout(_GroupActivation, function=functional.maxout, relu=relu_forms.maxout):
     """The largest of each group of channels: `C / group_size` of `C`. The arguments are `GroupSort`'s.
 
-    1-Lipschitz in every p-norm. A gradient keeps its norm on the way back, but units are lost.
+    1-Lipschitz in every p-norm. Gradients keep their norm in the backward pass, but channels are lost.
 
     Example:
         >>> Maxout(2)(torch.tensor([1.0, -2.0, 3.0, -4.0]))
@@ -164,15 +164,7 @@ class Householder(
         dim: int | None = None,
     ) -> None:
         super().__init__(dim)
-        check_count("Householder", "num_channels", num_channels, minimum=2)
-        if num_channels % 2:
-            raise ArgumentError(
-                subject="Householder",
-                argument="num_channels",
-                rule="must be even",
-                got=f"num_channels={num_channels}",
-                remedy=f"Use {num_channels + 1}.",
-            )
+        check_even("Householder", "num_channels", num_channels)
         self.num_channels = num_channels
         angles = torch.full((num_channels // 2,), angle)
         if learnable:

@@ -73,8 +73,8 @@ def mlp(
     r"""A fully connected network with Lipschitz constant at most `lipschitz`.
 
     Layers of norm at most 1 with 1-Lipschitz activations between them. A constant $K \ne 1$ is
-    spread evenly: a `Scale` of $K^{1/L}$ follows each of the $L$ layers. All named activations are
-    homogeneous, so that only the scale of the network changes.
+    distributed evenly: a `Scale` of $K^{1/L}$ follows each of the $L$ layers. All named activations
+    are homogeneous, so this changes only the scale of the network.
 
     Args:
         sizes: `[in, hidden, ..., out]`, at least two.

@@ -11,7 +11,6 @@ from taut.errors import ArgumentError, check_count
 from taut.linalg.distance import lp_distance
 from taut.linalg.rounding import exact_double
 from taut.nn.distance import StoredPoints, corner_distances, largest_difference
-from taut.norms import Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.operation_families import output_shape
 
@@ -101,11 +100,7 @@ def _each_output(call: Call) -> Constants:
     exact_double("LinfDistance2d", call.module.weight)
     count = math.prod(output_shape(call))
     several = {"l1": float(count), "l2": math.nextafter(math.sqrt(count), math.inf), "linf": 1.0}
-
-    def gain(p: Norm, q: Norm) -> float:
-        return several[q.name]
-
-    return call.x.constants.through(gain)
+    return call.x.constants.through(lambda p, q: several[q.name])
 
 
 def _image(call: Call, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:

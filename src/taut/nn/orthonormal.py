@@ -46,15 +46,15 @@ class OrthonormalLinear(ConstrainedLinear):
 
     There are six methods:
 
-    - `"retract"` (default): the parameter itself is orthonormal. Gradients are tangent, and after
-      each optimiser step the next forward pulls the weight back. Singular values lie within
-      `[0.98, 1)` in training and `[0.999, 1)` in evaluation, at any learning rate, with any
-      optimiser.
-    - `"bjorck"` (the paper's): the parameter is free and Björck's iteration is part of the graph:
-      `num_steps` steps in training (norm at most 1, small singular values may still be on their
-      way), the converged matrix in evaluation.
-    - `"cayley"`, `"exponential"`, `"qr"`, `"cholesky"`, for study: the parameter is free, and the map of
-      that name (`taut.linalg.cayley` and its neighbours) is part of the graph, in float64.
+    - `"retract"` (default): the parameter itself is orthonormal. Gradients are projected to the
+      tangent space, and the first forward pass after an optimizer step moves the weight back to the
+      orthonormal matrices. Singular values lie within `[0.98, 1)` in training and `[0.999, 1)` in
+      evaluation, at any learning rate, with any optimizer.
+    - `"bjorck"` (the paper's): the parameter is unconstrained, and Björck's iteration is part of the
+      graph: `num_steps` steps in training (the norm is at most 1, but small singular values may not
+      have reached 1 yet), and until convergence in evaluation.
+    - `"cayley"`, `"exponential"`, `"qr"`, `"cholesky"`, for comparison: the parameter is unconstrained,
+      and the map of that name (see `taut.linalg.cayley`) is part of the graph, in float64.
 
     Second derivatives through the input (gradient penalties, Jacobian norms) are exact for all.
 
@@ -63,8 +63,8 @@ class OrthonormalLinear(ConstrainedLinear):
         method: one of the names above.
         order: degree of the Björck series; only for `"bjorck"`.
         num_steps: Björck steps in training; only for `"bjorck"`.
-        scaling: what Björck divides by first (see `taut.linalg.bound_by_scaling`); only for
-            `"bjorck"`.
+        scaling: bound by which the matrix is divided before the iteration (see
+            `taut.linalg.bound_by_scaling`); only for `"bjorck"`.
 
     Example:
         >>> layer = OrthonormalLinear(3, 8)

@@ -111,8 +111,8 @@ def _curve(
     note = f"The dotted line is the target radius, {radius:.4g}"
     if attacked is not None:
         words += (
-            " Certified accuracy is a lower bound of the robust accuracy, accuracy under attack an "
-            "upper bound; the closer the two are, the better it is known."
+            " Certified accuracy is a lower bound on the robust accuracy, and accuracy under attack an "
+            "upper bound; the closer they are, the more precisely the robust accuracy is known."
         )
         note += f"; {len(shown):,} of {len(certificates):,} examples were attacked"
     cells = [[name, *(Meter(100 * s, 100, digits=1) for s in shares)] for name, shares in rows]
@@ -138,14 +138,14 @@ def _drawing(classifier: EvaluatedClassifier) -> list[Section]:
     if network is None:
         return []
     words = (
-        "This page holds the network itself, and runs it in your browser in float64. Draw with the mouse, "
-        "a finger or the arrow keys (with Shift they move the pen alone), and see the prediction, its "
-        "certified radius, and the nearest image with another prediction that a search finds: it is never "
-        "nearer than the radius."
+        "This page contains the network itself and runs it in your browser in float64. Draw with "
+        "the mouse, a finger or the arrow keys (hold Shift to move the pen without drawing). You "
+        "see the prediction, its certified radius, and the nearest image with a different "
+        "prediction that a search has found, which is never closer than the radius."
     )
     note = (
-        "A drawing need not look like the training images, and its radius then says how stable the "
-        "prediction is, not that it is right. Radii are rounded down."
+        "If a drawing does not look like the training images, its radius still shows how stable the "
+        "prediction is, but not that it is right. Radii are rounded down."
     )
     return [Section("Draw your own", [words], drawing=network, note=note)]
 

@@ -52,7 +52,7 @@ def adversaries(attacked: RobustnessResult | None) -> list[Section]:
     title, norm = "Minimal adversarial perturbations", NORM_NAMES[classifier.norm.name]
     words = "For each input, the nearest adversarial example that PGD found."
     if not attacked.violations:
-        words += " Every distance must be at least the certified radius, and every one is."
+        words += " No distance may be smaller than the certified radius, and none is."
     rows: list[list[str]] = []
     tiles: tuple[list[Tile], list[Tile], list[Tile]] = ([], [], [])
     for index in minimal.success.nonzero()[:, 0].tolist():
@@ -98,8 +98,8 @@ def gradients(classifier: EvaluatedClassifier, certificates: Certificates) -> li
         for part in zip(_parts(top), _parts(bottom), strict=True)
     ]
     words = (
-        "Below each image is the gradient of the margin of its class over the next one: the "
-        "direction in which the margin grows fastest (orange and purple are the two signs). "
+        "Below each image is the gradient of the margin of its class over the runner-up: the "
+        "direction in which the margin grows fastest (orange and purple mark the two signs). "
         "Lipschitz-constrained networks often have interpretable gradients."
     )
     return [Section("Input gradients", [words], pictures=pictures, columns=2)]

@@ -47,8 +47,8 @@ def demo_page(run: DemoRun) -> Page:
         lead=(
             "Three 1-Lipschitz networks that differ only in their activation estimate the distance "
             "between two distributions, and one of them falls short. The same distance, with bounds, "
-            "tells how far data has moved. Then a network that preserves slope classifies digits, with a "
-            "certified radius for each prediction: draw your own."
+            "shows how far data has moved. Then a network that preserves slope classifies digits, with a "
+            "certified radius for each prediction: draw your own digit."
         ),
         sections=sections,
         metadata=_metadata(run),
@@ -82,18 +82,18 @@ def _verdicts(run: DemoRun) -> Table:
     moved = [shift for shift in shown if shift > 0]
     rows = [
         (
-            "With the same constant, MaxMin finds more of a distance than ReLU",
+            "With the same Lipschitz constant, MaxMin reaches more of the true distance than ReLU",
             "; ".join(f"{f['maxmin']:.3f} and {f['relu']:.3f} of 1" for f in estimates),
             all(each["maxmin"] > each["relu"] for each in estimates),
         ),
         (
-            "The true distance lies between its bounds, each pair valid at 95 %",
+            "The true distance lies between its bounds, at 95 % confidence for each shift",
             f"{sum(inside)} of {len(inside)} shifts",
             all(inside),
         ),
         (
-            "Moved data is found, and data that has not moved raises no alarm",
-            f"{sum(shown[s] for s in moved)} of {len(moved)} shifts found, "
+            "Shifts of the data are detected, and unshifted data raises no alarm",
+            f"{sum(shown[s] for s in moved)} of {len(moved)} shifts detected, "
             f"{'a' if shown[0.0] else 'no'} false alarm",
             all(shown[s] for s in moved) and not shown[0.0],
         ),
@@ -238,10 +238,10 @@ def _drift(run: DemoRun) -> Section:
         "How far did the data move?",
         [
             "Points of the unit square are compared with points of a square that was shifted: the true "
-            "distance is the shift. taut.wasserstein does not know it. It trains critics on one part of "
-            "the rows, and bounds the distance on the others, from below and from above, at 95 % "
+            "distance is the shift. taut.wasserstein does not know it: it trains critics on one part of "
+            "the rows, and uses the others to bound the distance from below and above, at 95 % "
             "confidence.",
-            "An alarm that looks at the lower bound is never raised by sample size alone.",
+            "An alarm on the lower bound is not raised just because the samples are large.",
         ],
         table=Table(["True distance", "At least", "At most"], cells),
         pictures=[draw(lambda axes: paint_drift(axes, run.drift), alt=alt)],
@@ -272,8 +272,8 @@ def _bridge(digits: DigitsResult) -> Section:
             "distance, the certified radius.",
             "Here a network of orthonormal layers with MaxMin is trained on small images of digits. Of "
             f"{len(digits.certificates)} test images it classifies {percent(clean)} correctly; for "
-            f"{percent(certified)} it is proven that no change of Euclidean length {digits.radius:g} can "
-            "alter that.",
+            f"{percent(certified)} it is proven that no change of L2 norm {digits.radius:g} can alter the "
+            "prediction.",
         ],
     )
 

@@ -67,18 +67,19 @@ def feature_sections(
         rows.append(row)
     rest = len(compared) - len(rows)
     note = (
-        "Share: part of the joint distance that the critic attributes to the column. Distance: Wasserstein "
-        "distance of the column alone, in its own unit; for categories, the share of rows that differs "
-        "times their distance. Tests: Kolmogorov-Smirnov (KS) for numbers, chi-square (χ²) for categories, "
-        "with asymptotic p-values; corrected for the number of columns by Holm's method."
+        "Share: part of the joint distance that the critic attributes to the column. Distance: "
+        "Wasserstein distance of the column alone, in its own unit; for categories, the share of "
+        "rows that would have to change category, times the distance between categories. Tests: "
+        "Kolmogorov-Smirnov (KS) for numbers, chi-square (χ²) for categories; the p-values are "
+        "asymptotic and corrected for the number of columns by Holm's method."
     )
-    note += f" {rest} more columns are left out here." * (rest > 0)
+    note += f" {rest} more columns are not shown here." * (rest > 0)
     drawn = (_plot(compared[j], tables, names) for j in order[:_MOST_PLOTS])
     pictures = [picture for picture in drawn if picture is not None]
     blue, orange = names
-    sections = [Section("Columns one by one", table=Table(header, rows, wide=True), note=note)]
+    sections = [Section("Column by column", table=Table(header, rows, wide=True), note=note)]
     if pictures:
-        text = f"Filled blue: {blue}. Dashed vermilion: {orange}. In % of the rows."
+        text = f"Filled, blue: {blue}. Dashed, orange-red: {orange}. In % of the rows."
         sections.append(Section("Distributions", pictures=pictures, columns=3, note=text))
     return sections
 

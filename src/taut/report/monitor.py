@@ -15,9 +15,9 @@ def monitor_headline(monitor: Monitor) -> str:
     """Summarises the batches so far in one sentence."""
     count = f"{len(monitor.batches)} batch{'es' * (len(monitor.batches) != 1)}"
     if not monitor.alarm:
-        return f"No drift shown in {count}"
+        return f"No drift detected in {count}"
     first = next(batch for batch in monitor.batches if batch.alarm)
-    headline = f"Drift shown by batch {first.name}: {_largest_change(first)}"
+    headline = f"Drift detected in batch {first.name}: {_largest_change(first)}"
     if first is not monitor.batches[-1]:
         headline = f"{headline}; the alarm stays on until a new reference is fitted"
     return headline
@@ -44,7 +44,7 @@ def monitor_rows(
         ]
         for batch in batches
     ]
-    return ["batch", "rows", "evidence", "p-value so far", "most evidence for"], rows
+    return ["batch", "rows", "evidence", "p-value so far", "strongest evidence for"], rows
 
 
 def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> Page:
@@ -64,7 +64,7 @@ def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> 
             Section(
                 "Evidence over time",
                 pictures=[_line(monitor)],
-                note=f"The alarm is raised at {1 / rate:.3g}, and stays on.",
+                note=f"The alarm is raised when the evidence reaches {1 / rate:.3g}, and stays on.",
             ),
             Section(
                 f"What has changed most, up to {last.name}",
@@ -72,18 +72,19 @@ def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> 
                     ["change", "evidence", "difference"],
                     [[c.what, f"{c.evidence:.3g}", f"{c.difference:.3g}"] for c in last.changes],
                 ),
-                note=f"Differences of the last batch from the reference, {unit}. Evidence of a single "
-                "score says where to look; the alarm is raised by the mean over all scores.",
+                note=f"Differences of the last batch from the reference, {unit}. The evidence of a single "
+                "score shows where to look; the alarm depends on the mean over all scores.",
             ),
             Section(
                 "Batches",
                 table=Table(header, rows[::-1]),
-                note=f"The last {len(rows)}; {left_out} before them." * (left_out > 0),
+                note=f"The last {len(rows)} batches; {left_out} earlier ones are not shown."
+                * (left_out > 0),
             ),
         ]
     return Page(
         title=monitor_headline(monitor),
-        lead=f"Drift from a reference of {monitor.rows:,} rows, with {len(monitor.nodes)} scores.",
+        lead=f"{len(monitor.nodes)} scores compare the batches with a reference of {monitor.rows:,} rows.",
         sections=[*sections, Section("Guarantees", terms=_guarantees(monitor))],
         metadata=metadata,
     )
@@ -108,7 +109,7 @@ def _line(monitor: Monitor) -> Picture:
         axes.set_xlim(0.5, len(values) + 0.5)
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
-    alt = f"Evidence after each of {len(values)} batches: {values[-1]:.3g} at last; alarm at {threshold:g}."
+    alt = f"Evidence after {len(values)} batches: {values[-1]:.3g}; alarm at {threshold:g}."
     return draw(paint, alt=alt, size=(4.6, 2.9))
 
 
@@ -123,24 +124,24 @@ def _guarantees(monitor: Monitor) -> list[tuple[str, str]]:
     return [
         (
             "False alarms",
-            f"While every row {law}, the probability of an alarm at any time is at most {rate}, over all "
-            "batches together, however many there are.",
+            f"As long as every row {law}, the probability that an alarm is ever raised is at most {rate}, "
+            "over all batches together, however many there are.",
         ),
         (
             "Method",
             "Bets that the scores of a batch exceed those of held-out rows of the reference, at fair odds: "
-            "the evidence is what a stake of 1 has become (Ville's inequality). The reference is a finite "
-            "sample, and that is accounted for. Bets start anew with every batch, so that late drift is "
-            "found too.",
+            "the evidence is what a stake of 1 has grown to (Ville's inequality). The finite size of the "
+            "reference is accounted for. New bets start with every batch, so that late drift is "
+            "detected too.",
         ),
         (
             "Assumptions",
-            "The rows of the reference are i.i.d. samples of one population, and rows of batches are drawn "
-            "one by one: none is seen twice, and none depends on others.",
+            "The rows of the reference are i.i.d. samples of one population, and the rows of the "
+            "batches are drawn independently: no row is used twice, and none depends on others.",
         ),
         (
             "Not claimed",
-            "That there is no drift without an alarm: drift that no score shows, or too small for so few "
-            "rows, is not found.",
+            "That no alarm means no drift: drift that no score measures, or that is too small for so few "
+            "rows, is not detected.",
         ),
     ]

@@ -24,12 +24,12 @@ _ARITHMETICS = {
 _RULES = {
     "last-layer pairs": (
         "the margin of the predicted class over each other class, divided by the Lipschitz constant "
-        "of that difference: the constant of the layers before the last times the norm of the "
-        "difference of two rows of the last"
+        "of that difference: the constant of all layers before the last, times the norm of the "
+        "difference of the two rows of the last weight matrix"
     ),
     "vector map": (
-        "the margin of the predicted class over the next, divided by the Lipschitz constant of a "
-        "difference of two outputs"
+        "the margin of the predicted class over the runner-up, divided by the Lipschitz constant of "
+        "a difference of two outputs"
     ),
     "sign": "the magnitude of the output divided by the Lipschitz constant",
 }
@@ -68,8 +68,8 @@ def shorten(text: str, most: int = 24) -> str:
 def radius_unit(spec: InputSpec) -> str:
     """The unit of a radius."""
     if spec.tolerance:
-        fixed = " (columns without one do not change)" if 0 in spec.tolerance else ""
-        return f"in tolerances of the columns{fixed}"
+        fixed = " (columns without one are assumed fixed)" if 0 in spec.tolerance else ""
+        return f"in multiples of the tolerances{fixed}"
     if spec.shift:
         return "in standard deviations of each column"
     if len(spec.shape) == 3:
@@ -166,7 +166,7 @@ def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
     if result.p_value is not None and result.p_value <= level:
         return (
             f"{apart}; a permutation test shows at the {100 * level:.4g} % level that they differ "
-            f"({p}), although the lower bound of the distance is 0"
+            f"({p}), although the lower bound on the distance is 0"
         )
     shown = "the bounds" if p is None else f"the bounds and a permutation test ({p})"
     return f"{apart}; {shown} do not show that they differ"
@@ -181,24 +181,25 @@ def distance_rows(result: WassersteinResult) -> list[list[str]]:
     if result.upper_is_useful:
         rows += [
             ["at most", format_bound(result.upper.value, "upper"), result.upper.method],
-            ["gap", format_bound(result.gap, "upper"), "between the bounds"],
+            ["gap", format_bound(result.gap, "upper"), "difference of the two bounds"],
         ]
     if result.bootstrap is not None:
         low, high = result.bootstrap
-        about = "bootstrap interval of the estimate: an estimate, not a bound"
-        rows.append(["between", f"{low:.4g} and {high:.4g}", about])
+        about = "bootstrap interval of the estimate; not a proven bound"
+        rows.append(["bootstrap", f"{low:.4g} to {high:.4g}", about])
     if result.p_value is not None:
-        test = "permutation test of the hypothesis that both are one population"
+        test = "permutation test of the hypothesis that both populations are the same"
         rows.append(["p-value", f"{result.p_value:.3g}", test])
     constant = format_bound(result.lipschitz.value, "upper", 7)
-    rows.append(["constant", f"≤\N{NO-BREAK SPACE}{constant}", f"{result.kind} critic, proven"])
+    about = f"Lipschitz constant of the {result.kind} critic, proven"
+    rows.append(["constant", f"≤\N{NO-BREAK SPACE}{constant}", about])
     return rows
 
 
 def distance_assumption(result: WassersteinResult) -> str:
     """The assumptions of the bounds about the rows, in one sentence."""
     if result.finite:
-        return "The bounds hold for these rows, and claim nothing about populations behind them."
+        return "The bounds hold for these rows, and say nothing about the populations behind them."
     return "Assumption: the rows of each dataset are i.i.d. samples of one population."
 
 
@@ -236,8 +237,8 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
             f"other ({result.upper.method})."
         )
         guarantees["Not claimed"] = (
-            "Anything about the populations that the two sets may have been drawn from: two samples "
-            "of one population differ too."
+            "Anything about the populations that the two sets may have been drawn from: even two "
+            "samples of the same population differ."
         )
     else:
         lower_sure, upper_sure = (
@@ -246,36 +247,38 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
         by = f" The means are bounded by {_MEANS[method]}." if method in _MEANS else ""
         guarantees["Lower bound"] = (
             f"At least {low}, with probability {lower_sure}. The means of a 1-Lipschitz function "
-            "over two populations never differ by more than the distance of the populations "
-            "(Kantorovich and Rubinstein 1958). The constant of this critic is proven from its "
-            f"weights to be at most {constant}, and the critic was fixed before it saw the held-out "
+            "over two populations never differ by more than the distance between the populations "
+            "(Kantorovich and Rubinstein 1958). The Lipschitz constant of this critic is proven from "
+            f"its weights to be at most {constant}, and the critic was trained without the held-out "
             f"rows.{by}"
         )
         guarantees["Upper bound"] = (
-            f"At most {high}, with probability {upper_sure}. Two samples are on average at least as "
-            "far apart as their populations; the cost of any transport plan between the samples "
-            "bounds their distance, and a concentration inequality its deviation from the average "
-            f"({result.upper.method})."
+            f"At most {high}, with probability {upper_sure}. On average, two samples are at least as "
+            "far apart as their populations. The distance between the samples is at most the cost of "
+            "any transport plan between them, and a concentration inequality limits how far it is "
+            f"below its average ({result.upper.method})."
         )
         if result.dim > 1:
             guarantees["Upper bound"] += (
-                " In high dimension this bound is loose, because even two samples of the same "
+                " In high dimensions this bound is loose, because even two samples of the same "
                 "population are far apart."
             )
         if result.diameter is None:
             guarantees["Assumption of the upper bound"] = (
-                "The support of each population is no wider than the data. To remove this "
+                "Neither population is wider than the data: no two of its rows are farther apart than "
+                "twice the largest distance of an observed row from the mean. To replace this "
                 "assumption, state a known diameter (--diameter). The lower bound does not need it."
             )
         guarantees["Assumptions"] = (
-            "The rows of each dataset are i.i.d. samples of one population. With duplicate rows, or "
-            "rows that depend on each other as in a time series, the bounds are too narrow."
+            "The rows of each dataset are i.i.d. samples of one population. If rows are duplicated, or "
+            "depend on each other as in a time series, the bounds are too narrow."
         )
     if result.unseen:
         guarantees.pop("Assumption of the upper bound", None)
         guarantees["Upper bound"] = (
-            f"None: {', '.join(map(repr, result.unseen))} has categories or gaps that the encoding has "
-            "not seen. These are mapped to points that are nearer than they are, so only lower bounds hold."
+            f"None: {', '.join(map(repr, result.unseen))} has categories or missing values that were not "
+            "there when the encoding was fitted. They are mapped to points that are closer than the "
+            "values themselves, so only lower bounds hold."
         )
     guarantees["The estimate"] = (
         f"{result.estimate.value:.4g} ({result.estimate.method}) may be above or below the true "

@@ -54,7 +54,7 @@ def wasserstein_page(
         ),
         sections=[
             Section(
-                "Bounds of the distance",
+                "Bounds on the distance",
                 pictures=[draw_interval(result)],
                 note="A bar that does not reach 0 shows that the two differ.",
             ),
@@ -132,12 +132,13 @@ def _scores(result: WassersteinResult, names: Sequence[str]) -> Section:
 
     alt = f"Histograms of the scores: {'; '.join(labels)}."
     whose = "all rows" if result.finite else "held-out rows"
+    sides = "datasets" if result.finite else "populations"
     return Section(
         "Scores of the critic",
         [
             "The critic gives every row a score, and its Lipschitz constant is at most 1: rows that "
-            "are close have close scores. So the mean scores of the two datasets differ by at most "
-            f"their distance; here they differ by {means[0] - means[1]:.4g} on {whose}. Where the "
+            f"are close have close scores. So the mean scores of the two {sides} differ by at most "
+            f"the distance; here the means differ by {means[0] - means[1]:.4g} on {whose}. Where the "
             "two histograms overlap, the critic cannot tell the datasets apart."
         ],
         pictures=[draw(paint, alt=alt, size=(4.6, 3.1))],

@@ -115,12 +115,12 @@ def features(details: Details) -> list[Section]:
         return []
     words = (
         "Rows of both datasets are matched by optimal transport, and the change of the critic along "
-        "each line is attributed to the features: gradient times displacement, integrated along the "
-        "line. The contributions add up to the total."
+        "the line between two matched rows is attributed to the features: gradient times displacement, "
+        "integrated along the line. The contributions add up to the total."
     )
-    sign = "A negative contribution belongs to a feature that moves the other way."
+    sign = "A feature with a negative contribution makes the scores more similar."
     if details.has_images:
-        note = f"Orange and purple are the two signs, white is zero. {sign}"
+        note = f"Orange and purple mark the two signs, white is zero. {sign}"
         pictures = _maps(details, (details.parts / details.total).numpy())
         return [Section("Contributions of the pixels", [words], None, pictures, 2, note)]
     shares = details.shares

@@ -157,8 +157,8 @@ def same_constants(call: Call) -> Constants:
 
 
 def along_dim(call: Call) -> Constants:
-    """Of a map that rearranges or drops entries along `dim`, which must not be the batch."""
-    batch_free_dims(call, call["dim"])
+    """Of a map that rearranges or drops entries along `dim` or `dims`, none of them the batch."""
+    batch_free_dims(call, call["dim"] if call["dims"] is None else call["dims"])
     return call.first.constants
 
 

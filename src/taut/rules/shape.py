@@ -90,11 +90,6 @@ def _evaluating(call: Call) -> Constants:
     return call.first.constants
 
 
-def _shifted(call: Call) -> Constants:
-    batch_free_dims(call, call["dims"])
-    return call.first.constants
-
-
 for _rule, _operations in {
     same_constants: (
         identity, aten.clone.default, aten.contiguous.default, aten.alias.default,
@@ -111,10 +106,9 @@ for _rule, _operations in {
     along_dim: (
         aten.unflatten.int, aten.squeeze.dim, aten.squeeze.dims, aten.select.int,
         aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_with_sizes.default,
-        aten.unbind.int, aten.narrow.default,
+        aten.unbind.int, aten.narrow.default, aten.roll.default, aten.flip.default,
     ),
     _evaluating: (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default),
-    _shifted: (aten.roll.default, aten.flip.default),
 }.items():  # fmt: skip
     register_selection(*_operations, proof="permutation", constants=_rule)
 

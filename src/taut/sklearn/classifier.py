@@ -31,52 +31,57 @@ _MOST_ROWS = 1000
 class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     r"""A network of proven Lipschitz constant, with a certified radius for every prediction.
 
-    Trained on the margins $f_t - f_i$ of the true class, so that they exceed
-    `taut.losses.margin_for_radius(radius)`, above which no $x'$ with $\|x' - x\| <$ `radius` has
-    another prediction.
+    The loss asks for margins $f_t - f_i$ of the true class above
+    `taut.losses.margin_for_radius(radius)`; with such a margin, no $x'$ with $\|x' - x\| <$ `radius`
+    has a different prediction.
 
     Units: radii and the constant are in the units of `X`. The network centres the rows and divides
-    them by *one* length, which changes neither; scale features of different units first, with
-    `make_pipeline(StandardScaler(), ...)`; then radii are in standard deviations.
+    them by a *single* number, which changes neither. Scale features of different units first, with
+    `make_pipeline(StandardScaler(), ...)`; radii are then in standard deviations.
 
-    Prediction runs in float64, the certificates cover that execution, and everything is stored with
-    the estimator: copies, pickles and clones predict alike to the bit.
+    Prediction runs in float64, and the certificates cover that execution. Everything is stored with
+    the estimator: copies and pickles give bitwise identical predictions.
 
     Args:
         hidden_sizes: sizes of the hidden layers.
-        activation: activation, a name that `taut.nn.mlp` takes.
+        activation: name of the activation, as in `taut.nn.mlp`.
         norm: norm of the radii and of the constant.
         lipschitz: Lipschitz constant of `decision_function`; it only sets the scale of the outputs.
-        radius: target radius. None takes a quarter of the median distance from a row to the
-            nearest row of another class: half of what any classifier could certify there.
+        radius: target radius. By default a quarter of the median distance from a row to the
+            nearest row of another class, which is half of the largest radius that any classifier
+            could certify for both.
         loss: training loss, "cross_entropy", "hinge", "hkr" or "ramp".
         epochs: number of passes over the rows.
         batch_size: number of rows per step.
         lr: initial learning rate of Adam, with a cosine schedule to zero.
-        validation_fraction: share of the rows held out to select the best epoch by its loss and to
-            stop early; 0 trains on all rows to the end.
-        patience: number of epochs without a better loss after which training stops.
-        monotonic_cst: for each feature 1, 0 or -1, an array or a dictionary by the names of columns:
-            whether the margin of the second of two classes over the first rises, is free, or
-            falls with it. A theorem about `decision_function` (see `taut.nn.Monotone`); two classes only.
-        tolerance: unit of each feature, a number, an array, or a dictionary by the names of columns
-            whose other features do not change (0). Radii and the constant are then in tolerances; with
-            `norm="linf"` and `radius=1` it is trained for all of them together.
-        class_weight: weights by label, or "balanced" for the reciprocal frequencies.
+        validation_fraction: fraction of the rows held out to select the epoch with the lowest loss and
+            to stop early; with 0, all rows are used for training, for all epochs.
+        patience: number of epochs without a lower validation loss after which training stops.
+        monotonic_cst: monotonicity constraint of each feature, as in scikit-learn: 1 (increasing),
+            0 (none) or -1 (decreasing), as an array or a dictionary by column name. It is proven for
+            `decision_function`, the margin of the second class over the first (see
+            `taut.nn.Monotone`); two classes only.
+        tolerance: tolerance of each feature: a number, an array, or a dictionary by column name, where
+            features that are not named do not change (0). Radii and the constant are then in multiples
+            of the tolerances; with `norm="linf"` and `radius=1`, the target is that the prediction holds
+            if all features change by their tolerance at once.
+        class_weight: weights by label, or "balanced" for inverse class frequencies.
         warm_start: whether `fit` starts from the weights and units of the last fit.
-        random_state: random seed or generator of weights, order and held-out rows.
+        random_state: random seed or generator for the initial weights, the order of the rows and the
+            held-out rows.
         verbose: whether to log each epoch, at level INFO to the logger "taut.sklearn".
 
     Attributes:
         classes_: the labels, sorted.
-        network_: the network, from rows divided by `scale_` to one output a class, float64.
+        network_: the network, in float64, from rows divided by `scale_` to one output per class.
         scale_: divisor of each feature; 1 without tolerances.
-        lipschitz_: its proven constant, a `Bound`.
+        lipschitz_: proven Lipschitz constant of the network, a `Bound`.
         radius_: target radius of the training.
-        temperature_: factor of the outputs in the softmax of `predict_proba`: the best for the
-            training rows, and at most that of the cross-entropy for `radius_`.
-        increase_: with `monotonic_cst`, the proven least slope of either output, a `Bound`.
-        loss_curve_: mean loss of each epoch.
+        temperature_: factor of the outputs in the softmax of `predict_proba`: the one with the lowest
+            loss on the training rows, but at most that of the cross-entropy for `radius_`.
+        increase_: with `monotonic_cst`, the proven smallest slope along the constrained features, a
+            `Bound`.
+        loss_curve_: mean training loss of each epoch.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -180,10 +185,8 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             got = f"one class, {self.classes_[:1].tolist()[0]!r}"
             raise self._refuse("y", "must have at least two classes", got)
         if self.monotonic_cst is not None and len(self.classes_) > 2:
-            rule, got = (
-                "needs two classes, of which the second rises",
-                f"{len(self.classes_)} classes",
-            )
+            rule = "needs two classes, of which the second rises"
+            got = f"{len(self.classes_)} classes"
             remedy = "Fit one class against the others, as OneVsRestClassifier does."
             raise self._refuse("monotonic_cst", rule, got, remedy)
         seed = seed_of(self.random_state)

@@ -98,8 +98,8 @@ class RobustConformalClassifier(ClassifierMixin, _RobustConformal):
 
     $$P\big(y \in C(x')\big) \ge \text{confidence}.$$
 
-    The probability is over calibration and test rows together; on one calibration set of $n$ rows
-    the coverage scatters by about $\sqrt{c(1 - c)/n}$.
+    The probability is over calibration and test rows together; for a single calibration set of $n$ rows
+    the coverage $c$ varies by about $\sqrt{c(1 - c)/n}$.
 
     Args:
         estimator: a `LipschitzClassifier`; None for one with default parameters.

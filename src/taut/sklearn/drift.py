@@ -14,7 +14,7 @@ from torch import Tensor
 
 from taut.audit import bound_lipschitz
 from taut.data import Table
-from taut.errors import ArgumentError, DataError, check_choice, check_count, check_within
+from taut.errors import DataError, check_choice, check_count, check_nonnegative, check_within
 from taut.nn import ConeCritic
 from taut.sklearn.base import RandomState, predict_rows, seed_of
 from taut.sklearn.frames import encode_frame, fit_frame, order_columns
@@ -40,49 +40,51 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
 
     $$s(x) = -\min_j \|x - c_j\|,$$
 
-    minus the distance to the reference; the other part, of $n$ rows unseen by it, fixes a threshold,
-    the $k$-th smallest of its distances with $k = \lceil (n + 1)(1 - \alpha) \rceil$. A row farther
-    than that is predicted -1, others +1. For a new row of the reference's own law the probability
-    of -1 is at most $\alpha$ = `false_alarm_rate`, whatever the law (all $n + 1$ distances are
-    equally likely to be the largest, the second, ...).
+    minus the distance to the reference. The other part, $n$ held-out rows, determines a threshold: the
+    $k$-th smallest of their distances, with $k = \lceil (n + 1)(1 - \alpha) \rceil$. A row farther away
+    than that is predicted as -1, others as +1. For a new row from the distribution of the reference, the
+    probability of -1 is at most $\alpha$ = `false_alarm_rate`, whatever the distribution (each of the
+    $n + 1$ distances is equally likely to be the largest, the second largest, ...).
 
-    **Batches.** `compare` is `taut.wasserstein(reference, X)`: an estimate and two bounds of the
-    distance between the populations. `drifted` asks whether the *lower* bound exceeds a tolerance:
+    **Batches.** `compare` is `taut.wasserstein(reference, X)`: an estimate of the distance between the
+    populations, and two bounds on it. `drifted` tests whether the *lower* bound exceeds a tolerance:
     unlike with p-values, sample size alone never raises the alarm. `score` is minus that lower
     bound.
 
     As in scikit-learn, larger scores mean closer to the reference.
 
-    **Frames** of pandas or polars may hold categories, dates, times and missing values. Each column becomes
-    numbers by an encoding with a stated metric (`taut.data.fit_encoding`), and columns are matched by
-    name. A category that the reference lacks is never farther away than the metric says, so the
-    false-alarm rate of rows holds.
+    **Data frames** (pandas or polars) may contain categories, dates, times and missing values. An encoding
+    with a stated metric turns the columns into numbers (`taut.data.fit_encoding`), and columns are matched
+    by name. A category that is not in the reference is never encoded farther away than the metric says, so
+    the false-alarm rate of rows holds.
 
     Args:
         false_alarm_rate: false-alarm rate $\alpha$ of single rows, in (0, 1).
         num_centres: number of rows of the reference that become centres, at most half of them.
         confidence: joint confidence level of both bounds of `compare`.
         scaling: scaling of the features: "none" keeps the data's own units; "standard" and "robust"
-            make features comparable, for rows by the centres, for batches as `taut.wasserstein` does.
-            By default "standard" for frames with more than numbers, else "none".
-        encoding: options of `taut.data.fit_encoding`, such as `{"drop": ["id"]}`, for frames.
-        method: confidence bound of the means: "betting", "bernstein" or "hoeffding".
-        critics: kinds of critics that `compare` tries.
+            make features comparable. For single rows the scaling is fitted to the centres, for batches as
+            in `taut.wasserstein`. By default "standard" for data frames that are not purely numeric,
+            else "none".
+        encoding: options of `taut.data.fit_encoding`, such as `{"drop": ["id"]}`, for data frames.
+        method: type of confidence bound for the means: "betting", "bernstein" or "hoeffding".
+        critics: names of the critics that `compare` tries.
         num_steps: training steps of the longest fit.
-        patience: number of rounds of fits without progress that end the training.
-        diameter: upper bound of the diameter of each support, for the upper bound.
-        num_permutations: number of permutations behind the p-value.
+        patience: number of training rounds without progress after which training stops.
+        diameter: largest possible distance between two rows of the same population, for the upper bound.
+        num_permutations: number of permutations for the p-value.
         random_state: random seed or generator; equal data and seed give equal results.
 
     Attributes:
-        reference_: the rows of `fit`: `(n, features)`, or the frame if it holds more than numbers.
-        encoding_: encoding of the columns; None for numbers alone.
+        reference_: the rows of `fit`: `(n, features)`, or the data frame if it is not purely numeric.
+        encoding_: encoding of the columns; None for purely numeric data.
         critic_: $s$, on scaled features.
-        lipschitz_: its proven constant.
-        scaler_: the fitted scaling of rows, None where numbers are not scaled.
-        offset_: minus the threshold: `decision_function` is `score_samples` less this.
-        false_alarm_rate_: the proven rate, $(n + 1 - k)/(n + 1)$: at most `false_alarm_rate`, but for
-            references so small ($n < 1/\alpha - 1$) that only rows beyond all $n$ are predicted -1.
+        lipschitz_: proven Lipschitz constant of $s$.
+        scaler_: the fitted scaling of rows; None without scaling.
+        offset_: minus the threshold: `decision_function` is `score_samples` minus this.
+        false_alarm_rate_: the proven rate, $(n + 1 - k)/(n + 1)$: at most `false_alarm_rate`, except for
+            references so small ($n < 1/\alpha - 1$) that only rows farther away than all $n$ are
+            predicted as -1.
         seed_: the seed drawn from `random_state`.
 
     Example:
@@ -203,22 +205,20 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         return wasserstein(first, second, **options, seed=self.seed_)
 
     def drifted(self, X: Any, above: float = 0.0) -> bool:
-        """Whether the proven lower bound of the distance exceeds `above`.
+        """Whether the proven lower bound on the distance exceeds `above`.
 
-        When the true distance is at most `above`, True has a probability of at most
-        `(1 - confidence) / 2`, however large the samples.
+        If the true distance is at most `above`, the probability of True is at most
+        `(1 - confidence) / 2`, however large the samples are.
 
         Args:
             X: `(m, features)`, at least 20 rows.
-            above: the distance that is tolerated, in scaled units; not negative.
+            above: tolerated distance, in scaled units; not negative.
         """
-        if not above >= 0:
-            rule, got = "must not be negative", f"above={above!r}"
-            raise ArgumentError(subject=_SUBJECT, argument="above", rule=rule, got=got)
+        check_nonnegative(_SUBJECT, "above", above)
         return self.compare(X).lower.value > above
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the lower bound of the distance: 0 where no drift is proven, less with more drift.
+        """Minus the lower bound on the distance: 0 if no drift is proven, lower for more drift.
 
         Args:
             X: `(m, features)`, at least 20 rows.

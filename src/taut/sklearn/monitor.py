@@ -18,20 +18,21 @@ _SUBJECT = "WassersteinMonitor"
 class WassersteinMonitor(BaseEstimator):
     """Watches batches of rows for drift from a reference, as `taut.transport.Monitor` does.
 
-    `fit` takes the reference; `update` takes the next batch and returns the state after it. While no
-    batch has drifted, the probability of an alarm at any time is at most `false_alarm_rate`, however many
+    `fit` takes the reference; `update` takes the next batch and returns the state after it. Without
+    drift, the probability that an alarm is ever raised is at most `false_alarm_rate`, however many
     batches there are. An alarm shows that the population of some batch is farther than `tolerance` from
     that of the reference, in the Wasserstein distance.
 
-    Frames of pandas or polars may hold categories, dates, times and missing values; their columns are
-    matched by name.
+    Data frames (pandas or polars) may contain categories, dates, times and missing values; their columns
+    are matched by name.
 
     Args:
-        false_alarm_rate: probability of a false alarm, over the whole run.
-        tolerance: Wasserstein distance from the reference that is no drift, in scaled units.
+        false_alarm_rate: largest allowed probability of a false alarm over the whole run.
+        tolerance: Wasserstein distance from the reference that is tolerated, in scaled units.
         scaling: scaling of the features: "standard", "robust" or "none".
-        encoding: options of `taut.data.fit_encoding`, such as `{"drop": ["id"]}`, for frames.
-        window: number of batches after which they replace the reference; None keeps the first.
+        encoding: options of `taut.data.fit_encoding`, such as `{"drop": ["id"]}`, for data frames.
+        window: number of batches after which the most recent ones replace the reference; None keeps the
+            first reference.
         random_state: random seed or generator; equal data and seed give equal results.
 
     Attributes:
@@ -70,7 +71,8 @@ class WassersteinMonitor(BaseEstimator):
         """Fits the reference and forgets all batches.
 
         Args:
-            X: `(n, features)`, or a frame, at least four rows; half of them fix the scores.
+            X: `(n, features)`, or a data frame, with at least four rows; the scores are fitted to half of
+                them.
             y: ignored.
         """
         if fit_frame(_SUBJECT, X, self.encoding) is None:

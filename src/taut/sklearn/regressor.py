@@ -24,28 +24,30 @@ class LipschitzRegressor(RegressorMixin, LipschitzEstimator):
 
     $$|f(x) - f(x')| \le K \|x - x'\| \quad\text{for all } x, x'$$
 
-    Units: those of `X` and `y`. The network centres the rows and divides them by *one* length, which
-    does not change $K$; scale features of different units first, with
+    Units: those of `X` and `y`. The network centres the rows and divides them by a *single* number,
+    which does not change $K$. Scale features of different units first, with
     `make_pipeline(StandardScaler(), ...)`.
 
     Args:
         norm: norm of the distances between rows.
-        lipschitz: $K$. None learns it with the network by least squares, starting from one standard
-            deviation of `y` per standard deviation of the features; it is proven like any other.
+        lipschitz: Lipschitz constant $K$. By default it is learned together with the network, starting
+            from one standard deviation of `y` per standard deviation of the features, and proven in
+            the same way.
         loss: training loss, "squared_error" or "quantile".
         quantile: quantile that the loss "quantile" fits, between 0 and 1.
-        monotonic_cst: for each feature 1, 0 or -1, an array or a dictionary by the names of columns:
-            whether `predict` rises, is free, or falls with it: a theorem (see `taut.nn.Monotone`),
-            for any norm; with "l1" it costs the least slope.
+        monotonic_cst: monotonicity constraint of each feature, as in scikit-learn: 1 (increasing),
+            0 (none) or -1 (decreasing), as an array or a dictionary by column name. It is proven for
+            `predict` (see `taut.nn.Monotone`) in any norm; in "l1" the added slope is smallest.
         **others: `hidden_sizes`, `activation`, `epochs`, `batch_size`, `lr`, `validation_fraction`,
             `patience`, `tolerance`, `warm_start`, `random_state` and `verbose`, as for
             `LipschitzClassifier`.
 
     Attributes:
         network_: the network, from rows to one output, float64.
-        lipschitz_: its proven constant, a `Bound`.
-        increase_: with `monotonic_cst`, the proven least slope along its features, a `Bound`.
-        loss_curve_: mean loss of each epoch, with `y` in its standard deviations.
+        lipschitz_: proven Lipschitz constant of `predict`, a `Bound`.
+        increase_: with `monotonic_cst`, the proven smallest slope along the constrained features, a
+            `Bound`.
+        loss_curve_: mean training loss of each epoch, with `y` standardised.
 
     Example:
         >>> import numpy as np

@@ -51,8 +51,8 @@ class TrainConfig(Configuration):
         tolerance: tolerances of the columns of a table in their own units, such as pH=0.1,sulphur=2,
             or a TOML file with them. Radii are then multiples of the tolerances: in linf, a radius above
             1 means that the prediction holds even if every column changes by its tolerance at once.
-            Columns that are not named, or given as column=fixed, do not change; a column of
-            categories given as column=free may take any value.
+            Columns that are not named, or given as column=fixed, are assumed not to change; a column
+            of categories given as column=free may take any value.
         radius: target certified radius, in input units (pixels scaled to [0, 1], or standard
             deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1, and 1 if
             tolerances are given.
@@ -67,11 +67,11 @@ class TrainConfig(Configuration):
         temperature: factor that multiplies the logits in the cross-entropy (1 / T for a temperature T); by
             default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
-        arch: architecture: dense for any data; distance (distances from learned points) or ibp (a plain
-            ReLU network, trained on interval bounds) for any data, in linf only, with the highest certified
-            accuracy there; conv, lenet or wrn (Wide ResNet) for images. The certificates of wrn are too
-            weak to be useful. By default distance in linf, unless a constraint or tolerances are given;
-            dense otherwise.
+        arch: architecture. For any data: dense; in linf also distance (distances from learned points)
+            and ibp (a plain ReLU network trained on interval bounds), which reach the highest certified
+            accuracy in that norm. For images: conv, lenet or wrn (Wide ResNet, whose certificates are
+            too weak to be useful). By default distance in linf, unless a constraint or tolerances are
+            given; dense otherwise.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.

@@ -168,7 +168,8 @@ class _ClassifierSession(Session[TrainConfig]):
         mine = parallel.share(rows).to(self.environment.device)
         x, labels = self.rows.inputs[mine], self.rows.labels[mine]
         x = augment(x, config.augment or "none", generator_at(config.seed, *here, 0))
-        progress = self.objective.progress = self._progress_at(position.step + 0.5)
+        epochs = position.epoch + (position.step + 0.5) / self.steps
+        progress = self.objective.progress = epochs / self.epochs
         set_exponent(state.model, exponent_at(progress))
         if isinstance(self.objective.loss, RampLoss):
             self.objective.loss.weight = cross_entropy_weight(progress)
@@ -183,10 +184,6 @@ class _ClassifierSession(Session[TrainConfig]):
         correct = (logits.argmax(1) == labels).sum()
         sums = torch.stack([loss.detach().double() * len(mine), correct.double()])
         position.count(len(rows), *parallel.gather(sums.cpu()[None]).sum(0).tolist())
-
-    def _progress_at(self, step: float) -> float:
-        """The share of the run that is over at a step of the present epoch."""
-        return (self.position.epoch + step / self.steps) / self.epochs
 
     def learning_rate(self, ahead: int = 0) -> float:
         """The learning rate of the next step, or of a later one."""

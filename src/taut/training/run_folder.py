@@ -68,7 +68,8 @@ class RunFolder(Generic[AnyConfig]):
     def _refuse_foreign(self) -> None:
         if self.config_file.exists() or not self.path.exists():
             return
-        if foreign := [entry.name for entry in self.path.iterdir() if not self._is_own(entry)]:
+        own = {self.inputs_file, self.resolved_file, self.path / _LOCK, *self._leftovers()}
+        if foreign := [entry.name for entry in self.path.iterdir() if entry not in own]:
             rule = "must be a new or empty folder, or that of a run"
             raise self._refusal(rule, f"which holds {foreign[0]} and no config.toml")
 
@@ -106,10 +107,6 @@ class RunFolder(Generic[AnyConfig]):
             write_json(self.inputs_file, spec.to_dict())
         write_atomically(self.resolved_file, to_toml(resolved).encode())
         write_atomically(self.config_file, to_toml(requested).encode())
-
-    def _is_own(self, entry: Path) -> bool:
-        own = (self.inputs_file, self.resolved_file, self.path / _LOCK)
-        return entry in own or entry in self._leftovers()
 
     def _leftovers(self) -> list[Path]:
         """Files that a process was writing when it died."""

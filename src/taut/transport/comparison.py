@@ -23,7 +23,7 @@ from taut.transport.wasserstein_result import WassersteinResult
 
 SUBJECT = "wasserstein"
 POTENTIAL = "transport potential"
-NO_UPPER = "none: unseen values are mapped nearer than they are"
+NO_UPPER = "none: unseen values are mapped closer to the others than they are"
 
 
 @dataclass

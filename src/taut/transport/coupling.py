@@ -65,9 +65,9 @@ def coupling_upper_bound(
     b = check_weights(subject, "y_weights", y_weights, len(y))
     if method == "sinkhorn":
         check_memory(subject, len(x), len(y), max_bytes)
-        plan, name = _sinkhorn_plan(x, y, a, b), "a rounded Sinkhorn coupling"
+        plan, name = _sinkhorn_plan(x, y, a, b), "rounded Sinkhorn plan"
     else:
-        plan, name = _block_plan(x, y, a, b, block_size), "a coupling of blocks"
+        plan, name = _block_plan(x, y, a, b, block_size), "blockwise transport plan"
         for _ in range(num_sweeps):
             plan = _sweep(x, y, plan, block_size, generator)
     return Bound(plan_cost(x, y, a, b, plan), L2, method=name)

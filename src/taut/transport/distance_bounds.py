@@ -257,7 +257,7 @@ def bound_population_upper(
         cost = coupling_upper_bound(x, y, generator=generator, block_size=512, num_sweeps=2)
     method = f"{cost.method} of {len(x)} x {len(y)} points, {name}"
     if diameter is None:
-        method += "; assuming the support is no wider than the data"
+        method += "; assuming that neither population is wider than the data"
     value = round_up((cost.value + deviation) * (1 + 64 * _U))
     return Bound(value, L2, "upper", method, confidence)
 

@@ -39,28 +39,29 @@ def wasserstein(
     $$W_1(P, Q) = \min_\pi \mathbb{E}_\pi \|X - Y\| = \max_{f\ \text{1-Lipschitz}}
       \mathbb{E}_P f - \mathbb{E}_Q f$$
 
-    By default `x` and `y` are treated as i.i.d. samples of two populations. Half of each, in 16 dimensions
-    and more up to three quarters of large samples, at most 100,000 rows, trains critics, a tenth, at most
-    10,000, selects one of them, and the held-out rest gives the lower bound: the difference of mean scores
-    less a confidence slack, divided by the critic's *proven* constant. Of samples of up to 5,000 rows every
-    row counts twice: a critic from the first 30 % is judged by the second 30 %, which then help to train
-    the final one. The upper bound
-    is the cost of a coupling of up to 32,768 rows of each sample, whose distance is on average never below
-    that of the populations, plus a deviation term. In high dimension it may be of no use, and
-    `upper_is_useful` says so. Each bound gets half of `1 - confidence`. Streams are read twice and
-    never held: memory grows by some 30 bytes a row, however long the row; time is proportional to
-    the rows.
+    By default `x` and `y` are treated as i.i.d. samples of two populations, and each is split into three
+    parts. Half of the rows train critics (up to three quarters of large samples in 16 dimensions and
+    more; at most 100,000 rows), a tenth selects one critic (at most 10,000 rows), and the held-out rest
+    gives the lower bound: the difference of the mean scores, minus the width of its confidence bound,
+    divided by the critic's *proven* constant. With up to 5,000 rows there are two stages, so that more
+    rows count for the lower bound: a critic trained on the first 30 % is evaluated on the second 30 %,
+    which then help to train the final critic. The upper bound is the cost of a transport plan between up
+    to 32,768 rows of each sample, plus a deviation term; on average, the distance between samples is
+    never below the distance between the populations. In high dimensions the upper bound may be
+    uninformative, which `upper_is_useful` states. Each bound gets half of the error probability
+    `1 - confidence`. Streams are read twice and not kept: memory grows by about 30 bytes per row,
+    whatever the number of columns, and time is proportional to the number of rows.
 
-    With `finite=True` the two finite sets themselves are compared: a feasible coupling from above,
-    a critic from below, both proven, no statistics. Both are read into memory.
+    With `finite=True` the two finite sets themselves are compared: a transport plan gives the upper
+    bound and a critic the lower one, both proven, without statistics. Both sets are read into memory.
 
-    Data of one column are sorted instead, and held in memory. Finite sets are then measured exactly;
-    for populations, half of each sample (at most 100,000 rows) gives the critic without training,
-    the other rows the lower bound, and all of them the upper one. `critics`, `num_steps` and
+    Data with one column are sorted in memory instead. Finite sets are then measured exactly;
+    for populations, half of each sample (at most 100,000 rows) determines the critic without training,
+    the other rows give the lower bound, and all rows the upper bound. `critics`, `num_steps` and
     `patience` have no effect.
 
-    Under `torchrun`, inside `taut.parallel.process_group()`, processes share the batches of the
-    fits and the rows to be scored, and all return the same.
+    Under `torchrun`, inside `taut.parallel.process_group()`, the processes share the training batches
+    and the rows to score, and all return the same result.
 
     Args:
         x: first data set: an array, tensor, data frame, `taut.data.Table` or `TableStream`, or
@@ -70,35 +71,36 @@ def wasserstein(
         confidence: joint confidence level of both bounds.
         finite: compare the two finite sets instead of the populations behind them.
         scaling: scaling of the features: "none" keeps the data's own units; "standard" (mean and
-            deviation) and "robust" (median and quartiles) make features comparable, by the training
-            half alone. By default "standard" for tables with categories, dates or missing values,
-            else "none". Constant columns are kept, and noted.
+            standard deviation) and "robust" (median and quartiles) make features comparable, and are
+            fitted to the training rows only. By default "standard" for tables with categories, dates
+            or missing values, else "none". Constant columns are kept, with a note.
         encoding: encoding of the columns of two frames, or of streams of text or parquet files: a
             `taut.data.Encoding`, or options of `taut.data.fit_encoding` such as
-            `{"drop": ["id"], "categorical": ["month"]}`. By default it is found in all rows of both
-            tables, also those that are judged. What is found there is a metric, that is, the kind of
-            each column and which are left out (`notes` lists them); the distance of two rows does not
-            depend on what else occurs. The bounds are about this metric, as if it had been fixed
-            beforehand. An encoding that was fitted beforehand has no such proviso, but where rows have
-            categories or gaps that it has not seen there is no upper bound.
-        method: confidence bound of the means: "betting", "bernstein" or "hoeffding".
-        critics: kinds of critics to try.
+            `{"drop": ["id"], "categorical": ["month"]}`. By default it is inferred from all rows of
+            both tables, including the held-out ones. It determines the type of each column and which
+            columns are left out (`notes` lists them), and so the metric on rows; the distance between
+            two rows does not depend on any other row. The bounds treat this metric as if it had been
+            fixed beforehand. An encoding that was fitted beforehand needs no such assumption, but
+            there is no upper bound if rows have categories or missing values that it has not seen.
+        method: type of confidence bound for the means: "betting", "bernstein" or "hoeffding".
+        critics: names of the critics to try.
         num_steps: training steps of the longest fit; see `patience`.
-        patience: number of rounds without progress on the validation rows that end the training;
-            rounds have an eighth, a half and all of `num_steps`.
-        diameter: upper bound of the diameter of each support, for the upper bound of the distance;
-            by default that of the data is assumed, and the bound says so.
-        num_permutations: number of permutations behind the p-value.
+        patience: number of training rounds without progress on the validation rows after which
+            training stops; the rounds end after an eighth, a half and all of `num_steps`.
+        diameter: largest possible distance between two rows of the same population, which the upper
+            bound needs; by default twice the largest distance of a row from the mean, an assumption
+            that the bound states.
+        num_permutations: number of permutations for the p-value.
         seed: random seed, at least 0: equal data and seed give equal results.
-        on_progress: called with the name of a stage, the steps done and their total.
+        on_progress: called with the name of the stage, the number of steps done and their total.
 
     Returns:
-        Prints as `0.42, in [0.37, 0.61] at 95 % if no support is wider than the data, p = 0.001`.
+        Prints as `0.42, in [0.37, 0.61] at 95 % if neither population is wider than the data, p = 0.001`.
 
     Raises:
-        DataError: infinite values, fewer than two rows, columns that do not match; in arrays also
-            text and missing values.
-        ArgumentError: too few rows for a bound; a stream too long for `finite=True`.
+        DataError: values are infinite, there are fewer than two rows, or columns do not match; for
+            arrays, also text and missing values.
+        ArgumentError: there are too few rows for a bound, or a stream is too long for `finite=True`.
 
     Example:
         >>> g = torch.Generator().manual_seed(0)

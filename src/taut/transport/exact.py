@@ -135,7 +135,7 @@ def exact_transport(
     lower = _dual_value(x, y, a, b, x_potential, y_potential, offsets)
     interval = Interval(
         Bound(max(0.0, lower), L2, "lower", "a 1-Lipschitz potential"),
-        Bound(upper, L2, "upper", "a repaired coupling"),
+        Bound(upper, L2, "upper", "transport plan"),
     )
     return Transport(interval, rows, columns, mass, x_potential, y_potential, anchors, offsets)
 

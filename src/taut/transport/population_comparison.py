@@ -106,9 +106,9 @@ class PopulationComparison(Comparison):
             )
         if not self.unseen:
             width = "the data" if diameter is None else f"{diameter:g}, as stated"
-            assumed = f"the upper bound assumes that each support is no wider than {width}"
+            assumed = f"the upper bound assumes that neither population is wider than {width}"
             self.notes.insert(0, assumed)
-        estimate_method = f"{name}, held-out" + "; a lower estimate" * bool(self.unseen)
+        estimate_method = f"{name}, held-out rows" + "; may be too low" * bool(self.unseen)
         return self._result(
             selected,
             fitted.scale,

@@ -21,24 +21,27 @@ class WassersteinResult(SavedCritic):
     order.
 
     Attributes:
-        estimate: value of the best critic on held-out rows, 0 where it is negative, or the middle
-            of the proven interval for finite sets. It may be above or below the truth; where
-            values are `unseen`, a lower estimate.
-        lower: lower bound of the distance, with its confidence.
-        upper: upper bound of the distance, with its confidence; infinite where values are `unseen`.
+        estimate: value of the best critic on held-out rows, or 0 if it is negative; for finite sets,
+            the middle of the proven interval. It may be above or below the true distance; if there
+            are `unseen` values, it may be too low.
+        lower: lower bound on the distance, with its confidence level.
+        upper: upper bound on the distance, with its confidence level; infinite if there are `unseen`
+            values.
         upper_is_useful: whether the upper bound is informative: at most three times the estimate,
-            or at most half of the mean distance of unrelated rows; for finite sets, finite.
-        bootstrap: ends of the bootstrap interval of the estimate, for this critic: itself an
-            estimate, not a bound of the distance; None for finite sets.
-        p_value: p-value of the hypothesis that both samples have one distribution, by exact permutation
-            tests of all rows and of held-out scores; None for finite sets.
+            or at most half of the mean distance between a row of x and a row of y; for finite sets,
+            whether it is finite.
+        bootstrap: ends of the bootstrap interval of the estimate, for this critic: an estimate itself,
+            not a bound on the distance; None for finite sets.
+        p_value: p-value of the hypothesis that both samples come from the same distribution, by exact
+            permutation tests of all rows and of held-out scores; None for finite sets.
         history: dual value of the selected critic at each training step.
         rows: number of rows of x and of y.
-        diameter: diameter of the supports that was stated; None where it was assumed.
+        diameter: stated diameter of the populations; None if it was taken from the data.
         notes: assumptions about the data and changes made to them; for populations, first the
-            assumption of the upper bound about their supports.
-        unseen: columns with categories or gaps that a given encoding has not seen. They are mapped nearer
-            than they are, so there is no upper bound (see `taut.data.encoding`).
+            assumption of the upper bound about their width.
+        unseen: columns with categories or missing values that a given encoding has not seen. They are
+            mapped closer to the others than they are, so there is no upper bound (see
+            `taut.data.encoding`).
     """
 
     estimate: Estimate
@@ -85,9 +88,9 @@ class WassersteinResult(SavedCritic):
 
     @property
     def assumption(self) -> str:
-        """The assumption of the upper bound about the supports, as a phrase; empty for finite sets."""
+        """The assumption of the upper bound about the populations, as a phrase; empty for finite sets."""
         width = "the data" if self.diameter is None else f"{self.diameter:g}"
-        return "" if self.finite else f"if no support is wider than {width}"
+        return "" if self.finite else f"if neither population is wider than {width}"
 
     def __str__(self) -> str:
         losses = "" if self.encoding is None else self.encoding.losses

@@ -62,7 +62,7 @@ _timing = option_group(
         "--clock",
         type=click.Choice(["cpu", "wall"]),
         default="cpu",
-        help="Clock to measure with: CPU time of the process, or wall-clock time.",
+        help="Measured time: CPU time of the process, or wall-clock time.",
     ),
     _output,
 )
@@ -97,14 +97,14 @@ def bench() -> None:
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time training steps, activations and the Björck iteration.
 
-    A dense network with three hidden layers and MaxMin learns to classify images, with the cross-entropy
-    with margin for L2 radius 1.58 and Adam at learning rates 0.001 and 0.003; the first steps of the
-    training are timed. Networks are timed in turn in one process, on one thread; the tables show median
-    times of a step and their ratios to the network of plain layers. It takes about fifteen
+    A dense network with three hidden layers and MaxMin is trained to classify images, with the margin
+    cross-entropy loss for L2 radius 1.58 and Adam at learning rates 0.001 and 0.003; the first training
+    steps are timed. Networks are timed in turn in one process, on one thread; the tables show the median
+    time of a step and its ratio to that of unconstrained layers. The benchmark takes about fifteen
     minutes, or half of that with one batch size.
 
     \b
-    Example:
+    Examples:
       taut bench layers --data mnist --batch-size 128 --out record.json
       taut bench layers --show record.json
     """
@@ -133,11 +133,11 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 
     Inputs have shape 3 x 32 x 32 and 64 x 16 x 16. Layers are timed in turn in one process, on one
     thread; the tables show median times and their ratios to the unconstrained layer. The column
-    `error` is the largest deviation of a singular value from 1; all layers use circular padding. Takes
-    about two minutes.
+    `error` is the largest deviation of a singular value from 1; all layers use circular padding. The
+    benchmark takes about two minutes.
 
     \b
-    Example:
+    Examples:
       taut bench conv --out record.json
       taut bench conv --show record.json
     """
@@ -161,12 +161,12 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time the L-inf distance layers of taut train.
 
-    Compares the forward and backward passes of the fused kernels, of the fallback without a compiler and
-    of torch.cdist, for several exponents p, with a dense layer of the same size. Takes about three
-    minutes.
+    Forward and backward passes are timed for several exponents p: those of the fused kernels, of the
+    fallback for machines without a compiler, of torch.cdist and, for comparison, of a dense layer of the
+    same size. The benchmark takes about three minutes.
 
     \b
-    Example:
+    Examples:
       taut bench distances --out record.json
       taut bench distances --show record.json
     """
@@ -191,12 +191,12 @@ def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any)
 def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Compare tests for drift: false alarms, power and time.
 
-    Every detector is tested on the same pairs of normal samples, half of them with one of five columns
-    shifted by 0.4 standard deviations. evidently, alibi-detect and river are included if installed.
-    Takes about ten minutes.
+    Every detector is tested on the same pairs of samples from a normal distribution; in half of the pairs,
+    one of five columns is shifted by 0.4 standard deviations. The detectors of evidently, alibi-detect
+    and river are included if installed. The benchmark takes about ten minutes.
 
     \b
-    Example:
+    Examples:
       taut bench drift --out record.json
       taut bench drift --show record.json
     """
@@ -249,12 +249,12 @@ def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     table1: Table 1 of the paper (Anil, Lucas and Grosse, 2019); funnels: synthetic pairs of
     distributions in up to 128 dimensions, whose optimal critic is a minimum of cones (the funnels); grid:
     the same pairs, with 100,000 rows per sample, measured with taut.wasserstein; coverage: how often the
-    bounds contain the true distance; real: the bounds on real data beside exact optimal transport. The
-    full benchmark takes several hours on one core. Each result is saved to OUT as soon as it is
+    bounds contain the true distance; real: the bounds on real data, compared with exact optimal transport.
+    The full benchmark takes several hours on one core. Each result is saved to OUT as soon as it is
     finished; if OUT exists, the benchmark resumes from it.
 
     \b
-    Example:
+    Examples:
       taut bench wasserstein --part table1 --out record.json
       taut bench wasserstein --part funnels --dim 16 --num-funnels 64 --no-peers
       taut bench wasserstein --show record.json
@@ -297,7 +297,7 @@ def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     help="Training time of each layer, in minutes of CPU time on one thread.",
 )
 @click.option(
-    "--rate",
+    "--lr",
     "rates",
     type=POSITIVE,
     multiple=True,
@@ -345,7 +345,7 @@ def zoo(
     result is saved to OUT as soon as it is finished; running the command again resumes.
 
     \b
-    Example:
+    Examples:
       taut bench zoo --minutes 5 --out zoo
       taut bench zoo --layer Orthonormal --layer SLL
       taut bench zoo --show benchmarks/zoo --figure zoo.svg

@@ -20,7 +20,7 @@ class Chart {
     box.append(...this.rules, this.words);
     box.tabIndex = 0;
     box.setAttribute("role", "group");
-    box.setAttribute("aria-label", "Values of the chart: point at it, or use the arrow keys");
+    box.setAttribute("aria-label", "Values of the chart: move the pointer over it, or use the arrow keys");
     box.addEventListener("pointermove", event => {
       const { left, width } = this.frame();
       this.show((event.clientX - box.getBoundingClientRect().left - left) / width);

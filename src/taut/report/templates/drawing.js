@@ -257,7 +257,7 @@ class Board {
     strong.textContent = `Prediction: ${name}. `;
     const proven = radius > 0
       ? `No change of ${norm} length below ${radius.toFixed(3)} alters it: that is proven. `
-      : "Its certified radius is 0: two classes are level. ";
+      : "Its certified radius is 0: two classes are tied. ";
     const found = near
       ? `A change of length ${near.distance.toFixed(3)} was found that turns it into ${network.classes[network.predict(near.image)]}.`
       : "No change that alters it was found.";
