@@ -66,7 +66,15 @@ _timing = option_group(
     ),
     _output,
 )
-_timed_peers = _peers("layers from deel-torchlip, orthogonium and torch")
+_trained_layers = option_group(
+    _peers("layers from deel-torchlip, orthogonium and torch"),
+    click.option(
+        "--compile",
+        "compiled",
+        is_flag=True,
+        help="Also time the layers of torch and taut under torch.compile(fullgraph=True).",
+    ),
+)
 
 
 @click.group()
@@ -84,7 +92,7 @@ def bench() -> None:
 @click.option("--data-dir", help="Folder of the downloaded datasets.")
 @_several("--width", "widths", (1024,), "Width of the three hidden layers", least=2)
 @_several("--batch-size", "batches", (128, 512), "Batch size of the networks")
-@_timed_peers
+@_trained_layers
 @_timing
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time training steps, activations and the Björck iteration.
@@ -118,7 +126,7 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 
 @bench.command()
 @_batch_size(64)
-@_timed_peers
+@_trained_layers
 @_timing
 def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time convolutional layers.
