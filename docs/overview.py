@@ -34,7 +34,7 @@ def draw_accuracy(axes, digits) -> None:
     shares = [100 * digits.attacked.accuracy(r, "pgd") for r in attacked]
     axes.plot(attacked, shares, "o", color=COLOURS["vermilion"], label="under PGD attack")
     axes.set(title="Digits: accuracy by perturbation", xlabel="L2 radius", ylabel="% correct")
-    axes.set(xlim=(0, 1.1), ylim=(0, 100))
+    axes.set(xlim=(-0.03, 1.1), ylim=(0, 103))  # nothing is cut off at the edges
     axes.legend(loc="lower left")
 
 

@@ -1,5 +1,6 @@
 """The command line, read off the commands themselves: `.. commands::` for all of `taut`."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -66,7 +67,7 @@ def _section(command: click.Command, context: click.Context) -> nodes.section:
             kept = text.removeprefix("\b\n")
             section += nodes.literal_block(kept, kept, language="none")
         else:
-            section += nodes.paragraph(text=" ".join(text.split()))
+            section += _paragraph(" ".join(text.split()))
     for name, rows in recorder.sections:
         section += _table(name, rows)
     return section
@@ -81,7 +82,16 @@ def _table(title: str, rows: Sequence[tuple[str, str]]) -> nodes.table:
 
 def _row(declaration: str, text: str) -> nodes.row:
     literal = nodes.paragraph("", "", nodes.literal(text=declaration))
-    return nodes.row("", nodes.entry("", literal), nodes.entry("", nodes.paragraph(text=text)))
+    return nodes.row("", nodes.entry("", literal), nodes.entry("", _paragraph(text)))
+
+
+def _paragraph(text: str) -> nodes.paragraph:
+    """A paragraph in which backticks and options are code, so that their hyphens stay as they are."""
+    paragraph = nodes.paragraph()
+    for place, part in enumerate(re.split(r"`([^`]+)`|(?<![\w-])(--[a-z][a-z-]*)", text)):
+        if part:
+            paragraph += nodes.literal(text=part) if place % 3 else nodes.Text(part)
+    return paragraph
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,6 +1,6 @@
 """
-Distance units certify most in L-inf
-====================================
+L-inf distance networks, and how much they certify
+==================================================
 
 Against attackers who may change every pixel a little, a network of L-inf distance units certifies far
 more than one of dense layers: each unit is 1-Lipschitz in L-inf by itself, whatever its parameters are.

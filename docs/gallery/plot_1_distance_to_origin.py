@@ -1,6 +1,6 @@
 """
-A cone, with all of its slope
-=============================
+Regression with slope 1: MaxMin against ReLU
+============================================
 
 The distance to the origin has slope 1 everywhere. A network with constant 1 can fit it only by using
 all the slope it has: networks of ReLU layers cannot, networks that sort can.

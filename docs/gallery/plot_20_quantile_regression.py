@@ -1,6 +1,6 @@
 """
-Quantiles with a bounded slope
-==============================
+Quantile regression with a bounded slope
+========================================
 
 Two networks fit the 5 % and the 95 % quantile of a noisy signal. The proven slope keeps the band from
 following single points, and bounds how far it can move when a sensor is a little off.

@@ -1,6 +1,6 @@
 """
-Digits, with a radius for each
-==============================
+Certified digits: a radius for each prediction
+==============================================
 
 A classifier whose constant is known gives every prediction a radius within which nothing changes it.
 Training asks for that radius from the start: margin and loss follow from it.

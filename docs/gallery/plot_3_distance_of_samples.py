@@ -1,6 +1,6 @@
 """
-How far apart are two samples?
-==============================
+The Wasserstein distance of two samples, with bounds
+====================================================
 
 Two clouds in the plane, one of them moved. The distance between the populations behind them is not
 known to the program; it is known to us, for a shift moves every point by the same vector.

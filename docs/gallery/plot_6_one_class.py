@@ -1,6 +1,6 @@
 """
-Inside, with a margin to spare
-==============================
+One-class classification with a certified margin
+================================================
 
 The same function detects outliers: positive near the data, negative far from it, with slope at most 1. A
 point with value 0.3 stays inside whatever moves it by less than 0.3, and the AUROC has a certified value

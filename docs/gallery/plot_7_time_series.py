@@ -1,6 +1,6 @@
 """
-A causal filter with a proven gain
-==================================
+Time series: a causal filter with a proven gain
+===============================================
 
 A convolution over time that looks only backwards, sorted between its layers: a nonlinear filter whose
 energy gain is a theorem. Noise of any shape and energy e in the input moves the output by at most e.

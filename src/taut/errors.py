@@ -219,14 +219,20 @@ def check_choice(subject: str, argument: str, value: object, choices: Sequence[s
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """A question that names the nearest of the choices; empty if none is nearer than the others.
 
+    Upper and lower case count as equal.
+
     Example:
         >>> did_you_mean("certfy", ["certify", "verify"])
         'Did you mean certify?'
+        >>> did_you_mean("ph", ["pH", "acid", "alcohol"])
+        'Did you mean pH?'
     """
     from difflib import SequenceMatcher
 
-    bare = name.strip("'")  # matching quotes must not count as similarity
-    ratios = {each: SequenceMatcher(None, bare, each.strip("'")).ratio() for each in choices}
+    def bare(text: str) -> str:
+        return text.strip("'").casefold()  # matching quotes must not count as similarity
+
+    ratios = {each: SequenceMatcher(None, bare(name), bare(each)).ratio() for each in choices}
     best = max(ratios.values(), default=0.0)
     near = [each for each, ratio in ratios.items() if ratio >= max(0.6, best - 0.05)]
     return f"Did you mean {' or '.join(near[:3])}?" if 0 < len(near) < max(len(ratios), 2) else ""

@@ -182,3 +182,14 @@ def test_names_of_a_table_without_header(read):
 def test_limits_that_leave_no_sample(read, limit):
     with pytest.raises(ArgumentError, match="read_table: `limit` must be a whole number >= 2"):
         read("1\n2\n", limit=limit)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("header", ["when{0}flow rate", "when{0}flow"])
+def test_a_date_and_a_time_are_one_cell(tmp_path, delimiter, header):
+    rows = [header, "2026-01-05 12:00:00{0}1.5", "05.01.2026 12:30{0}2.5"]
+    text = "\n".join(rows).format(delimiter)
+    (tmp_path / "t.csv").write_text(text + "\n")
+    table = read_table(tmp_path / "t.csv", columns=[1])
+    assert table.columns == (header.split("{0}")[1],)
+    assert table.values.tolist() == [[1.5], [2.5]]

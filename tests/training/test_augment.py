@@ -56,7 +56,7 @@ def test_the_argument_is_left_alone():
 def test_rows_of_tables_and_unknown_kinds_are_refused():
     rows = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     part = LabelledSet(rows, np.arange(20) % 2, ("a", "b"), (), None, None, "rows")
-    with pytest.raises(ArgumentError, match="`augment` must be 'none' for inputs that are no im"):
+    with pytest.raises(ArgumentError, match="`augment` must be 'none' for inputs that are not im"):
         train(TrainConfig(augment="crop"), data=LabelledData(part, part, "rows"))
     with pytest.raises(ArgumentError, match="`augment` must be one of 'none', 'crop', 'crop-flip'"):
         TrainConfig(augment="rotate")

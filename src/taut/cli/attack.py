@@ -125,10 +125,13 @@ def attack(**options: Any) -> None:
 def print_attacked(robustness: "RobustnessResult") -> None:
     """Prints certified and attacked accuracy side by side."""
     from taut.cli.output import print_table, say
-    from taut.report import accuracy_table, percent
+    from taut.report import accuracy_table, round_accuracies
 
     header, rows = accuracy_table(robustness.certificates, robustness.radii, robustness)
-    print_table(header, [[name, *map(percent, shares)] for name, shares in rows])
+    cells = [
+        [name, *(f"{share:.1f} %" for share in shares)] for name, shares in round_accuracies(rows)
+    ]
+    print_table(header, cells)
     if not robustness.violations:
         summary = "no attack changed a prediction inside its certified radius"
         say(f"{len(robustness.certificates):,} examples; {summary}.", style="green")

@@ -46,7 +46,7 @@ def certify(**options: Any) -> None:
         certified_guarantees,
         certified_headline,
         format_bound,
-        percent,
+        round_accuracies,
     )
 
     source = read_classifier(options)
@@ -86,7 +86,10 @@ def certify(**options: Any) -> None:
         f"{certified_headline(certificates, radius)}, of {len(certificates):,} examples.",
         style="bold",
     )
-    print_table(header, [[name, *map(percent, shares)] for name, shares in rows])
+    cells = [
+        [name, *(f"{share:.1f} %" for share in shares)] for name, shares in round_accuracies(rows)
+    ]
+    print_table(header, cells)
     say(f"Median radius {format_bound(median, 'lower', 4)}.")
     for name, sentence in certified_guarantees(certificates, classifier.spec).items():
         say(f"{name}: {sentence}")

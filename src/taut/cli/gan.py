@@ -14,6 +14,7 @@ from taut.cli.parameters import (
     seed_option,
     threads_option,
 )
+from taut.errors import ArgumentError
 
 if TYPE_CHECKING:
     from taut.training.gan import GanProgress
@@ -69,9 +70,16 @@ def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
       taut gan --data fashion-mnist --critic clipped --out runs/b
       taut gan --data cifar10 --size paper --device cuda --out runs/c
     """
+    from taut.bounds import format_bound
     from taut.cli.output import announce_folders, print_json, progress, say
     from taut.training.gan import GanConfig, train_gan
 
+    if Path(fields["data"]).suffix in (".csv", ".tsv", ".parquet"):
+        raise ArgumentError(
+            argument="data",
+            rule="must be a dataset of images, or a folder of images",
+            got=repr(fields["data"]),
+        )
     given = {name: value for name, value in fields.items() if value is not None}
     config = GanConfig.paper(**given) if size == "paper" else GanConfig(**given)
     out = out or Path("runs") / f"{Path(config.data).stem}-gan"
@@ -88,11 +96,13 @@ def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
     if done:
         say("This run was already finished; nothing was trained.")
     result = run.result
-    value = f"the value of the critic is {result['dual']:.3f}"
+    value = f"the value of the critic is {format_bound(result['dual'], 'lower')}"
     if result["lipschitz"] is None:
         value += ", in arbitrary units: this kind of critic has no proven constant."
     else:
-        value += f", and its constant is at most {result['lipschitz']:.6f} (proven):"
-        value += " the distance between the batches was at least that value."
+        constant = format_bound(result["lipschitz"], "upper", 7)
+        least = format_bound(result["dual"] / max(result["lipschitz"], 1.0), "lower")
+        value += f", and its constant is at most {constant} (proven): the distance between the "
+        value += f"batches was at least {least}."
     say(f"After {result['steps']} steps in {result['seconds']:.0f} s, {value}")
     say(f"Samples: {out / 'samples'}. The generator: taut.training.gan.load_gan({str(out)!r}).")

@@ -164,7 +164,7 @@ OTHERS = "Other commands"
 
 # Errors of storage, which say what is wrong without a traceback.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_STORAGE = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS)
+_STORAGE = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 _HELP = {
     "demo": "Run a demo and write an HTML report.",

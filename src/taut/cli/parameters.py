@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.core import ParameterSource
@@ -119,11 +119,23 @@ def sizes_type(
     return sizes
 
 
+class _Output(click.Path):
+    """A file or folder to be written; refused at once, and not after the work, where it cannot be."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path of a value."""
+        path = cast(Path, super().convert(value, param, ctx))
+        above = next((each for each in path.absolute().parents if each.exists()), None)
+        if above is not None and not above.is_dir():
+            self.fail(f"Directory {str(above)!r} is a file.", param, ctx)
+        return path
+
+
 DATASET = _Dataset()
 NORM = click.Choice(["l1", "l2", "linf"])
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = _Output(dir_okay=False, path_type=Path)
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
+FOLDER = _Output(file_okay=False, path_type=Path)
 COUNT = Whole(min=1)
 POSITIVE = Finite(0, min_open=True)
 NOT_NEGATIVE = Finite(0)

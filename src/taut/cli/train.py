@@ -243,7 +243,7 @@ def _show_in(bar: Callable[..., None]) -> Callable[[Progress], None]:
     def on_progress(now: Progress) -> None:
         text = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.3g}"
         if now.row is not None and now.row["certified"] is not None:
-            clean, certified = percent(now.row["clean"]), percent(now.row["certified"])
+            clean, certified = percent(now.row["clean"]), percent(now.row["certified"], "lower")
             text += f"  clean {clean}  certified {certified}"
         bar("training", (now.epoch - 1) * now.steps + now.step, now.epochs * now.steps, text)
 
@@ -274,13 +274,14 @@ def _print_run(run: TrainedRun, out: Path, page: Path | None, done: bool) -> Non
     target = f"{NORM_NAMES[result['norm']]} {result['radius']:.4g}"
     rows = {
         "clean accuracy": percent(result["clean"]),
-        f"certified within {target}": percent(result["certified"]),
+        f"certified within {target}": percent(result["certified"], "lower"),
         "median radius": format_bound(result["median_radius"], "lower", 3),
         "Lipschitz constant, proven": f"<= {format_bound(result['lipschitz'], 'upper', 7)}",
         "examples": f"{result['test_rows']:,}",
     }
     print_table(["", "test examples"], list(rows.items()))
-    epochs = f"{result['epochs']} epochs, weights of epoch {result['best_epoch']}"
+    count = result["epochs"]
+    epochs = f"{count} epoch{'s' * (count != 1)}, weights of epoch {result['best_epoch']}"
     say(f"{epochs}, {result['seconds']:.0f} s.")
     if result["epochs"] < (run.config.epochs or 0):
         say(

@@ -195,12 +195,14 @@ def _find_path(subject: str, name: str) -> Path:
             rule=f"must be a whole file or folder; {path.name!r} names a part of one, which has "
             "no labels",
         )
+    known = ["digits", *OFFICIAL_SETS]
+    beside = path.parent.iterdir() if path.parent.is_dir() else ()
     raise ArgumentError(
         subject=subject,
         argument="name_or_path",
-        rule=f"must be digits, {', '.join(OFFICIAL_SETS)}, or a file or folder that exists",
+        rule=f"must be {', '.join(known)}, or a file or folder that exists",
         got=repr(name),
-        remedy=did_you_mean(repr(name.lower()), map(repr, ("digits", *OFFICIAL_SETS))),
+        remedy=did_you_mean(repr(name), map(repr, [*known, *map(str, beside)])),
     )
 
 

@@ -140,10 +140,15 @@ def _detect_delimiter(opening: Sequence[str]) -> str:
     def counts(mark: str) -> list[int]:
         return [line.count(mark) for line in bare]
 
+    def several(cell: str) -> bool:
+        # A date and a time are one value, although both begin with a digit.
+        words = cell.split()
+        return len(words) > 1 and all(parse_number(word) is not None for word in words)
+
     def fits(mark: str) -> bool:
         # Fixed-width columns with a tab before the last, as in some old files, are not a table of two.
-        several = any(_SEVERAL.fullmatch(cell) for cell in bare[-1].split(mark))
-        return counts(mark)[0] > 0 and len(set(counts(mark))) == 1 and not several
+        equal = counts(mark)[0] > 0 and len(set(counts(mark))) == 1
+        return equal and not any(map(several, bare[-1].split(mark)))
 
     if mark := next((mark for mark in "\t;,|" if fits(mark)), None):
         return mark

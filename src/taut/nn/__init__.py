@@ -1,6 +1,6 @@
 """Torch modules that are 1-Lipschitz by construction, and stay so in training."""
 
-from taut.nn import init, parametrizations
+from taut.nn import init, utils
 from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout, PairLength
 from taut.nn.ball_layers import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
 from taut.nn.builders import make_activation, mlp, separable_conv2d
@@ -130,7 +130,7 @@ __all__ = [
     "init",
     "make_activation",
     "mlp",
-    "parametrizations",
     "separable_conv2d",
     "shift_rotate",
+    "utils",
 ]

@@ -19,6 +19,8 @@ from taut.report.sentences import (
     format_bound,
     percent,
     radius_unit,
+    round_accuracies,
+    round_percent,
 )
 from taut.report.wasserstein import wasserstein_page
 from taut.report.wasserstein_differences import column_records
@@ -55,6 +57,8 @@ __all__ = [
     "monitor_rows",
     "percent",
     "radius_unit",
+    "round_accuracies",
+    "round_percent",
     "run_metadata",
     "wasserstein_page",
 ]

@@ -24,7 +24,10 @@ from taut.report.sentences import (
     certified_guarantees,
     certified_headline,
     format_bound,
+    percent,
     radius_unit,
+    round_accuracies,
+    round_percent,
 )
 from taut.training import TrainedRun
 
@@ -115,7 +118,10 @@ def _curve(
             "upper bound; the closer they are, the more precisely the robust accuracy is known."
         )
         note += f"; {len(shown):,} of {len(certificates):,} examples were attacked"
-    cells = [[name, *(Meter(100 * s, 100, digits=1) for s in shares)] for name, shares in rows]
+    cells = [
+        [name, *(Meter(share, 100, digits=1) for share in shares)]
+        for name, shares in round_accuracies(rows)
+    ]
     return Section(
         "Certified accuracy" if attacked is None else "Certified accuracy and attacks",
         [words],
@@ -176,7 +182,8 @@ def _draw_curve(
 
     sentences = [f"Certified accuracy falls from {certified[0]:.1f} % at 0"]
     for shares, label in zip(lines.values(), labels[2:], strict=True):
-        sentences.append(f"{shares[-1]:.1f} % at {radii[-1]:.4g} {label}")
+        last = percent(shares[-1] / 100, "upper" if radii[-1] else "")
+        sentences.append(f"{last} at {radii[-1]:.4g} {label}")
     return draw(paint, alt=f"{'; '.join(sentences)}.", size=(4.6, 3.0))
 
 
@@ -189,7 +196,8 @@ def _classes(classifier: EvaluatedClassifier, certificates: Certificates, radius
             continue
         right, radii = certificates.correct[mine], certificates.radius[mine]
         shares = [float(part.double().mean()) for part in (right, right & (radii > radius))]
-        cells = [Meter(100 * share, 100, digits=1) for share in shares]
+        percents = [round_percent(shares[0]), round_percent(shares[1], "lower")]
+        cells = [Meter(each, 100, digits=1) for each in percents]
         median = format_bound(float(radii.median()), "lower", 3)
         rows.append([name, f"{len(radii):,}", *cells, median])
     header = ["class", "examples", "% correct", f"% certified at {radius:.4g}", "median radius"]

@@ -60,7 +60,8 @@ def adversaries(attacked: RobustnessResult | None) -> list[Section]:
         before, after = classifier.examples.inputs[row], minimal.examples[index]
         old, new = (_name(classifier, part[index]) for part in (minimal.labels, minimal.prediction))
         radius = format_bound(float(attacked.certificates.radius[row]), "lower", 3)
-        distance = f"{float(minimal.distance[index]):.3g}"
+        # The nearest adversarial example is at most so far away.
+        distance = format_bound(float(minimal.distance[index]), "upper", 3)
         rows.append([f"{old} → {new}", radius, distance])
         if _has_images(classifier):
             tiles[0].append(_tile(classifier, before, f"{old}\ncertified {radius}"))

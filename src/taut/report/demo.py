@@ -272,8 +272,8 @@ def _bridge(digits: DigitsResult) -> Section:
             "distance, the certified radius.",
             "Here a network of orthonormal layers with MaxMin is trained on small images of digits. Of "
             f"{len(digits.certificates)} test images it classifies {percent(clean)} correctly; for "
-            f"{percent(certified)} it is proven that no change of L2 norm {digits.radius:g} can alter the "
-            "prediction.",
+            f"{percent(certified, 'lower')} it is proven that no change of L2 norm {digits.radius:g} can "
+            "alter the prediction.",
         ],
     )
 

@@ -1,6 +1,7 @@
 """Numbers and sentences about results, the same in the reports and in the terminal."""
 
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
 from taut.bounds import format_bound
 from taut.certificates import Certificates
@@ -40,14 +41,44 @@ _MEANS = {
 }
 
 
-def percent(share: float) -> str:
-    """Formats a share in per cent.
+def round_percent(share: float, side: str = "") -> float:
+    """A share in per cent, to one decimal: the nearest, or rounded outward from what it bounds.
+
+    Args:
+        share: from 0 to 1.
+        side: "lower" or "upper" for a bound of that side; empty for a measured share.
+    """
+    modes = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING, "": ROUND_HALF_UP}
+    # The shortest decimal of a ratio such as 0.569 is the ratio; 1000 times its float may be below 569.
+    return float(Decimal(repr(float(share))).scaleb(2).quantize(Decimal("0.1"), modes[side]))
+
+
+def percent(share: float, side: str = "") -> str:
+    """Formats a share in per cent; see `round_percent`.
 
     Example:
         >>> percent(0.9665), percent(0.05)
         ('96.7 %', '5.0 %')
+        >>> percent(0.69147, "lower"), percent(0.69147, "upper")
+        ('69.1 %', '69.2 %')
     """
-    return f"{100 * share:.1f} %"
+    return f"{round_percent(share, side):.1f} %"
+
+
+def round_accuracies(
+    rows: Sequence[tuple[str, Sequence[float]]],
+) -> list[tuple[str, list[float]]]:
+    """The rows of `accuracy_table` in per cent, to one decimal.
+
+    The first row holds the clean accuracy, which is measured. Below it, certified accuracy is a lower
+    bound of the robust accuracy, and accuracy under attack an upper bound.
+    """
+    rounded = []
+    for place, (name, (certified, *attacked)) in enumerate(rows):
+        low, high = ("lower", "upper") if place else ("", "")
+        shares = [round_percent(certified, low), *(round_percent(s, high) for s in attacked)]
+        rounded.append((name, shares))
+    return rounded
 
 
 def as_sentence(note: str) -> str:
@@ -105,12 +136,10 @@ def accuracy_table(
 
 def certified_headline(certificates: Certificates, radius: float) -> str:
     """Clean and certified accuracy in one sentence."""
-    clean, certified = certificates.certified_accuracy(), certificates.certified_accuracy(radius)
+    clean = percent(float(certificates.certified_accuracy()))
+    certified = percent(float(certificates.certified_accuracy(radius)), "lower")
     norm = NORM_NAMES[certificates.norm.name]
-    return (
-        f"{percent(float(clean))} clean accuracy, {percent(float(certified))} certified within {norm} "
-        f"radius {radius:.4g}"
-    )
+    return f"{clean} clean accuracy, {certified} certified within {norm} radius {radius:.4g}"
 
 
 def certified_guarantees(certificates: Certificates, spec: InputSpec) -> dict[str, str]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
-from taut.bounds import Bound, Estimate
+from taut.bounds import Bound, Estimate, format_bound
 from taut.data import Table
 from taut.errors import ArgumentError
 from taut.linalg import round_up
@@ -99,9 +99,10 @@ class PopulationComparison(Comparison):
             or upper.value <= max(_USEFUL_RATIO * largest, _USEFUL_SHARE * fitted.unrelated)
         )
         if not (useful or self.unseen):
+            proven = format_bound(upper.value, "upper", 3)
             self.notes.append(
                 f"no useful upper bound: two samples of this size in {self.x.dim} dimensions are far apart "
-                f"even if they come from one population, so the proven bound ({upper.value:.3g}) is not "
+                f"even if they come from one population, so the proven bound ({proven}) is not "
                 "informative"
             )
         if not self.unseen:

@@ -1,6 +1,7 @@
 """Networks, layers and activations to be timed: a training step, and the error of orthogonality."""
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, pairwise
@@ -108,25 +109,32 @@ def image_batches(
 
 
 def networks_in_training(
-    width: int, rate: float, data: Batches, *, peers: bool = True
+    width: int, rate: float, data: Batches, *, peers: bool = True, compiled: bool = False
 ) -> list[TrainedModel]:
     """Networks with three hidden layers and `MaxMin` that learn to classify images.
 
     A step is forward, backward and Adam, with the offset cross-entropy for an L2 radius of 1.58: the first
     steps of real training, in which weights move most. Every network uses the batches in turn.
+    `compiled` adds a twin of each network of torch and taut, by `torch.compile(fullgraph=True)`.
     """
     sizes = [data[0][0].shape[1], width, width, width]
-    networks = {}
+    networks: dict[str, nn.Module] = {}
     for name, make in dense_makers(peers).items():
         hidden = [part for pair in pairwise(sizes) for part in (make(*pair), MaxMin())]
         networks[name] = nn.Sequential(*hidden, make(width, 10))
-    return _in_training(
-        networks, data, loss_for_radius(_RADIUS, lipschitz=1.0), rate, weight_errors
-    )
+    loss = loss_for_radius(_RADIUS, lipschitz=1.0)
+    return _in_training(networks, data, loss, rate, weight_errors, compiled=compiled)
 
 
 def conv_layers_in_training(
-    channels: tuple[int, int], side: int, batch: int, *, kernel_size: int, peers: bool, seed: int
+    channels: tuple[int, int],
+    side: int,
+    batch: int,
+    *,
+    kernel_size: int,
+    peers: bool,
+    seed: int,
+    compiled: bool = False,
 ) -> list[TrainedModel]:
     """Convolutions that learn to rotate the channels and to shift by one pixel, with Adam at 1e-3.
 
@@ -145,17 +153,27 @@ def conv_layers_in_training(
         clean = torch.einsum("oi,bihw->bohw", rotation, x.detach().roll(1, 2))
         data.append((x, clean + 0.1 * torch.randn(clean.shape, generator=generator)))
     look = {"padding": kernel_size // 2, "padding_mode": "circular"}
-    layers = {n: t(inside, out, kernel_size, **look) for n, t in _conv_types(peers).items()}
-    return _in_training(layers, data, nn.MSELoss(), 1e-3, partial(circle_errors, side=side))
+    layers: dict[str, nn.Module] = {
+        n: t(inside, out, kernel_size, **look) for n, t in _conv_types(peers).items()
+    }
+    errors = partial(circle_errors, side=side)
+    return _in_training(layers, data, nn.MSELoss(), 1e-3, errors, compiled=compiled)
 
 
 def _in_training(
-    modules: Mapping[str, nn.Module],
+    modules: dict[str, nn.Module],
     data: Batches,
     loss: nn.Module,
     rate: float,
     errors: Callable[[Tensor], Errors],
+    compiled: bool,
 ) -> list[TrainedModel]:
+    for name, module in [*modules.items()] if compiled else []:
+        if name.startswith(("taut", PLAIN, PLAIN_CONV)):
+            twin = copy.deepcopy(module)
+            twin.compile(fullgraph=True)
+            modules[f"{name}, compiled"] = twin
+
     def step_of(module: nn.Module) -> Callable[[], float]:
         optimiser = torch.optim.Adam(module.parameters(), lr=rate)
         batches = cycle(data)

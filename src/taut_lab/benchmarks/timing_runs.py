@@ -38,6 +38,7 @@ class TimingSettings:
 
     Attributes:
         peers: whether to include other libraries and torch's parametrisations.
+        compiled: whether to time layers of torch and taut under `torch.compile` as well.
         rounds: number of runs of each layer.
         min_rounds: smallest number of runs of a slow layer.
         warmup: number of warm-up runs.
@@ -47,6 +48,7 @@ class TimingSettings:
     """
 
     peers: bool = True
+    compiled: bool = False
     rounds: int = 40
     min_rounds: int = 5
     warmup: int = 3
@@ -196,7 +198,9 @@ def _trained(models: Sequence[TrainedModel], **about: Any) -> _Plan:
 
 def _conv_plans(settings: ConvSettings) -> Iterator[_Plan]:
     for inside, out, side in settings.shapes:
-        options = {name: getattr(settings, name) for name in ("kernel_size", "peers", "seed")}
+        options = {
+            name: getattr(settings, name) for name in ("kernel_size", "peers", "compiled", "seed")
+        }
         layers = conv_layers_in_training((inside, out), side, settings.batch, **options)
         sizes = {"in": inside, "out": out, "side": side, "batch": settings.batch}
         title = f"{inside} x {side} x {side}"
@@ -215,7 +219,9 @@ def _distance_plans(settings: DistanceSettings) -> Iterator[_Plan]:
 def _layer_plans(settings: LayerSettings) -> Iterator[_Plan]:
     for width, batch, rate in product(settings.widths, settings.batches, settings.rates):
         data = image_batches(settings.data, batch, settings.data_dir, seed=settings.seed)
-        networks = networks_in_training(width, rate, data, peers=settings.peers)
+        networks = networks_in_training(
+            width, rate, data, peers=settings.peers, compiled=settings.compiled
+        )
         sizes = {"width": width, "batch": batch, "rate": rate}
         title = ", ".join(f"{name} {size:g}" for name, size in sizes.items())
         yield _trained(networks, title=title, kind="networks", sizes=sizes, baseline=PLAIN)

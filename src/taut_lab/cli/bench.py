@@ -66,7 +66,15 @@ _timing = option_group(
     ),
     _output,
 )
-_timed_peers = _peers("layers from deel-torchlip, orthogonium and torch")
+_trained_layers = option_group(
+    _peers("layers from deel-torchlip, orthogonium and torch"),
+    click.option(
+        "--compile",
+        "compiled",
+        is_flag=True,
+        help="Also time the layers of torch and taut under torch.compile(fullgraph=True).",
+    ),
+)
 
 
 @click.group()
@@ -84,7 +92,7 @@ def bench() -> None:
 @click.option("--data-dir", help="Folder of the downloaded datasets.")
 @_several("--width", "widths", (1024,), "Width of the three hidden layers", least=2)
 @_several("--batch-size", "batches", (128, 512), "Batch size of the networks")
-@_timed_peers
+@_trained_layers
 @_timing
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time training steps, activations and the Björck iteration.
@@ -118,7 +126,7 @@ def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) ->
 
 @bench.command()
 @_batch_size(64)
-@_timed_peers
+@_trained_layers
 @_timing
 def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time convolutional layers.
@@ -368,10 +376,13 @@ def zoo(
 
 
 def _line(name: str, result: "CriticResult") -> str:
+    from taut.bounds import format_bound
+
     error = "" if result.relative_error is None else f" ({result.relative_error:+.1%})"
     values = (("truth", result.truth, ""), ("estimate", result.estimate, error))
-    bounds = (("lower", result.lower, ""), ("upper", result.upper, ""))
-    parts = [f"{n} {v:.4g}{rest}" for n, v, rest in values + bounds if v is not None]
+    parts = [f"{name} {value:.4g}{rest}" for name, value, rest in values if value is not None]
+    bounds = (("lower", result.lower), ("upper", result.upper))
+    parts += [f"{side} {format_bound(v, side)}" for side, v in bounds if v is not None]
     times = f"{result.cpu:.0f} s of CPU time, {result.wall:.0f} s wall-clock time"
     return f"{name}: {', '.join(parts)}, {times}"
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from taut.bounds import format_bound
 from taut.cli.output import print_table, say
 from taut_lab.benchmarks import Comparison, TimingEntry, TimingRecord
 from taut_lab.benchmarks.critic_records import CriticRecords, CriticResult
@@ -196,13 +197,17 @@ def _paper_table(results: Sequence[CriticResult]) -> Iterator[Section]:
         seconds = f"{sum(c.cpu for c in own.values()):.0f}"
         rows.append([critic, *(_number(estimates.get(p), 4) for p in settings), seconds])
         bounds = {setting: c.lower for setting, c in own.items()}
-        rows.append(["  at least", *(_number(bounds.get(p), 4) for p in settings)])
+        rows.append(["  at least", *(_lower(bounds.get(p)) for p in settings)])
         paper = [PAPER_VALUES.get(p, {}).get(critic) for p in settings]
         if any(value is not None for value in paper):
             rows.append(["  paper", *(_number(value, 2) for value in paper)])
     remark = "Lower bounds at confidence 95 % each; CPU seconds including evaluation."
     header = ["", *(f"{dim}/{depth}" for dim, depth in settings), "seconds"]
     yield "Cone of distance 1, by dimension/layers", header, rows, remark
+
+
+def _lower(bound: float | None) -> str:
+    return "" if bound is None else format_bound(bound, "lower")
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -252,6 +252,14 @@ def report(folder: Path, out: Path | None, as_json: bool) -> None:
     from taut_lab.report.pages import write_report
 
     check_extras()
+    if not folder.is_dir():
+        raise ArgumentError(
+            subject="reproduce report",
+            argument="--records",
+            rule="must be an existing folder of saved results",
+            got=repr(str(folder)),
+            remedy="Compute some: taut reproduce all --preset smoke.",
+        )
     with announce_folders(out or folder / "report"):
         page = write_report(folder, out or folder / "report")
     if as_json:

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from taut.bounds import format_bound
 from taut.cli.output import say
 from taut.plotting import COLOURS, Figure
+from taut.report import percent
 from taut_lab.benchmarks.zoo import ZooRecord
 from taut_lab.cli.bench_tables import print_rows
 
@@ -29,7 +31,7 @@ _LIBRARIES = {
 def summary(record: ZooRecord) -> str:
     """One line about a layer."""
     return (
-        f"{record.layer}: certified {_percent(record.certified)}, clean {_percent(record.clean)}, "
+        f"{record.layer}: certified {_percent(record.certified, 'lower')}, clean {_percent(record.clean)}, "
         f"constant {_constant(record.lipschitz)}, {record.steps} steps, {record.cpu:.0f} s of CPU "
         f"time, {record.wall:.0f} s wall-clock time"
     )
@@ -46,7 +48,7 @@ def cells(record: ZooRecord) -> tuple[str, ...]:
     """The row of a layer under `COLUMNS`."""
     return (
         record.layer,
-        _percent(record.certified),
+        _percent(record.certified, "lower"),
         _percent(record.clean),
         str(record.steps),
         f"{1e3 * record.step_cpu:.0f}",
@@ -72,7 +74,7 @@ def draw_zoo(records: Sequence[ZooRecord]) -> Figure:
         axes.grid(axis="y", visible=False)
         axes.set_xlim(left=0)
 
-    names = ", ".join(f"{r.layer} {_percent(r.certified)}" for r in shown[::-1])
+    names = ", ".join(f"{r.layer} {_percent(r.certified, 'lower')}" for r in shown[::-1])
     alt = f"Certified and clean accuracy of {len(shown)} layers. Certified: {names}."
     return Figure(paint, alt, budget(records), size=(7.2, 0.8 + 0.32 * len(shown)))
 
@@ -88,9 +90,9 @@ def budget(records: Sequence[ZooRecord]) -> str:
     )
 
 
-def _percent(share: float | None) -> str:
-    return "not proven" if share is None else f"{100 * share:.1f} %"
+def _percent(share: float | None, side: str = "") -> str:
+    return "not proven" if share is None else percent(share, side)
 
 
 def _constant(value: float | None) -> str:
-    return "not proven" if value is None else f"{value:.7g}"
+    return "not proven" if value is None else format_bound(value, "upper", 7)

@@ -186,9 +186,9 @@ EXPERIMENT = Experiment(
     name="prob-dim",
     label="Table 1",
     title="Cones in many dimensions, by activation and depth",
-    claim="ReLU and Maxout underestimate the distance, and increasingly so in higher dimensions. "
-    "MaxMin underestimates it much less and gains from depth, and FullSort finds the full distance "
-    "with three layers.",
+    claim="ReLU and Maxout underestimate the distance, increasingly so in higher dimensions; MaxMin "
+    "underestimates it much less and gains from depth, and FullSort finds the full distance with "
+    "three layers.",
     configs=_configs,
     run=_run,
     show=_show,

@@ -168,3 +168,14 @@ def test_other_libraries_are_imported_without_output(tmp_path, monkeypatch, capf
     monkeypatch.syspath_prepend(tmp_path)
     assert peer_imports.import_peer("noisy_peer") is not None
     assert capfd.readouterr() == ("", "")
+
+
+def test_compiled_twins_take_the_same_steps():
+    made = {network.function.name: network for network in networks(peers=False, compiled=True)}
+    name = "taut OrthonormalLinear"
+    assert {f"{PLAIN}, compiled", f"{name}, compiled"} < set(made)
+    # Compilation itself is tested with each layer.
+    with torch.compiler.set_stance("force_eager"):
+        for _ in range(2):
+            losses = [made[which].function.run() for which in (name, f"{name}, compiled")]
+            assert losses[0] == losses[1]

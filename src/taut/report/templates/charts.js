@@ -82,7 +82,9 @@ function makeSlider(box) {
   const update = () => {
     const radius = ((reach * input.value) / 1000).toPrecision(3); // what is counted is what is shown
     const certified = radii.filter(each => each > Number(radius)).length;
-    const percent = (Math.floor((1000 * certified) / total) / 10).toFixed(1); // never more than proven
+    // Never more than proven; at 0 it is the clean accuracy, as measured.
+    const round = Number(radius) > 0 ? Math.floor : Math.round;
+    const percent = (round((1000 * certified) / total) / 10).toFixed(1);
     output.textContent = `${radius}: ${percent} % certified`;
     if (chart) chart.mark(Number(radius));
   };

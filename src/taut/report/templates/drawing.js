@@ -259,7 +259,7 @@ class Board {
       ? `No change of ${norm} length below ${radius.toFixed(3)} alters it: that is proven. `
       : "Its certified radius is 0: two classes are tied. ";
     const found = near
-      ? `A change of length ${near.distance.toFixed(3)} was found that turns it into ${network.classes[network.predict(near.image)]}.`
+      ? `A change of length ${(Math.ceil(near.distance * 1000) / 1000).toFixed(3)} was found that turns it into ${network.classes[network.predict(near.image)]}.`
       : "No change that alters it was found.";
     this.answer.replaceChildren(strong, proven + found);
   }

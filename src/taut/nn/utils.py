@@ -238,7 +238,7 @@ def _convolution(kind: Any, module: Any, more: dict[str, Any]) -> ConstrainedLay
     on_circle = module.padding_mode == "circular" and max(module.stride) == 1
     if layer.input_norm == L2 and module.padding_mode != "zeros" and not on_circle:
         raise ArgumentError(
-            subject="taut.nn.parametrizations",
+            subject="taut.nn.utils",
             argument="module",
             rule="must pad with zeros, or circularly with stride 1: the norm of other paddings depends on "
             "the size of the input, which a layer of torch does not check",

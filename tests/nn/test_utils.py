@@ -29,7 +29,7 @@ def _seed():
 @dense
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5)], ids=str)
 def test_a_dense_layer_of_torch_is_feasible_at_any_learning_rate(name, shape):
-    layer = getattr(taut.nn.parametrizations, name)(nn.Linear(*shape))
+    layer = getattr(taut.nn.utils, name)(nn.Linear(*shape))
     optimiser = torch.optim.Adam(layer.parameters(), lr=1.0)
     x = torch.randn(4, shape[0])
     before = layer(x).detach()
@@ -52,10 +52,10 @@ def test_a_convolution_of_torch_is_feasible_at_any_learning_rate(name, kind):
     make = getattr(nn, kind)
     if name == "linf" and kind in ("Conv3d", "ConvTranspose2d"):
         with pytest.raises(ArgumentError, match="must have a constrained counterpart; got Conv"):
-            taut.nn.parametrizations.linf(make(2, 3, 2))
+            taut.nn.utils.linf(make(2, 3, 2))
         return
     dims = int(kind[-2])
-    layer = getattr(taut.nn.parametrizations, name)(make(2, 3, 2, stride=2, bias=False))
+    layer = getattr(taut.nn.utils, name)(make(2, 3, 2, stride=2, bias=False))
     optimiser = torch.optim.Adam(layer.parameters(), lr=1.0)
     x = torch.randn(2, 2, *(4,) * dims)
     norm = LINF if name == "linf" else L2
@@ -74,16 +74,16 @@ def test_a_convolution_of_torch_is_feasible_at_any_learning_rate(name, kind):
 
 @dense
 def test_it_can_be_copied_saved_and_removed(name, tmp_path):
-    layer = getattr(taut.nn.parametrizations, name)(nn.Linear(4, 3))
+    layer = getattr(taut.nn.utils, name)(nn.Linear(4, 3))
     x = torch.randn(5, 4)
     expected = layer.eval()(x)
     twin = copy.deepcopy(layer)
     state = layer.state_dict()
     assert set(state) == {"bias", "parametrizations.weight.original"}
-    other = getattr(taut.nn.parametrizations, name)(nn.Linear(4, 3)).eval()
+    other = getattr(taut.nn.utils, name)(nn.Linear(4, 3)).eval()
     other.load_state_dict(state)
     torch.testing.assert_close(other(x), expected)
-    plain = taut.nn.parametrizations.remove(twin)
+    plain = taut.nn.utils.remove(twin)
     assert type(plain) is nn.Linear and not parametrize.is_parametrized(plain)
     torch.testing.assert_close(plain(x), expected)
     assert torch.equal(layer(x), expected)
@@ -94,22 +94,22 @@ def test_it_can_be_copied_saved_and_removed(name, tmp_path):
 
 
 def test_a_removed_convolution_keeps_its_orthonormal_kernel():
-    layer = taut.nn.parametrizations.orthonormal(nn.Conv2d(2, 4, 3, padding=1))
+    layer = taut.nn.utils.orthonormal(nn.Conv2d(2, 4, 3, padding=1))
     expected = layer(torch.ones(1, 2, 4, 4))
     with pytest.raises(ArgumentError, match="must be changed through its factors"):
         layer.weight = torch.zeros(4, 2, 3, 3)
-    plain = taut.nn.parametrizations.remove(layer)
+    plain = taut.nn.utils.remove(layer)
     assert type(plain) is nn.Conv2d and plain.weight.shape == (4, 2, 3, 3)
     torch.testing.assert_close(plain(torch.ones(1, 2, 4, 4)), expected)
 
 
 def test_refusals_teach():
     with pytest.raises(ArgumentError, match="`name` must be that of a parameter"):
-        taut.nn.parametrizations.spectral(nn.Linear(2, 2, bias=False), "bias")
+        taut.nn.utils.spectral(nn.Linear(2, 2, bias=False), "bias")
     with pytest.raises(ArgumentError, match="must be a convolution, or hold a matrix"):
-        taut.nn.parametrizations.spectral(nn.BatchNorm1d(3))
+        taut.nn.utils.spectral(nn.BatchNorm1d(3))
     with pytest.raises(ArgumentError, match="must be that of a constrained tensor"):
-        taut.nn.parametrizations.remove(nn.Linear(2, 2))
+        taut.nn.utils.remove(nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_initial_weights_have_norm_one(shape):
 def test_paddings_whose_norm_depends_on_the_input_are_refused(constrain, mode, stride):
     layer = nn.Conv1d(2, 3, 3, stride, padding=1, padding_mode=mode)
     with pytest.raises(ArgumentError, match="which a layer of torch does not check"):
-        getattr(taut.nn.parametrizations, constrain)(layer)
+        getattr(taut.nn.utils, constrain)(layer)
     assert not parametrize.is_parametrized(layer)
 
 
@@ -145,9 +145,9 @@ def test_a_constraint_in_a_chain_is_not_removed():
         def forward(self, weight):
             return 2 * weight
 
-    layer = taut.nn.parametrizations.spectral(nn.Linear(3, 3))
+    layer = taut.nn.utils.spectral(nn.Linear(3, 3))
     parametrize.register_parametrization(layer, "weight", Double())
     with pytest.raises(
         ArgumentError, match="with one parametrization, or the others would go with it"
     ):
-        taut.nn.parametrizations.remove(layer)
+        taut.nn.utils.remove(layer)
