@@ -7,13 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from taut.data import (
-    TableStream,
-    as_table,
-    count_rows,
-    load_labelled,
-    read_table,
-)
+from taut.data import TableStream, as_table, count_rows, load_labelled, read_table
 from taut.errors import DamagedFileError, DataError, MissingExtraError
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})

@@ -31,17 +31,8 @@ from taut.linalg.orthonormalisations import (
 )
 from taut.linalg.padding import bound_padding
 from taut.linalg.rounding import gamma, round_down, round_up, unit_roundoff
-from taut.linalg.spectral import (
-    bound_operator_norm,
-    bound_spectral_norm,
-    power_iteration,
-)
-from taut.linalg.symmetric import (
-    estimate_extreme_eigenvalues,
-    even_vector,
-    gram,
-    symmetric_product,
-)
+from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm, power_iteration
+from taut.linalg.symmetric import estimate_extreme_eigenvalues, even_vector, gram, symmetric_product
 from taut.linalg.windows import bound_adaptive_pooling, bound_pooling
 
 __all__ = [

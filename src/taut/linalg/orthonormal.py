@@ -12,11 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from taut.errors import NonFiniteError, check_positive
-from taut.linalg.symmetric import (
-    estimate_eigenvectors,
-    estimate_radius,
-    gram,
-)
+from taut.linalg.symmetric import estimate_eigenvectors, estimate_radius, gram
 
 # Three products with a few vectors see at least two thirds of the spread that is left.
 _UNSEEN = 1.5

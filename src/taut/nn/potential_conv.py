@@ -16,12 +16,7 @@ from taut.linalg import bound_convolution
 from taut.nn.conv_aol import AOLConv, FreeKernelConv
 from taut.nn.conv_spectral import SpectralConv
 from taut.nn.potential import register_potential
-from taut.nn.relu_pairs import (
-    ConstrainedReluPair,
-    FixedReluPair,
-    ReluPair,
-    register_pairs,
-)
+from taut.nn.relu_pairs import ConstrainedReluPair, FixedReluPair, ReluPair, register_pairs
 from taut.norms import Norm
 from taut.rules import Call
 from taut.rules.convolution import DIRECT

@@ -7,13 +7,7 @@ import torch
 from torch import Tensor
 
 from taut.errors import check_within
-from taut.linalg import (
-    bound_spectral_norm,
-    even_vector,
-    gram,
-    power_iteration,
-    rounding_margin,
-)
+from taut.linalg import bound_spectral_norm, even_vector, gram, power_iteration, rounding_margin
 from taut.linalg.func_transforms import call_on_numbers
 from taut.nn.constrained import ConstrainedLinear
 from taut.nn.weight_cache import WeightCache

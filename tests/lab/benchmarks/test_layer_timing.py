@@ -8,13 +8,7 @@ import torch
 
 from support import invoke
 from taut.errors import ArgumentError
-from taut_lab.benchmarks import (
-    Comparison,
-    LayerSettings,
-    TimingEntry,
-    TimingRecord,
-    run_layers,
-)
+from taut_lab.benchmarks import Comparison, LayerSettings, TimingEntry, TimingRecord, run_layers
 from taut_lab.framework.timing import Timing
 
 TINY = LayerSettings(
