@@ -83,4 +83,4 @@ def test_damaged_and_foreign_files_are_one_line(folder):
 def test_shapes_are_whole_numbers(shape):
     taut.save(taut.nn.mlp([3, 8, 2]), "net.safetensors")
     result = run("net.safetensors", "--input-shape", shape, code=2)
-    assert "like 784 or 1,28,28" in result.stderr
+    assert "such as 784 or 1,28,28" in result.stderr
