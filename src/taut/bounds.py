@@ -125,12 +125,7 @@ class Bound:
         check_choice("Bound", "side", self.side, ("upper", "lower"))
         check_within("Bound", "confidence", self.confidence, "(0, 1]")
         if math.isnan(self.value):
-            raise ArgumentError(
-                subject="Bound",
-                argument="value",
-                rule="must be a number",
-                got="NaN, which bounds nothing",
-            )
+            raise ArgumentError("Bound", "value", "must be a number", "NaN, which bounds nothing")
 
     def holds_for(self, model: Any) -> bool:
         """Whether `model` computes, in evaluation, exactly what this bound was proven of.
@@ -195,11 +190,9 @@ class Interval:
 
     def __post_init__(self) -> None:
         if (self.lower.side, self.upper.side) != ("lower", "upper"):
-            raise ArgumentError(
-                subject="Interval",
-                rule="`lower` and `upper` must be bounds of those sides",
-                got=f"{self.lower.side!r} and {self.upper.side!r}",
-            )
+            rule = "`lower` and `upper` must be bounds of those sides"
+            got = f"{self.lower.side!r} and {self.upper.side!r}"
+            raise ArgumentError("Interval", rule=rule, got=got)
 
     @property
     def confidence(self) -> float:

@@ -37,7 +37,7 @@ _FIELDS = ("subject", "argument", "rule", "got", "remedy", "option")
 class TautError(Exception):
     """The root of every error that taut raises on purpose.
 
-    The message is made of the fields.
+    The message is made of the fields, which are given in the order of the sentence.
 
     Args:
         subject: function, class or file that raises the error.
@@ -50,9 +50,7 @@ class TautError(Exception):
             own option. A string is used as is.
 
     Example:
-        >>> error = ArgumentError(
-        ...     subject="GroupSort", argument="group_size", rule="must divide 64", got=3
-        ... )
+        >>> error = ArgumentError("GroupSort", "group_size", "must divide 64", got=3)
         >>> print(error)
         GroupSort: `group_size` must divide 64; got group_size=3.
         >>> print(error.replace(remedy="Use 2 or 4.", option=("dim", 1)))
@@ -61,12 +59,12 @@ class TautError(Exception):
 
     def __init__(
         self,
-        *,
         subject: str = "",
         argument: str = "",
         rule: str = "",
         got: object = None,
         remedy: str = "",
+        *,
         option: tuple[str, object] | str | None = None,
     ) -> None:
         self.subject, self.argument, self.rule = subject, argument, rule
@@ -153,10 +151,8 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
     except ImportError as error:
         top = module.partition(".")[0]
         package = {"PIL": "pillow", "ot": "POT", "sklearn": "scikit-learn"}.get(top, top)
-        raise MissingExtraError(
-            rule=f"{purpose} needs {package}",
-            remedy=f"Install it with pip install 'taut[{extra}]'.",
-        ) from error
+        remedy = f"Install it with pip install 'taut[{extra}]'."
+        raise MissingExtraError(rule=f"{purpose} needs {package}", remedy=remedy) from error
 
 
 def check_finite(subject: str, argument: str, value: float) -> None:
@@ -239,5 +235,4 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
 
 
 def _refuse(subject: str, argument: str, rule: str, value: object, remedy: str = "") -> None:
-    got = f"{argument}={value!r}"
-    raise ArgumentError(subject=subject, argument=argument, rule=rule, got=got, remedy=remedy)
+    raise ArgumentError(subject, argument, rule, f"{argument}={value!r}", remedy)

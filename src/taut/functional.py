@@ -246,12 +246,8 @@ def pad(x: Tensor, pad: Sequence[int], mode: str) -> Tensor:
     for dim, (front, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         dim, size = -1 - dim, x.shape[-1 - dim]
         if not 0 <= min(front, behind) <= max(front, behind) <= size:
-            raise ArgumentError(
-                subject="pad",
-                argument="pad",
-                rule="must be at most the size of the input in mode 'symmetric'",
-                got=f"({front}, {behind}) for size {size}",
-            )
+            rule = "must be at most the size of the input in mode 'symmetric'"
+            raise ArgumentError("pad", "pad", rule, f"({front}, {behind}) for size {size}")
         ends = x.narrow(dim, 0, front), x.narrow(dim, size - behind, behind)
         x = torch.cat([ends[0].flip(dim), x, ends[1].flip(dim)], dim)
     return x
@@ -260,25 +256,15 @@ def pad(x: Tensor, pad: Sequence[int], mode: str) -> Tensor:
 def _check_groups(subject: str, x: Tensor, group_size: int, dim: int) -> None:
     check_count(subject, "group_size", group_size)
     if x.ndim == 0:
-        raise ArgumentError(
-            subject=subject,
-            argument="x",
-            rule="must have channels",
-            got="a tensor without dimensions",
-        )
+        raise ArgumentError(subject, "x", "must have channels", "a tensor without dimensions")
     channels = x.shape[dim]
     if channels % group_size:
         divisors = [k for k in range(2, min(channels, 64) + 1) if channels % k == 0][:4]
         remedy = f"Use {_either(divisors)}." if divisors else "Use another number of channels."
         if subject in ("MaxMin", "Householder", "PairLength"):
             remedy = "Use an even number of channels."
-        raise ArgumentError(
-            subject=subject,
-            argument="group_size",
-            rule="must divide the channel count",
-            got=f"group_size={group_size}, channels={channels}",
-            remedy=remedy,
-        )
+        got = f"group_size={group_size}, channels={channels}"
+        raise ArgumentError(subject, "group_size", "must divide the channel count", got, remedy)
 
 
 def _either(numbers: list[int]) -> str:

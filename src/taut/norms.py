@@ -57,12 +57,10 @@ class Norm:
             return output.vector(weight, -2).amax(-1)
         if self == output == L2:
             return torch.linalg.matrix_norm(weight, 2)
-        raise ArgumentError(
-            subject="Norm.operator",
-            rule="the pair of norms must have a closed form",
-            got=f"{self} -> {output}, which is hard to compute",
-            remedy="Use equal norms, an output norm of LINF or an input norm of L1.",
-        )
+        rule = "the pair of norms must have a closed form"
+        got = f"{self} -> {output}, which is hard to compute"
+        remedy = "Use equal norms, an output norm of LINF or an input norm of L1."
+        raise ArgumentError("Norm.operator", rule=rule, got=got, remedy=remedy)
 
     def __repr__(self) -> str:
         return self.name.upper()
@@ -90,7 +88,4 @@ def as_norm(norm: NormLike, subject: str = "as_norm", argument: str = "norm") ->
         return norm
     if norm in _BY_NAME:
         return _BY_NAME[norm]
-    got = f"{argument}={norm!r}"
-    raise ArgumentError(
-        subject=subject, argument=argument, rule="must be 'l1', 'l2' or 'linf'", got=got
-    )
+    raise ArgumentError(subject, argument, "must be 'l1', 'l2' or 'linf'", f"{argument}={norm!r}")

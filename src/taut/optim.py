@@ -101,21 +101,16 @@ class AggMo(Optimizer):
 
 def _check_betas(betas: Iterable[float]) -> tuple[float, ...]:
     if isinstance(betas, int | float):
-        raise ArgumentError(
-            subject="AggMo",
-            argument="betas",
-            rule="must be a sequence of damping factors",
-            got=f"the single number {betas}",
-            remedy=f"Use betas=({betas},).",
-        )
+        rule, got = "must be a sequence of damping factors", f"the single number {betas}"
+        raise ArgumentError("AggMo", "betas", rule, got, f"Use betas=({betas},).")
     betas = tuple(float(beta) for beta in betas)
     if not betas:
         raise ArgumentError(
-            subject="AggMo",
-            argument="betas",
-            rule="must hold at least one damping factor",
-            got="none",
-            remedy="Use (0.0, 0.9, 0.99), or (0.0,) for plain gradient descent.",
+            "AggMo",
+            "betas",
+            "must hold at least one damping factor",
+            "none",
+            "Use (0.0, 0.9, 0.99), or (0.0,) for plain gradient descent.",
         )
     for beta in betas:
         remedy = "A velocity with beta >= 1 never forgets and diverges."
@@ -126,11 +121,7 @@ def _check_betas(betas: Iterable[float]) -> tuple[float, ...]:
 def _dense_gradient(param: Tensor) -> Tensor:
     assert param.grad is not None
     if param.grad.is_sparse:
-        raise ArgumentError(
-            subject="AggMo",
-            argument="params",
-            rule="must have dense gradients",
-            got=f"a sparse gradient for a parameter of shape {tuple(param.shape)}",
-            remedy="Build the layer with sparse=False, or use torch.optim.SparseAdam for it.",
-        )
+        got = f"a sparse gradient for a parameter of shape {tuple(param.shape)}"
+        remedy = "Build the layer with sparse=False, or use torch.optim.SparseAdam for it."
+        raise ArgumentError("AggMo", "params", "must have dense gradients", got, remedy)
     return param.grad

@@ -96,13 +96,9 @@ def share(batch: Tensor) -> Tensor:
         tensor([0, 1, 2, 3])
     """
     if len(batch) < world_size():
-        raise ArgumentError(
-            subject="share",
-            argument="batch",
-            rule=f"must have a row for each of the {world_size()} processes",
-            got=f"{len(batch)} rows",
-            remedy="Use larger batches, or fewer processes.",
-        )
+        rule = f"must have a row for each of the {world_size()} processes"
+        got = f"{len(batch)} rows"
+        raise ArgumentError("share", "batch", rule, got, "Use larger batches, or fewer processes.")
     return batch.tensor_split(world_size())[rank()]
 
 

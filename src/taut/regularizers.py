@@ -103,24 +103,15 @@ def gradient_penalty(
     """
     check_positive("gradient_penalty", "target", target)
     if x.shape != y.shape or x.dim() < 2:
-        raise ArgumentError(
-            subject="gradient_penalty",
-            argument="x",
-            rule="and `y` must be batches of one shape",
-            got=f"{tuple(x.shape)} and {tuple(y.shape)}",
-            remedy="Draw as many of each.",
-        )
+        rule, got = "and `y` must be batches of one shape", f"{tuple(x.shape)} and {tuple(y.shape)}"
+        raise ArgumentError("gradient_penalty", "x", rule, got, "Draw as many of each.")
     t = _draw(torch.rand, (len(x), *[1] * (x.dim() - 1)), x, generator)
     between = (t * x + (1 - t) * y).detach().requires_grad_()
     with torch.enable_grad():
         value = critic(between)
         if value.numel() != len(x):
-            raise ArgumentError(
-                subject="gradient_penalty",
-                argument="critic",
-                rule="must give one number per point",
-                got=f"output of shape {tuple(value.shape)} for {len(x)} points",
-            )
+            got = f"output of shape {tuple(value.shape)} for {len(x)} points"
+            raise ArgumentError("gradient_penalty", "critic", "must give one number per point", got)
         (slope,) = torch.autograd.grad(value.sum(), between, create_graph=True)
         excess = torch.linalg.vector_norm(slope.flatten(1), dim=1) - target
         return (excess.relu() if one_sided else excess).square().mean()
@@ -143,12 +134,8 @@ def _norms(
         (pulled,) = torch.autograd.grad(y, x, u, create_graph=True, materialize_grads=True)
         v = _unit(pulled.detach())
         if not pulled.requires_grad:
-            raise ArgumentError(
-                subject=subject,
-                argument="model",
-                rule="must be differentiable twice",
-                got="one whose backward pass has no graph",
-            )
+            rule = "must be differentiable twice"
+            raise ArgumentError(subject, "model", rule, "one whose backward pass has no graph")
         for _ in range(num_steps - 1):
             (pushed,) = torch.autograd.grad(pulled, u, v, retain_graph=True)
             (back,) = torch.autograd.grad(y, x, _unit(pushed), retain_graph=True)

@@ -51,10 +51,8 @@ class AttackProblem:
         """
         p = as_norm(norm, subject)
         if by_gradient and p == L1:
-            rule, remedy = "must be 'l2' or 'linf'", "Use autoattack for L1."
-            raise ArgumentError(
-                subject=subject, argument="norm", rule=rule, got="'l1'", remedy=remedy
-            )
+            rule = "must be 'l2' or 'linf'"
+            raise ArgumentError(subject, "norm", rule, "'l1'", "Use autoattack for L1.")
         check_count(subject, "batch_size", batch_size)
         _check_inputs(subject, x, low, high)
         labels = check_labels(subject, labels, len(x))
@@ -63,7 +61,7 @@ class AttackProblem:
         if not one_or_each or not bool((radii.isfinite() & (radii >= 0)).all()):
             rule = "must be finite and >= 0, one number or one for each input"
             got = f"{radius if radii.dim() == 0 else tuple(radii.shape)} for {len(x)} inputs"
-            raise ArgumentError(subject=subject, argument="radius", rule=rule, got=got)
+            raise ArgumentError(subject, "radius", rule, got)
         radii = radii.expand(len(x)).clone()
         with torch.inference_mode(False):
             # What was made in inference mode cannot take part in a graph.
@@ -169,8 +167,8 @@ def evaluate(
         "evaluate", model, x, labels, radius, norm, low, high, batch_size, by_gradient=False
     )
     if examples.shape != x.shape:
-        rule, got = f"must have the shape of `x`, {tuple(x.shape)}", str(tuple(examples.shape))
-        raise ArgumentError(subject="evaluate", argument="examples", rule=rule, got=got)
+        rule = f"must have the shape of `x`, {tuple(x.shape)}"
+        raise ArgumentError("evaluate", "examples", rule, str(tuple(examples.shape)))
     return problem.evaluate(examples, attack)
 
 
@@ -178,15 +176,13 @@ def _check_inputs(subject: str, x: Tensor, low: float | None, high: float | None
     """Raises unless `x` is a batch of finite numbers in `[low, high]`."""
     check_batch(subject, x)
     if not bool(x.isfinite().all()):
-        got = "NaN or infinity"
-        raise ArgumentError(subject=subject, argument="x", rule="must be finite", got=got)
+        raise ArgumentError(subject, "x", "must be finite", "NaN or infinity")
     if low is not None and high is not None and not low < high:
-        rule, got = "must lie below `high`", f"low={low}, high={high}"
-        raise ArgumentError(subject=subject, argument="low", rule=rule, got=got)
+        raise ArgumentError(subject, "low", "must lie below `high`", f"low={low}, high={high}")
     below = low is not None and bool((x < low).any())
     above = high is not None and bool((x > high).any())
     if below or above:
         rule, got = f"must lie in [low, high] = [{low}, {high}]", "values from "
         got += f"{float(x.min()):.6g} to {float(x.max()):.6g}"
         remedy = "Give the range of the data, or None for no limit."
-        raise ArgumentError(subject=subject, argument="x", rule=rule, got=got, remedy=remedy)
+        raise ArgumentError(subject, "x", rule, got, remedy)

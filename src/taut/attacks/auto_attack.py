@@ -60,8 +60,8 @@ def autoattack(
     check_choice(subject, "version", version, get_args(Version))
     if low is None or high is None:
         rule = "and `high` must be numbers, because AutoAttack needs bounded data"
-        got, remedy = f"low={low}, high={high}", "Give the range of the data, or use pgd."
-        raise ArgumentError(subject=subject, argument="low", rule=rule, got=got, remedy=remedy)
+        got = f"low={low}, high={high}"
+        raise ArgumentError(subject, "low", rule, got, "Give the range of the data, or use pgd.")
     problem = AttackProblem.check(
         subject, model, x, labels, radius, norm, low, high, batch_size, by_gradient=False
     )

@@ -37,9 +37,7 @@ def check_certificates(
     if len(found) != len(certificates) or found.norm != certificates.norm:
         rule = "must be of the same inputs in the same norm"
         got = f"{len(certificates)} in {certificates.norm} for {len(found)} in {found.norm}"
-        raise ArgumentError(
-            subject="check_certificates", argument="certificates", rule=rule, got=got
-        )
+        raise ArgumentError("check_certificates", "certificates", rule, got)
     home = found.distance.device
     radius, prediction = certificates.radius.to(home), certificates.prediction.to(home)
     size = math.prod(found.examples.shape[1:])
@@ -56,7 +54,7 @@ def check_certificates(
         return
     row = int(rows[(radius - distance)[rows].argmax()])
     raise ViolatedCertificateError(
-        subject="check_certificates",
+        "check_certificates",
         rule=f"{found.attack} changed {len(rows)} of {len(found)} certified predictions; input {row} "
         f"went from class {int(prediction[row])} to {int(found.prediction[row])} at {found.norm} "
         f"distance {float(found.distance[row])!r}, certified radius {float(radius[row])!r} in "

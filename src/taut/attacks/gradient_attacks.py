@@ -228,12 +228,10 @@ def _shares(
     for name, value in (("step_size", step_size), ("start", start)):
         if value is not None and each:
             rule = "must be left to its share of the radius where each input has its own"
-            raise ArgumentError(
-                subject=subject, argument=name, rule=rule, got=value, remedy="Leave it out."
-            )
+            raise ArgumentError(subject, name, rule, value, "Leave it out.")
     if start is not None and not 0 <= start <= float(radius):
-        rule, got = "must lie in [0, radius]", f"start={start}, radius={radius}"
-        raise ArgumentError(subject=subject, argument="start", rule=rule, got=got)
+        rule = "must lie in [0, radius]"
+        raise ArgumentError(subject, "start", rule, f"start={start}, radius={radius}")
     whole = 1.0 if each else float(radius) or 1.0
     step = 2.5 / num_steps if step_size is None else step_size / whole
     return step, default_start if start is None else start / whole

@@ -58,7 +58,7 @@ class ConstantsInterpreter(RuleInterpreter):
         source = Value(Constants.of_input(norm, size), shape)
         output = self.run(source)
         if not isinstance(output, Value):
-            raise NoRuleError(subject=self.subject, rule="the forward must return one tensor")
+            raise NoRuleError(self.subject, rule="the forward must return one tensor")
         return Audit(norm, output, tuple(self.layers), self.program)
 
     def value_of(self, tracked: Value) -> Value:
@@ -73,9 +73,8 @@ class ConstantsInterpreter(RuleInterpreter):
         except TautError:
             raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise NoRuleError(
-                rule=f"its arguments are not supported: {str(error).rstrip('.')}"
-            ) from error
+            rule = f"its arguments are not supported: {str(error).rstrip('.')}"
+            raise NoRuleError(rule=rule) from error
         shapes = node.meta.get("shape")
         if isinstance(shapes, list):
             result: Any = tuple(_sized(constants, shape) for shape in shapes)

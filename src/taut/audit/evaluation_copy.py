@@ -87,14 +87,13 @@ def copy_for_evaluation(
     try:
         return copy.deepcopy(model, {**(replaced or {})}).eval()
     except Exception as error:
-        raise ArgumentError(
-            subject=subject,
-            argument="model",
-            rule="must be one that copy.deepcopy can copy",
-            got=f"{type(model).__name__}, and copying failed: {str(error).rstrip('.')}",
-            remedy="Keep tensors that are part of a graph out of attributes, and use "
-            "torch.nn.utils.parametrizations instead of hooks.",
-        ) from error
+        rule = "must be one that copy.deepcopy can copy"
+        got = f"{type(model).__name__}, and copying failed: {str(error).rstrip('.')}"
+        remedy = (
+            "Keep tensors that are part of a graph out of attributes, and use "
+            "torch.nn.utils.parametrizations instead of hooks."
+        )
+        raise ArgumentError(subject, "model", rule, got, remedy) from error
 
 
 def _plain(module: nn.Module, replaced: dict[int, nn.Module]) -> nn.Module | None:
@@ -137,17 +136,11 @@ def _check_call(module: nn.Module, name: str, subject: str, replaceable: bool = 
     """Raises where a call of the module may do more than its type's forward; else its place."""
     label = f"`{name}` ({type(module).__name__})"
     if module._forward_hooks or module._forward_pre_hooks:
-        raise NoRuleError(
-            subject=subject,
-            rule=f"{label} has forward hooks, which may change what it computes",
-            remedy="Remove them first.",
-        )
+        rule = f"{label} has forward hooks, which may change what it computes"
+        raise NoRuleError(subject, rule=rule, remedy="Remove them first.")
     if "forward" in vars(module) and not replaceable:
-        raise NoRuleError(
-            subject=subject,
-            rule=f"the forward of {label} was replaced on the instance, so its type says nothing",
-            remedy="Write a class for it.",
-        )
+        rule = f"the forward of {label} was replaced on the instance, so its type says nothing"
+        raise NoRuleError(subject, rule=rule, remedy="Write a class for it.")
     return label
 
 
@@ -155,11 +148,8 @@ def _check_modules(model: nn.Module, subject: str) -> None:
     """Raises where a module is not what its type says."""
     hooks = torch.nn.modules.module
     if hooks._global_forward_hooks or hooks._global_forward_pre_hooks:
-        raise NoRuleError(
-            subject=subject,
-            rule="global forward hooks may change what every module computes",
-            remedy="Remove them.",
-        )
+        rule = "global forward hooks may change what every module computes"
+        raise NoRuleError(subject, rule=rule, remedy="Remove them.")
     for name, module in model.named_modules():
         label = _check_call(module, name or "model", subject)
         for tensor_name, tensor in (
@@ -167,8 +157,5 @@ def _check_modules(model: nn.Module, subject: str) -> None:
             *module.named_buffers(recurse=False),
         ):
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-                raise NonFiniteError(
-                    subject=subject,
-                    rule=f"`{tensor_name}` of {label} must be finite",
-                    got="NaN or infinity",
-                )
+                rule = f"`{tensor_name}` of {label} must be finite"
+                raise NonFiniteError(subject, rule=rule, got="NaN or infinity")

@@ -115,10 +115,8 @@ class Rewriter:
 
     def _input(self, node: fx.Node) -> None:
         if self.batch is not None:
-            raise NoRuleError(
-                rule=f"the forward must take one tensor; `{node.target}` is another input",
-                remedy="Wrap the model so that only one varies.",
-            )
+            rule = f"the forward must take one tensor; `{node.target}` is another input"
+            raise NoRuleError(rule=rule, remedy="Wrap the model so that only one varies.")
         self.batch = node.meta["val"].shape[0]
         made = self.graph.placeholder("x")
         made.meta["shape"] = self.input_shape
@@ -129,10 +127,8 @@ class Rewriter:
         (outputs,) = node.args
         results = [out for out in outputs if getattr(out, "name", None) in wanted]  # type: ignore[union-attr]
         if len(results) != 1 or len(wanted) != 1 or results[0] not in self.following:
-            raise NoRuleError(
-                rule="the forward must return one tensor that depends on its input",
-                got=f"{len(wanted)} results",
-            )
+            rule = "the forward must return one tensor that depends on its input"
+            raise NoRuleError(rule=rule, got=f"{len(wanted)} results")
         self.graph.output(self.made[results[0]])
 
     def _call(self, node: fx.Node) -> None:
@@ -158,9 +154,8 @@ class Rewriter:
             return
         if target is operator.getitem and args[0].target is batch_norm:
             if args[1] != 0:
-                raise NoRuleError(
-                    rule=f"`{place}`: statistics of batch normalisation are not supported",
-                )
+                rule = f"`{place}`: statistics of batch normalisation are not supported"
+                raise NoRuleError(rule=rule)
             self.made[node] = args[0]
             return
         if target is aten.squeeze.default:
@@ -188,12 +183,9 @@ class Rewriter:
     def _stored_only(self, node: fx.Node, place: str) -> None:
         target: Any = node.target
         if target not in EXACT_ON_STORED and target is not operator.getitem:
-            raise NoRuleError(
-                argument=place,
-                rule="computes a constant in the forward, and what rounding makes of it is not "
-                "proven",
-                remedy="Compute it once, in __init__, and keep it as a buffer.",
-            )
+            rule = "computes a constant in the forward, and what rounding makes of it is not proven"
+            remedy = "Compute it once, in __init__, and keep it as a buffer."
+            raise NoRuleError(argument=place, rule=rule, remedy=remedy)
         args, kwargs = self._args(node)
         self.made[node] = self.graph.call_function(target, args, kwargs)
 
@@ -202,11 +194,8 @@ class Rewriter:
         shape = x.meta["shape"]
         dims = [dim for dim, size in enumerate(shape, 1) if size == 1]
         if self.batch == 1 and any(user.op != "output" for user in node.users):
-            raise NoRuleError(
-                argument=place,
-                rule="drops the dimension of a batch of one as well",
-                remedy="Use squeeze(dim).",
-            )
+            rule = "drops the dimension of a batch of one as well"
+            raise NoRuleError(argument=place, rule=rule, remedy="Use squeeze(dim).")
         self.made[node] = x
         if dims:
             self.made[node] = self.graph.call_function(aten.squeeze.dims, (x, dims))
@@ -256,11 +245,9 @@ class Rewriter:
             return
         before = min((s.dtype for s in sources), key=lambda dtype: torch.finfo(dtype).eps)
         if not after.is_floating_point or torch.finfo(after).eps > torch.finfo(before).eps:
-            raise NoRuleError(
-                argument=place,
-                rule=f"casts {before} to {after}, which rounds, or jumps between whole numbers",
-                remedy="Only casts to wider floating-point types are supported.",
-            )
+            rule = f"casts {before} to {after}, which rounds, or jumps between whole numbers"
+            remedy = "Only casts to wider floating-point types are supported."
+            raise NoRuleError(argument=place, rule=rule, remedy=remedy)
 
     def _refuse_batch_as_number(self, node: fx.Node) -> None:
         """The size of the batch may only be passed on as a size."""

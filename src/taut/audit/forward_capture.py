@@ -88,10 +88,9 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...]) -> Program:
                 for batch in (None, 1)
             )
             if program.digest() != single.digest():
-                raise NoRuleError(
-                    rule="the forward computes another function for a batch of one",
-                    remedy="Make the result of a sample independent of the batch size.",
-                )
+                rule = "the forward computes another function for a batch of one"
+                remedy = "Make the result of a sample independent of the batch size."
+                raise NoRuleError(rule=rule, remedy=remedy)
         finally:
             _WHOLE.clear()
     _compare(prepared.model, program)
@@ -224,7 +223,7 @@ def _compare(model: nn.Module, program: Program) -> None:
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
                 raise NoRuleError(
                     rule="the captured operations give another result than the forward: the model has "
-                    "hidden state, or draws random numbers",
+                    "hidden state, or draws random numbers"
                 )
     changed = {name for name, value in _attributes(model).items() if value != before.get(name)}
     if changed:

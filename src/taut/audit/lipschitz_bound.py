@@ -77,11 +77,9 @@ def bound_lipschitz(
             audited = free
         bound = bound_of(audited, q)
     if math.isinf(bound.value):
-        raise NoRuleError(
-            subject=_SUBJECT,
-            rule=f"no constant from {p} to {q} is known, though every layer has a record",
-            remedy="Give `input_shape`, or ask for another pair of norms.",
-        )
+        rule = f"no constant from {p} to {q} is known, though every layer has a record"
+        remedy = "Give `input_shape`, or ask for another pair of norms."
+        raise NoRuleError(_SUBJECT, rule=rule, remedy=remedy)
     return bound
 
 
@@ -100,13 +98,9 @@ def _check_shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
         return None
     listed = isinstance(shape, Sequence) and not isinstance(shape, str)
     if not listed or not all(isinstance(n, int) and n > 0 for n in shape):
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="input_shape",
-            rule="must be the positive sizes of one input, without the batch",
-            got=f"input_shape={shape!r}",
-            remedy="Use a tuple such as (1, 28, 28).",
-        )
+        rule = "must be the positive sizes of one input, without the batch"
+        got = f"input_shape={shape!r}"
+        raise ArgumentError(_SUBJECT, "input_shape", rule, got, "Use a tuple such as (1, 28, 28).")
     return tuple(shape)
 
 

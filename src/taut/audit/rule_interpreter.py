@@ -53,7 +53,7 @@ class RuleInterpreter(fx.Interpreter):
             place, kind = n.meta.get("place", n.name), n.meta.get("kind", "")
             named = f"`{place}`" if kind in ("", place) or kind in place else f"`{place}` ({kind})"
             raise NoRuleError(
-                subject=self.subject,
+                self.subject,
                 rule=f"nothing is proven at {named}: {str(error).rstrip('.')}",
                 remedy="What has no record is never assumed to be 1; change the layer, or register "
                 "a record with taut.rules.register.",

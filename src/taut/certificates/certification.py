@@ -104,12 +104,9 @@ def certify(
         labels = check_labels(_SUBJECT, labels, len(x))
     if tolerance is not None:
         if arithmetic == "float32" or input_range is not None:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="tolerance",
-                rule="is proven for real and float64 arithmetic, without `input_range`",
-                got=f"arithmetic={arithmetic!r}, input_range={input_range!r}",
-            )
+            rule = "is proven for real and float64 arithmetic, without `input_range`"
+            got = f"arithmetic={arithmetic!r}, input_range={input_range!r}"
+            raise ArgumentError(_SUBJECT, "tolerance", rule, got)
         scaled = scale_problem(model, x, tolerance)
         certificates = certify(
             scaled.model, scaled.x, p, labels, arithmetic, batch_size, method, radius=radius
@@ -169,23 +166,15 @@ def _check_method(
 ) -> None:
     check_choice(_SUBJECT, "method", method, get_args(CertificateMethod))
     if method != "lipschitz" and norm != LINF:
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="method",
-            rule="must be 'lipschitz' for norms other than linf, whose balls are no boxes",
-            got=f"method={method!r}, norm={norm.name!r}",
-        )
+        rule = "must be 'lipschitz' for norms other than linf, whose balls are no boxes"
+        raise ArgumentError(_SUBJECT, "method", rule, f"method={method!r}, norm={norm.name!r}")
     if input_range is None:
         return
     low, high = input_range
     if not -math.inf < low < high < math.inf or bool(((x < low) | (x > high)).any()):
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="input_range",
-            rule="must be two numbers in order, with all of `x` between them",
-            got=f"input_range={input_range!r}",
-            remedy="Leave it out if inputs may take any value.",
-        )
+        rule = "must be two numbers in order, with all of `x` between them"
+        remedy = "Leave it out if inputs may take any value."
+        raise ArgumentError(_SUBJECT, "input_range", rule, f"input_range={input_range!r}", remedy)
 
 
 def _hypotheses(
@@ -226,13 +215,9 @@ class _Certifier:
             margin, radius = sign_radii(run, self.constants, prediction)
             return prediction, margin, radius
         if len(run.shape) != 1:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                argument="model",
-                rule="must return one row of outputs per sample",
-                got=f"the shape {run.shape}",
-                remedy="Flatten the outputs, or select some.",
-            )
+            rule = "must return one row of outputs per sample"
+            remedy = "Flatten the outputs, or select some."
+            raise ArgumentError(_SUBJECT, "model", rule, f"the shape {run.shape}", remedy)
         prediction = output.argmax(1)
         margins = differences(run.value, prediction)
         if run.last is None:
@@ -247,21 +232,13 @@ class _Certifier:
 def _check_float32(model: nn.Module, x: Tensor) -> None:
     dtypes = {t.dtype for t in (x, *model.parameters(), *model.buffers()) if t.is_floating_point()}
     if dtypes != {torch.float32}:
-        raise DtypeError(
-            subject=_SUBJECT,
-            argument="arithmetic",
-            rule="'float32' must be that of the model and of `x`",
-            got=", ".join(sorted(map(str, dtypes))),
-            remedy="Convert both with .float(), or use 'real'.",
-        )
+        rule = "'float32' must be that of the model and of `x`"
+        remedy = "Convert both with .float(), or use 'real'."
+        raise DtypeError(_SUBJECT, "arithmetic", rule, ", ".join(sorted(map(str, dtypes))), remedy)
     if torch.get_float32_matmul_precision() != "highest":
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="arithmetic",
-            rule="'float32' must mean full float32 products",
-            got=f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}",
-            remedy="Set it to 'highest'.",
-        )
+        rule = "'float32' must mean full float32 products"
+        got = f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}"
+        raise ArgumentError(_SUBJECT, "arithmetic", rule, got, "Set it to 'highest'.")
 
 
 def _finite(x: Tensor) -> Tensor:

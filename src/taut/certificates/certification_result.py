@@ -54,21 +54,11 @@ class Certificates:
             The shape of `radii`, float64.
         """
         if self.correct is None:
-            raise ArgumentError(
-                subject="certified_accuracy",
-                argument="labels",
-                rule="must be known",
-                got="none",
-                remedy="Pass labels to certify.",
-            )
+            remedy = "Pass labels to certify."
+            raise ArgumentError("certified_accuracy", "labels", "must be known", "none", remedy)
         within = torch.as_tensor(radii, dtype=torch.float64, device=self.radius.device)
         if not bool((within >= 0).all()):
-            raise ArgumentError(
-                subject="certified_accuracy",
-                argument="radii",
-                rule="must not be negative",
-                got=str(radii),
-            )
+            raise ArgumentError("certified_accuracy", "radii", "must not be negative", str(radii))
         certified = (self.radius > within[..., None]) | (within[..., None] == 0)
         return (certified & self.correct).double().mean(-1)
 

@@ -87,7 +87,7 @@ def bound_outputs(
     usual = usual and lower.is_floating_point() and upper.is_floating_point()
     if not usual or not bool((lower.isfinite() & upper.isfinite()).all()):
         raise ArgumentError(
-            subject=_SUBJECT,
+            _SUBJECT,
             rule="`lower` and `upper` must be batches (n, ...) of finite floating-point "
             "numbers, of one shape, and in this order",
             got=f"shapes {tuple(lower.shape)} and {tuple(upper.shape)} of {lower.dtype} and "

@@ -82,9 +82,8 @@ class RoundedExecution(RuleInterpreter):
     def apply(self, record: Record, call: Call, tracked: list[Any], node: fx.Node) -> Any:
         """The result with what the operation rounds."""
         if not record.exact and record.rounding is None:
-            raise NoRuleError(
-                rule="what its execution rounds is not known", remedy="Use bound_lipschitz."
-            )
+            rule = "what its execution rounds is not known"
+            raise NoRuleError(rule=rule, remedy="Use bound_lipschitz.")
         self._refuse_extreme(call)
         if record.exact and self.dtype is not None:
             call = with_rounded_numbers(call, self.dtype)
@@ -145,10 +144,8 @@ class RoundedExecution(RuleInterpreter):
         for argument in call.arguments.values():
             if self.dtype == torch.float32 and isinstance(argument, float) and argument:
                 if not 2.0**-100 <= abs(argument) <= 2.0**100 and math.isfinite(argument):
-                    raise NoRuleError(
-                        rule=f"the number {argument} hardly fits float32",
-                        remedy="Use arithmetic='real'.",
-                    )
+                    rule = f"the number {argument} hardly fits float32"
+                    raise NoRuleError(rule=rule, remedy="Use arithmetic='real'.")
 
 
 def with_rounded_numbers(call: Call, dtype: torch.dtype) -> Call:

@@ -83,12 +83,9 @@ def trace_rays(
     start, way = origins.double(), directions.double()
     usual = start.shape == way.shape and start.dim() == 2 and start.isfinite().all()
     if not usual or not way.isfinite().all() or not way.any(1).all():
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="directions",
-            rule="must be finite, one for each origin, and none of length 0",
-            got=f"shapes {tuple(origins.shape)} and {tuple(directions.shape)}",
-        )
+        rule = "must be finite, one for each origin, and none of length 0"
+        got = f"shapes {tuple(origins.shape)} and {tuple(directions.shape)}"
+        raise ArgumentError(_SUBJECT, "directions", rule, got)
     dim = start.shape[1]
     constant = bound_lipschitz(model, "l2", (dim,)).value
     evaluate = BoundedEvaluation(model, dim)

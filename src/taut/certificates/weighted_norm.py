@@ -98,14 +98,12 @@ def _scale(
     sizes = given[given != 0]
     # Quotients and products of others, a NaN among them, leave the range of floats.
     if not usual or not len(sizes) or not ((sizes >= 1e-150) & (sizes <= 1e150)).all():
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="tolerance",
-            rule="must be from 1e-150 to 1e150, or 0 for what does not change, one for all or of "
-            f"shape {shape}",
-            got=f"tolerance={tolerance!r}",
-            remedy="Values that change freely have no radius: certify each of them.",
+        rule = (
+            "must be from 1e-150 to 1e150, or 0 for what does not change, one for all or of "
+            f"shape {shape}"
         )
+        remedy = "Values that change freely have no radius: certify each of them."
+        raise ArgumentError(_SUBJECT, "tolerance", rule, f"tolerance={tolerance!r}", remedy)
     given = given.expand(shape)
     twin = prepare(model, _SUBJECT).model.double()
     home = next(twin.parameters(), given).device
@@ -115,13 +113,9 @@ def _scale(
     first = layers[first_index]
     dense = type(first) is nn.Linear and first.in_features == given.numel()
     if not dense and len(shape) != 1:
-        raise NoRuleError(
-            subject=_SUBJECT,
-            argument="tolerance",
-            rule="needs a dense layer first, or rows of numbers as inputs",
-            got=f"inputs of shape {shape}",
-            remedy="Put nn.Flatten in front.",
-        )
+        rule = "needs a dense layer first, or rows of numbers as inputs"
+        got = f"inputs of shape {shape}"
+        raise NoRuleError(_SUBJECT, "tolerance", rule, got, "Put nn.Flatten in front.")
     if not dense:
         first = nn.Linear(*shape, *shape, bias=False)
         layers = [first, *layers]

@@ -116,7 +116,7 @@ def _from_file(options: dict[str, Any]) -> ClassifierInput:
         rule = (
             f"each input must have {prod(shape)} numbers, of shape {shape}, as the network expects"
         )
-        raise DataError(subject=f"data: {source}", rule=rule, got=str(tuple(inputs.shape[1:])))
+        raise DataError(f"data: {source}", rule=rule, got=str(tuple(inputs.shape[1:])))
     # Flat rows may be images, and images flat rows.
     inputs, model = inputs.reshape(-1, *shape), saved.model.eval()
     with torch.no_grad():
@@ -143,12 +143,12 @@ def _read_run_examples(run: "TrainedRun", options: dict[str, Any]) -> "LabelledS
         source, columns=spec.columns, classes=spec.classes, names=names_for(run, source), **where
     )
     if rows.inputs.shape[1:] != spec.shape:
-        rule = (
-            f"each input must be {_shape_text(spec.shape)}, as in the training of {options['path']}"
+        raise DataError(
+            f"data: {source}",
+            rule=f"each input must be {_shape_text(spec.shape)}, as in the training of {options['path']}",
+            got=_shape_text(rows.inputs.shape[1:]),
+            remedy="Give data of the same kind as its own, or leave out --data for its test examples.",
         )
-        remedy = "Give data of the same kind as its own, or leave out --data for its test examples."
-        got = _shape_text(rows.inputs.shape[1:])
-        raise DataError(subject=f"data: {source}", rule=rule, got=got, remedy=remedy)
     return rows
 
 
@@ -194,7 +194,7 @@ def _label_by_output(rows: "LabelledSet", outputs: int) -> "LabelledSet":
         rule += str(outputs - 1)
         got = f"{len(rows.classes)} classes, {list_some(rows.classes)}"
         remedy = "Use the folder of a taut train run instead: it stores the class names."
-        raise DataError(subject=f"data: {rows.source}", rule=rule, got=got, remedy=remedy)
+        raise DataError(f"data: {rows.source}", rule=rule, got=got, remedy=remedy)
     return rows
 
 

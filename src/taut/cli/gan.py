@@ -75,11 +75,8 @@ def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
     from taut.training.gan import GanConfig, train_gan
 
     if Path(fields["data"]).suffix in (".csv", ".tsv", ".parquet"):
-        raise ArgumentError(
-            argument="data",
-            rule="must be a dataset of images, or a folder of images",
-            got=repr(fields["data"]),
-        )
+        rule = "must be a dataset of images, or a folder of images"
+        raise ArgumentError(argument="data", rule=rule, got=repr(fields["data"]))
     given = {name: value for name, value in fields.items() if value is not None}
     config = GanConfig.paper(**given) if size == "paper" else GanConfig(**given)
     out = out or Path("runs") / f"{Path(config.data).stem}-gan"

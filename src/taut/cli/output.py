@@ -94,7 +94,7 @@ def check_outputs(
             if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
                 rule, remedy = "outputs must be writable", "Choose another file."
         if rule:
-            raise ArgumentError(subject=subject, rule=rule, got=got, remedy=remedy)
+            raise ArgumentError(subject, rule=rule, got=got, remedy=remedy)
 
 
 @contextmanager

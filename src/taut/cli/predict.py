@@ -170,14 +170,14 @@ class _Predictor:
         if spec.encoding is not None and not source.names:
             used = len(spec.encoding.used)
             rule = f"a table without a header must have exactly {used} columns"
-            got, remedy = str(source.width), "Add a header so that columns can be matched by name."
-            raise DataError(subject=source.subject, rule=rule, got=got, remedy=remedy)
+            remedy = "Add a header so that columns can be matched by name."
+            raise DataError(source.subject, rule=rule, got=str(source.width), remedy=remedy)
         given: Any = {"columns": columns} if spec.encoding is None else {"encoding": spec.encoding}
         stream = TableStream(data, batch_rows=batch_rows, names=names, min_rows=1, **given)
         if stream.dim != prod(spec.shape):
             rule = f"each row must have {prod(spec.shape)} features, as the network expects"
             remedy = "Leave out the label, or add a header so that columns can be matched by name."
-            raise DataError(subject=f"data: {data}", rule=rule, got=str(stream.dim), remedy=remedy)
+            raise DataError(f"data: {data}", rule=rule, got=str(stream.dim), remedy=remedy)
         return iter(stream)
 
 

@@ -199,10 +199,7 @@ def configure(path: Path | None, given: dict[str, Any]) -> TrainConfig:
         try:
             config = from_toml(path.read_text(encoding="utf-8"))
         except UnicodeDecodeError as error:
-            rule = "must be a TOML text"
-            raise ArgumentError(
-                subject="train", argument="--config", rule=rule, got=str(path)
-            ) from error
+            raise ArgumentError("train", "--config", "must be a TOML text", str(path)) from error
     typed = {name: given[name] for name in typed_options(*given)}
     if "tolerance" in typed:
         # A file of tolerances is read once; the run keeps what it says.

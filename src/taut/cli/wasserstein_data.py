@@ -62,8 +62,7 @@ def open_data(
     else:
         for name in ("drop", "categorical", "encode"):
             if options[name]:
-                rule = "is for two tables: text or parquet files"
-                raise ArgumentError(subject="wasserstein", argument=name, rule=rule)
+                raise ArgumentError("wasserstein", name, "is for two tables: text or parquet files")
     opened = [TableStream(path, **given) for path in paths]
     if len(opened) == 2:
         check_pair(*opened)

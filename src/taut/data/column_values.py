@@ -124,12 +124,8 @@ def to_floats(subject: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "biuf":
         unknown = ("text", "Drop it, or encode it as numbers.")
         what, remedy = _NO_NUMBERS.get(values.dtype.kind, unknown)
-        raise DataError(
-            subject=subject,
-            rule="values must be real numbers",
-            got=f"{what} (dtype {values.dtype})",
-            remedy=remedy,
-        )
+        rule = "values must be real numbers"
+        raise DataError(subject, rule=rule, got=f"{what} (dtype {values.dtype})", remedy=remedy)
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
         check_whole(subject, int(values.max()))
         check_whole(subject, int(values.min()))
@@ -196,7 +192,7 @@ def _refuse_text(
     example, row = next(iter(text.values()))
     example = example if len(example) <= 40 else example[:40] + "..."
     raise DataError(
-        subject=subject,
+        subject,
         rule="every column must hold numbers",
         got=f"{kind} in {noun} {some}, such as {example!r}{f' in {locate(row)}' if locate else ''}",
         remedy=_KINDS[kind][1].format(it=it),
@@ -209,7 +205,7 @@ def check_whole(subject: str, value: int, where: str = "") -> None:
     if abs(value) > LARGEST_WHOLE:
         rule = "whole numbers must be at most 2**53 in size, or they lose digits"
         remedy = "Drop the column if it is an identifier, or store it as float."
-        raise DataError(subject=subject, rule=rule, got=f"{value}{where}", remedy=remedy)
+        raise DataError(subject, rule=rule, got=f"{value}{where}", remedy=remedy)
 
 
 def check_finite(
@@ -231,16 +227,14 @@ def check_finite(
     count = np.count_nonzero(wrong)
     cells = "1 value is" if count == 1 else f"{count} values are"
     where = f"{locate(first_row + row)}, column {column_label(names, column)}"
-    raise DataError(
-        subject=subject,
-        rule=f"every value must be a finite number; {cells} missing or not finite, the first in "
-        f"{where}",
-        remedy="Drop those rows or fill them in.",
+    rule = (
+        f"every value must be a finite number; {cells} missing or not finite, the first in {where}"
     )
+    raise DataError(subject, rule=rule, remedy="Drop those rows or fill them in.")
 
 
 def check_rows(subject: str, count: int) -> None:
     """Raises for a sample of fewer than two rows."""
     if count < 2:
         rule = "a sample must have at least two rows"
-        raise DataError(subject=subject, rule=rule, got=("none", "one")[count])
+        raise DataError(subject, rule=rule, got=("none", "one")[count])

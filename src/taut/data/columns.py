@@ -39,7 +39,7 @@ def parse_columns(text: str) -> list[str | int]:
     cells = [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
     if not cells or "" in cells:
         rule = "must be a list of columns, like age,income,3"
-        raise ArgumentError(subject="data", argument="columns", rule=rule, got=repr(text))
+        raise ArgumentError("data", "columns", rule, repr(text))
     return [int(cell) if cell.isdecimal() else cell for cell in cells]
 
 
@@ -84,7 +84,7 @@ def select_positions(
         return list(range(dim))
 
     def refuse(rule: str, got: str, remedy: str = "") -> ArgumentError:
-        return ArgumentError(subject=subject, argument=argument, rule=rule, got=got, remedy=remedy)
+        return ArgumentError(subject, argument, rule, got, remedy)
 
     def position_of(column: str | int) -> int:
         last = dim - 1
@@ -121,7 +121,7 @@ def check_names(subject: str, names: Sequence[str]) -> None:
     """Raises unless all names are non-empty and different."""
     if "" in names:
         raise DataError(
-            subject=subject,
+            subject,
             rule="every column must have a name",
             got=f"none for column {names.index('')} (counted from 0), which is often an index "
             "saved by mistake",
@@ -130,7 +130,7 @@ def check_names(subject: str, names: Sequence[str]) -> None:
         )
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(
-            subject=subject,
+            subject,
             rule="columns must have different names",
             got=f"{list_some(twice)} more than once",
             remedy="Rename them.",

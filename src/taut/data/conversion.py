@@ -48,10 +48,9 @@ def as_table(data: Any, name: str = "data", *, min_rows: int = 2) -> Table:
         return data
     values, columns = _convert(data, name)
     if values.ndim == 0:
-        raise DataError(subject=name, rule="a sample must have rows", got=f"one number, {values!s}")
+        raise DataError(name, rule="a sample must have rows", got=f"one number, {values!s}")
     if 0 in values.shape[1:]:
-        got = f"shape {values.shape}"
-        raise DataError(subject=name, rule="a sample must have columns", got=got)
+        raise DataError(name, rule="a sample must have columns", got=f"shape {values.shape}")
     shape = values.shape[1:] if values.ndim > 2 else None
     values = values.reshape(len(values), math.prod(values.shape[1:]))
     check_names(name, columns)
@@ -67,7 +66,7 @@ def _convert(data: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """Returns the numbers in their own shape, and the names of their columns."""
 
     def refuse(rule: str, got: str = type(data).__name__, remedy: str = "") -> ArgumentError:
-        return ArgumentError(subject=name, rule=rule, got=got, remedy=remedy)
+        return ArgumentError(name, rule=rule, got=got, remedy=remedy)
 
     torch = sys.modules.get("torch")  # without torch imported, data cannot be a tensor
     if torch is not None and isinstance(data, torch.Tensor):
@@ -116,11 +115,11 @@ def _from_items(
     for at, (part, names) in enumerate(converted):
         if part.ndim != first.ndim or part.shape[part.ndim > 1 :] != first.shape[first.ndim > 1 :]:
             rule = "items must fit together; item 0 has shape {}, item {} has shape {}"
-            raise DataError(subject=name, rule=rule.format(first.shape, at, part.shape))
+            raise DataError(name, rule=rule.format(first.shape, at, part.shape))
         if not columns and names != named:
             rule = "every batch must have the same columns; batch 0 has {}, batch {} has {}"
             message = rule.format(list_some(named), at, list_some(names))
-            raise DataError(subject=name, rule=message)
+            raise DataError(name, rule=message)
     parts = [part for part, _ in converted]
     return (np.concatenate(parts) if first.ndim > 1 else np.stack(parts)), named
 
@@ -130,12 +129,9 @@ def _inputs_of(item: Any, name: str) -> Any:
     if isinstance(item, (list, tuple)) and item and getattr(item[0], "ndim", 0) > 1:
         first, *others = item
         if others:
-            raise ArgumentError(
-                subject=name,
-                rule="a batch must be one array",
-                got=f"{len(item)} of them, as loaders with labels give",
-                remedy="Use (batch[0] for batch in data).",
-            )
+            got = f"{len(item)} of them, as loaders with labels give"
+            remedy = "Use (batch[0] for batch in data)."
+            raise ArgumentError(name, rule="a batch must be one array", got=got, remedy=remedy)
         return first
     return item
 
@@ -150,10 +146,9 @@ def _from_rows(rows: list[Any], name: str) -> np.ndarray:
         lengths = [len(row) if isinstance(row, Sized) else 1 for row in rows]
         odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
         if odd is None:
-            rule = "rows must be lists of numbers"
-            raise DataError(subject=name, rule=rule, got=str(error)) from error
+            raise DataError(name, rule="rows must be lists of numbers", got=str(error)) from error
         rule = f"every row must have as many cells as the first, {lengths[0]}; row {odd}"
-        raise DataError(subject=name, rule=f"{rule} (counted from 0) has {lengths[odd]}") from error
+        raise DataError(name, rule=f"{rule} (counted from 0) has {lengths[odd]}") from error
     return _from_cells(cells, name)
 
 

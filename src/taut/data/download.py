@@ -84,21 +84,17 @@ def fetch_file(
     except FetchError:
         raise
     except OSError as error:
-        raise DataError(
-            subject="data fetch",
-            rule=f"{folder} must be a folder that can be written to",
-            got=str(error.strerror),
-            remedy="Pass another data_dir or set TAUT_DATA.",
-        ) from error
+        rule = f"{folder} must be a folder that can be written to"
+        remedy = "Pass another data_dir or set TAUT_DATA."
+        raise DataError("data fetch", rule=rule, got=str(error.strerror), remedy=remedy) from error
     with open(target, "rb") as whole:
         digest = hashlib.file_digest(whole, "sha256").hexdigest()
     if digest != file.sha256:
-        raise DamagedFileError(
-            subject="data fetch",
-            rule=f"{target} must have the SHA-256 {file.sha256[:16]}...; it has {digest[:16]}... "
-            f"and {target.stat().st_size} bytes instead of {file.size}",
-            remedy="Delete it and fetch again.",
+        rule = (
+            f"{target} must have the SHA-256 {file.sha256[:16]}...; it has {digest[:16]}... "
+            f"and {target.stat().st_size} bytes instead of {file.size}"
         )
+        raise DamagedFileError("data fetch", rule=rule, remedy="Delete it and fetch again.")
     report(file.name, file.size, file.size)
     return target
 
@@ -121,11 +117,9 @@ class _Download:
             except _MirrorError as error:
                 failures.append(f"{mirror}: {error}")
         there = self._size()
-        raise FetchError(
-            subject="data fetch",
-            rule=f"no mirror provides {self.file.name}: {'; '.join(failures)}",
-            remedy=f"{there} of {self.file.size} bytes are kept for the next try." * bool(there),
-        )
+        rule = f"no mirror provides {self.file.name}: {'; '.join(failures)}"
+        remedy = f"{there} of {self.file.size} bytes are kept for the next try." * bool(there)
+        raise FetchError("data fetch", rule=rule, remedy=remedy)
 
     def _size(self) -> int:
         return self.part.seek(0, os.SEEK_END)

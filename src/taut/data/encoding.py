@@ -153,9 +153,7 @@ class ColumnEncoding:
         return values
 
     def _refuse(self, rule: str, got: str) -> None:
-        raise DataError(
-            subject=f"column {self.name!r}", rule=f"every cell must be {rule}", got=repr(got)
-        )
+        raise DataError(f"column {self.name!r}", rule=f"every cell must be {rule}", got=repr(got))
 
     def has_unseen(self, features: np.ndarray) -> bool:
         """Whether one of the encoded cells is a category, or a gap, that is not known here."""
@@ -259,7 +257,7 @@ class Encoding:
             return [i for i, column in enumerate(self.columns) if column.kind != "left out"]
         if missing := [column.name for column in self.used if column.name not in names]:
             rule = "must have the columns that were encoded"
-            raise DataError(subject=subject, rule=rule, got=f"none called {list_some(missing)}")
+            raise DataError(subject, rule=rule, got=f"none called {list_some(missing)}")
         return [column.name for column in self.used]
 
     @property
@@ -301,7 +299,7 @@ class Encoding:
         rows = np.concatenate(parts, axis=1)
         if (wrong := np.isinf(rows)).any():
             rule, name = "values must be finite", self.features[int(wrong.any(0).argmax())]
-            raise DataError(subject=f"column {name!r}", rule=rule, got="infinity")
+            raise DataError(f"column {name!r}", rule=rule, got="infinity")
         return rows
 
     def unseen(self, rows: np.ndarray) -> tuple[str, ...]:

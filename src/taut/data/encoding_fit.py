@@ -80,7 +80,7 @@ def fit_encoding(
     for source in sources:
         read = [profile for profile in profiles if not profile.reason]
         if not read:
-            raise ArgumentError(subject=first.subject, rule="a column must be left", got="none")
+            raise ArgumentError(first.subject, rule="a column must be left", got="none")
         _read_table(source, read)
     encoding = Encoding(
         tuple(p.choose(float(category_distance), float(missing_distance)) for p in profiles),
@@ -89,7 +89,7 @@ def fit_encoding(
     if not encoding.used:
         reasons = list_some([f"{c.name}: {c.reason}" for c in encoding.columns])
         rule = "a column must be left to compare"
-        raise DataError(subject=first.subject, rule=rule, got=f"none ({reasons})")
+        raise DataError(first.subject, rule=rule, got=f"none ({reasons})")
     return encoding
 
 
@@ -135,12 +135,10 @@ class _Profile:
         at = source.names.index(self.name) if by_name else self.position
         order = source.orders.get(at, ())
         if self.order and order and order != self.order and not (self.request or self.reason):
-            raise DataError(
-                subject=source.subject,
-                rule=f"the categories of column {self.name!r} must have one order in all tables",
-                got=f"{' < '.join(self.order)}, and {' < '.join(order)}",
-                remedy=f"Give both columns one type, or encode it as {'<'.join(self.order)!r}.",
-            )
+            rule = f"the categories of column {self.name!r} must have one order in all tables"
+            got = f"{' < '.join(self.order)}, and {' < '.join(order)}"
+            remedy = f"Give both columns one type, or encode it as {'<'.join(self.order)!r}."
+            raise DataError(source.subject, rule=rule, got=got, remedy=remedy)
         self.order = self.order or order
         self.declared |= at in source.categorical
 
@@ -162,7 +160,7 @@ class _Profile:
         self.kinds.add({"b": "category", "M": "date", "m": "time"}.get(kind, "number"))
         if kind in "cV":
             rule = f"column {self.name!r} must hold numbers, text or dates"
-            raise DataError(subject=self.source.subject, rule=rule, got=str(cells.dtype))
+            raise DataError(self.source.subject, rule=rule, got=str(cells.dtype))
         if kind in "fMm":
             self.missing += int(np.count_nonzero(cells != cells))
         if kind == "f":
@@ -208,7 +206,7 @@ class _Profile:
         if infinite.any():
             location = self.source.locate(start + int(infinite.argmax()))
             raise DataError(
-                subject=self.source.subject,
+                self.source.subject,
                 rule=f"every value must be a finite number; one is infinite, in {location}, column "
                 f"{self.name!r}",
                 remedy="Drop such rows or fill them in.",
@@ -225,7 +223,7 @@ class _Profile:
         if kind and (kind not in _KINDS or (distance and kind != "category")):
             rule = f"must be {', '.join(_KINDS)}, category:2, or categories in order, a<b<c"
             got = f"{self.request!r} for column {self.name!r}"
-            raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
+            raise ArgumentError(_SUBJECT, "encode", rule, got)
         if self.missing == self.rows:
             return ColumnEncoding(self.name, "left out", reason="it has no values")
         encoded_kind, detail = self._read_as(kind) if kind else self._find_kind()
@@ -256,12 +254,11 @@ class _Profile:
         mostly = any(some >= _MOSTLY * max(1, some + others) for some, others in self.texts)
         if mostly or len(kinds) > 1:
             what = "numbers" if mostly else " and ".join(sorted(kinds))
+            rule = f"column {self.name!r} must hold one kind of values"
+            got = f"{what}, and {self.odd or 'something else'}"
+            remedy = "Fix it, or leave the column out."
             raise DataError(
-                subject=self.source.subject,
-                rule=f"column {self.name!r} must hold one kind of values",
-                got=f"{what}, and {self.odd or 'something else'}",
-                remedy="Fix it, or leave the column out.",
-                option=("drop", [self.name]),
+                self.source.subject, rule=rule, got=got, remedy=remedy, option=("drop", [self.name])
             )
         return "left out", f"text, {many} different values"
 
@@ -270,13 +267,12 @@ class _Profile:
         if kind == "category":
             if self.categories is None:
                 rule = f"a column of categories must have at most {_MOST_DISTINCT} of them"
-                got = f"more in column {self.name!r}"
-                raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
+                raise ArgumentError(_SUBJECT, "encode", rule, f"more in column {self.name!r}")
             return kind, ""
         forms = [form for form in self.forms if FORMATS[form][0] == kind]
         if "text" in self.kinds and not forms:
             rule = f"column {self.name!r} must hold a {kind} in every cell"
-            raise DataError(subject=self.source.subject, rule=rule, got=self.odd or "other text")
+            raise DataError(self.source.subject, rule=rule, got=self.odd or "other text")
         return kind, (forms or ["number"])[0]
 
     def _find_order(self) -> tuple[str, ...]:
@@ -290,7 +286,7 @@ class _Profile:
         if order and (strange or len(set(order)) < len(order) or self.categories is None):
             rule = f"the order of column {self.name!r} must list each of its values once"
             got = f"also {list_some(strange)} in the data" if strange else " < ".join(order)
-            raise ArgumentError(subject=_SUBJECT, argument="encode", rule=rule, got=got)
+            raise ArgumentError(_SUBJECT, "encode", rule, got)
         return order
 
     def _distance(self, text: str) -> float:

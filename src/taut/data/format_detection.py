@@ -76,11 +76,8 @@ def open_source(
         case "idx":
             source = IdxSource(file, key)
         case _:
-            raise DataError(
-                subject=f"data: {file.name}",
-                rule="a sample must have several rows; this is one image",
-                remedy="Give the folder it is in.",
-            )
+            rule = "a sample must have several rows; this is one image"
+            raise DataError(f"data: {file.name}", rule=rule, remedy="Give the folder it is in.")
     if names:
         source.rename(names)
     return source
@@ -104,33 +101,24 @@ def detect_format(path: Path) -> str:
         by_content = _format_by_content(path)
     if by_name and by_content and by_name != by_content:
         rule = "the ending must fit the content; the name says {}, the first bytes say {}"
-        raise DamagedFileError(
-            subject=subject, rule=rule.format(by_name, by_content), remedy="Rename it."
-        )
+        raise DamagedFileError(subject, rule=rule.format(by_name, by_content), remedy="Rename it.")
     if kind := by_name or by_content:
         return kind
-    raise DataError(
-        subject=subject,
-        rule="the format must be .csv, .tsv, .zip of one of these, .parquet, .npy, .npz, idx (as "
-        "MNIST, also .gz) or a folder of images",
-        got=ending or "no ending",
-        remedy=_REMEDIES.get(ending, "Save it as one of these."),
+    rule = (
+        "the format must be .csv, .tsv, .zip of one of these, .parquet, .npy, .npz, idx (as "
+        "MNIST, also .gz) or a folder of images"
     )
+    remedy = _REMEDIES.get(ending, "Save it as one of these.")
+    raise DataError(subject, rule=rule, got=ending or "no ending", remedy=remedy)
 
 
 def _check_exists(path: Path) -> None:
     if not path.is_file():
         nearby = [repr(item.name) for item in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise ArgumentError(
-            subject="data",
-            argument="path",
-            rule="must be an existing file or folder",
-            got=repr(str(path)),
-            remedy=did_you_mean(repr(path.name), nearby),
-        )
+        rule, got = "must be an existing file or folder", repr(str(path))
+        raise ArgumentError("data", "path", rule, got, did_you_mean(repr(path.name), nearby))
     if not path.stat().st_size:
-        rule = "a table must have rows; the file is empty"
-        raise DataError(subject=f"data: {path.name}", rule=rule)
+        raise DataError(f"data: {path.name}", rule="a table must have rows; the file is empty")
 
 
 def _format_by_content(path: Path) -> str | None:

@@ -76,7 +76,7 @@ class FrameSource(_MemorySource):
         # pyarrow has columns, and their names beside them.
         titles = list(getattr(frame, "column_names", frame.columns))
         if not titles:
-            raise DataError(subject=name, rule="a frame must have columns", got="none")
+            raise DataError(name, rule="a frame must have columns", got="none")
         counted = titles == list(range(len(titles)))
         self._set_columns(() if counted else tuple(map(str, titles)), len(titles))
         check_names(name, self.names)

@@ -34,19 +34,14 @@ def parse_labels(subject: str, content: bytes, count: int) -> np.ndarray:
     """Parses the labels of `count` images from the bytes of an idx file, as int64."""
     labels = parse_idx(subject, content)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise DataError(
-            subject=subject,
-            rule="a file of labels must hold one whole number a row",
-            got=f"{labels.dtype} of shape {labels.shape}, as files of images do",
-            remedy="The two files may be swapped.",
-        )
+        rule = "a file of labels must hold one whole number a row"
+        got = f"{labels.dtype} of shape {labels.shape}, as files of images do"
+        raise DataError(subject, rule=rule, got=got, remedy="The two files may be swapped.")
     if len(labels) != count:
-        raise DataError(
-            subject=subject,
-            rule="there must be a label for every image",
-            got=f"{len(labels)} labels and {count} images",
-            remedy="Give the two files that belong together.",
-        )
+        rule = "there must be a label for every image"
+        got = f"{len(labels)} labels and {count} images"
+        remedy = "Give the two files that belong together."
+        raise DataError(subject, rule=rule, got=got, remedy=remedy)
     return labels.astype(np.int64)
 
 
@@ -61,7 +56,7 @@ def labels_beside(path: Path) -> Path:
     if fits:
         reason = f"there is no {name}.gz in {path.parent.resolve()}"
     raise ArgumentError(
-        subject=f"data: {path.name}",
+        f"data: {path.name}",
         rule="the file of labels must be beside the images, as train-labels-idx1-ubyte.gz "
         f"beside train-images-idx3-ubyte.gz; {reason}",
     )
@@ -133,10 +128,10 @@ def _read_header(subject: str, file: BinaryIO) -> tuple[np.dtype, tuple[int, ...
     head = file.read(4)
     if not looks_like_idx(head):
         rule = "an idx file must start with 00 00, a type and a rank"
-        raise DamagedFileError(subject=subject, rule=rule, got=head.hex(" ") or "nothing")
+        raise DamagedFileError(subject, rule=rule, got=head.hex(" ") or "nothing")
     sizes = file.read(4 * head[3])
     if len(sizes) < 4 * head[3]:
-        raise DamagedFileError(subject=subject, rule="the file ends inside its header")
+        raise DamagedFileError(subject, rule="the file ends inside its header")
     return np.dtype(_TYPES[head[2]]), struct.unpack(f">{head[3]}I", sizes)
 
 
@@ -145,7 +140,7 @@ def _read_blocks(subject: str, file: BinaryIO, batch_rows: int) -> Iterator[np.n
 
     def refuse(end: str) -> DamagedFileError:
         rule = f"the header promises {count} rows; the file {end}"
-        return DamagedFileError(subject=subject, rule=rule, remedy="Fetch it again.")
+        return DamagedFileError(subject, rule=rule, remedy="Fetch it again.")
 
     dtype, (count, *shape) = _read_header(subject, file)
     size = math.prod(shape) * dtype.itemsize

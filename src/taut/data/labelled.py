@@ -49,16 +49,16 @@ class LabelledSet:
         subject = f"data: {self.source}"
         if len(self.inputs) != len(self.labels):
             got = f"{len(self.inputs)} inputs and {len(self.labels)} labels"
-            raise DataError(subject=subject, rule="every input must have a label", got=got)
+            raise DataError(subject, rule="every input must have a label", got=got)
         if not len(self.labels):
-            raise DataError(subject=subject, rule="a labelled set must have rows", got="none")
+            raise DataError(subject, rule="a labelled set must have rows", got="none")
         wrong = (self.labels < 0) | (self.labels >= len(self.classes))
         if wrong.any():
             row, last = int(np.argmax(wrong)), len(self.classes) - 1
             rule = (
                 f"labels must be from 0 to {last}, one for each class; row {row} (counted from 0)"
             )
-            raise DataError(subject=subject, rule=f"{rule} has {self.labels[row]}")
+            raise DataError(subject, rule=f"{rule} has {self.labels[row]}")
 
     @property
     def image_shape(self) -> tuple[int, int, int] | None:
@@ -127,11 +127,9 @@ class LabelledSet:
             most = len(rows) - 1
             in_part[rows[: min(max(round(fraction * len(rows)), 1), most)]] = most > 0
         if not in_part.any():
-            raise DataError(
-                subject=f"data: {self.source}",
-                rule="to be split a set must have a class with two rows; every class has one",
-                remedy="Give more rows, or a separate test file.",
-            )
+            rule = "to be split a set must have a class with two rows; every class has one"
+            remedy = "Give more rows, or a separate test file."
+            raise DataError(f"data: {self.source}", rule=rule, remedy=remedy)
         return self.take(~in_part), self.take(in_part)
 
     def __repr__(self) -> str:
@@ -175,7 +173,7 @@ class LabelledData:
         ):
             if ours != theirs:
                 raise DataError(
-                    subject=f"data: {self.name}",
+                    f"data: {self.name}",
                     rule=f"training and test must have {rule}",
                     got=f"{list_some(ours) or 'none'} in {train.source} and "
                     f"{list_some(theirs) or 'none'} in {test.source}",

@@ -42,7 +42,7 @@ def read_labelled_npz(path: Path, classes: Classes) -> tuple[LabelledSet, Labell
     if (whole := _pair_arrays(path.name, arrays, "", classes)) is not None:
         return whole, None
     rule = "a labelled .npz file must hold arrays x and y, or x_train, y_train, x_test and y_test"
-    raise NoLabelError(subject=f"data: {path.name}", rule=rule, got=list_some(arrays))
+    raise NoLabelError(f"data: {path.name}", rule=rule, got=list_some(arrays))
 
 
 def _pair_arrays(
@@ -55,22 +55,20 @@ def _pair_arrays(
     if not inputs or not labels:
         return None
     if len(inputs) > 1 or len(labels) > 1:
-        rule = "inputs and labels must occur once"
-        raise DataError(subject=subject, rule=rule, got=list_some(inputs + labels))
+        got = list_some(inputs + labels)
+        raise DataError(subject, rule="inputs and labels must occur once", got=got)
     x, y = arrays[inputs[0]], arrays[labels[0]]
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1 or y.dtype.kind not in "biufU":
+        got, remedy = f"{y.dtype} of shape {y.shape}", "For one-hot rows use .argmax(1)."
         raise DataError(
-            subject=subject,
-            rule=f"{labels[0]} must be one label a row",
-            got=f"{y.dtype} of shape {y.shape}",
-            remedy="For one-hot rows use .argmax(1).",
+            subject, rule=f"{labels[0]} must be one label a row", got=got, remedy=remedy
         )
     if len(x) != len(y):
         rule = "there must be a label for every input"
         message = f"{rule}; {inputs[0]} has {len(x)} rows, {labels[0]} has {len(y)}"
-        raise DataError(subject=subject, rule=message)
+        raise DataError(subject, rule=message)
     values = _as_images(subject, x)
     unit = values.ndim == 4 and 0 <= values.min() and values.max() <= 1
     low, high = (0.0, 1.0) if unit else (None, None)
@@ -81,12 +79,11 @@ def _pair_arrays(
 def _as_images(subject: str, values: np.ndarray) -> np.ndarray:
     """Returns rows of numbers unchanged, and images with channels first and bytes scaled to [0, 1]."""
     if values.ndim not in (2, 3, 4) or 0 in values.shape:
-        raise DataError(
-            subject=subject,
-            rule="inputs must be rows of numbers, or images of shape (n, height, width), (n, "
-            "channels, height, width) or (n, height, width, channels)",
-            got=str(values.shape),
+        rule = (
+            "inputs must be rows of numbers, or images of shape (n, height, width), (n, "
+            "channels, height, width) or (n, height, width, channels)"
         )
+        raise DataError(subject, rule=rule, got=str(values.shape))
     floats = to_floats(subject, values)
     check_range(subject, floats.reshape(len(values), -1))
     if values.ndim == 2:
@@ -121,19 +118,18 @@ def _read_classes(path: Path, title: str, source: str, classes: Classes) -> Labe
     folders, subject = _folders(path), f"data: {title}"
     if not folders:
         rule = "a labelled folder must hold a folder of images for each class; it holds no folders"
-        raise DataError(subject=subject, rule=rule)
+        raise DataError(subject, rule=rule)
     if stray := [item.name for item in path.iterdir() if item.suffix.lower() in IMAGE_ENDINGS]:
         rule = f"every image must be in the folder of its class; {stray[0]} is beside them"
-        raise DataError(subject=subject, rule=rule)
+        raise DataError(subject, rule=rule)
     opened = [FolderSource(folder) for folder in folders]
     shape = opened[0].image_shape
     if other := next((each for each in opened if each.image_shape != shape), None):
-        raise DataError(
-            subject=subject,
-            rule=f"images must have one shape; those of {opened[0].name} have {shape}, those of "
-            f"{other.name} {other.image_shape}",
-            remedy="Resize or convert them first.",
+        rule = (
+            f"images must have one shape; those of {opened[0].name} have {shape}, those of "
+            f"{other.name} {other.image_shape}"
         )
+        raise DataError(subject, rule=rule, remedy="Resize or convert them first.")
     images = np.concatenate([block for each in opened for block in each.blocks(1024)])
     names = [each.name for each in opened for _ in range(each.rows)]
     labels, class_names = number_classes(f"data: {source}", names, classes)
@@ -167,15 +163,14 @@ def pair_idx(
     subject = f"data: {source}"
     pixels = parse_idx(subject, images)
     if pixels.ndim == 1:
-        raise DataError(
-            subject=subject,
-            rule="the file of images must hold images; it holds one number for each of "
-            f"{len(pixels)} rows, as files of labels do",
-            remedy="The two files may be swapped.",
+        rule = (
+            "the file of images must hold images; it holds one number for each of "
+            f"{len(pixels)} rows, as files of labels do"
         )
+        raise DataError(subject, rule=rule, remedy="The two files may be swapped.")
     if pixels.ndim not in (3, 4) or pixels.dtype != np.uint8:
         rule = "images must be bytes of shape (n, height, width) or (n, channels, height, width)"
-        raise DataError(subject=subject, rule=rule, got=f"{pixels.dtype} of shape {pixels.shape}")
+        raise DataError(subject, rule=rule, got=f"{pixels.dtype} of shape {pixels.shape}")
     numbers = parse_labels(label_subject, labels, len(pixels))
     names = classes or tuple(map(str, range(int(numbers.max(initial=0)) + 1)))
     return label_images(pixels[:, None] if pixels.ndim == 3 else pixels, numbers, names, source)
@@ -191,7 +186,7 @@ def parse_cifar(subject: str, archive: bytes) -> tuple[LabelledSet, LabelledSet]
     train_batches = [name for name in _CIFAR_TRAIN if name in batches]
     if not train_batches or _CIFAR_TEST not in batches:
         rule = f"the archive must hold {_CIFAR_TRAIN[0]} and {_CIFAR_TEST}"
-        raise DamagedFileError(subject=subject, rule=rule, got=", ".join(batches) or "neither")
+        raise DamagedFileError(subject, rule=rule, got=", ".join(batches) or "neither")
 
     def join(names: list[str], part: str) -> LabelledSet:
         records = np.concatenate([batches[name] for name in names])
@@ -205,11 +200,11 @@ def parse_cifar(subject: str, archive: bytes) -> tuple[LabelledSet, LabelledSet]
 def _parse_batch(subject: str, data: bytes) -> np.ndarray:
     if not data or len(data) % _CIFAR_RECORD:
         rule = f"must be records of {_CIFAR_RECORD} bytes, a label and an image each"
-        raise DamagedFileError(subject=subject, rule=rule, got=f"{len(data)} bytes")
+        raise DamagedFileError(subject, rule=rule, got=f"{len(data)} bytes")
     records = np.frombuffer(data, np.uint8).reshape(-1, _CIFAR_RECORD)
     largest = records[:, 0].max()
     if largest > 9:
-        raise DamagedFileError(subject=subject, rule="labels must be from 0 to 9", got=str(largest))
+        raise DamagedFileError(subject, rule="labels must be from 0 to 9", got=str(largest))
     return records
 
 

@@ -86,7 +86,7 @@ def load_labelled(
     if official or name.lower() == "digits":
         if options.given or test is not None:
             rule = f"`label`, `columns` and `test` must be left out for {name}, a named data set"
-            raise ArgumentError(subject="load_labelled", rule=f"{rule}; they are for files")
+            raise ArgumentError("load_labelled", rule=f"{rule}; they are for files")
         if official:
             return _load_official(official, data_folder(data_dir), download, on_progress)
         return LabelledData(*read_digits().split(test_fraction, seed), "digits")
@@ -95,7 +95,7 @@ def load_labelled(
     if test is not None:
         if rest is not None:
             rule = f"must be left out where the data has a test part of its own, as {path.name} has"
-            raise ArgumentError(subject="load_labelled", argument="test", rule=rule, got=test)
+            raise ArgumentError("load_labelled", "test", rule, test)
         rest = read_matching(
             test,
             data_dir=data_dir,
@@ -176,12 +176,11 @@ def read_matching(
     except ArgumentError as error:
         if selected is None or error.argument != "columns":
             raise
-        raise DataError(
-            subject=f"data: {path.name}",
-            rule="the table must have the columns that the network is trained on, "
-            f"{list_some(selected, 20)}, in any order",
-            got=error.got,
-        ) from error
+        rule = (
+            "the table must have the columns that the network is trained on, "
+            f"{list_some(selected, 20)}, in any order"
+        )
+        raise DataError(f"data: {path.name}", rule=rule, got=error.got) from error
 
 
 def _find_path(subject: str, name: str) -> Path:
@@ -189,21 +188,16 @@ def _find_path(subject: str, name: str) -> Path:
     if path.exists():
         return path
     if Path(name.rpartition(":")[0] or name).exists():
-        raise NoLabelError(
-            subject=subject,
-            argument="name_or_path",
-            rule=f"must be a whole file or folder; {path.name!r} names a part of one, which has "
-            "no labels",
+        rule = (
+            f"must be a whole file or folder; {path.name!r} names a part of one, which has "
+            "no labels"
         )
+        raise NoLabelError(subject, "name_or_path", rule)
     known = ["digits", *OFFICIAL_SETS]
     beside = path.parent.iterdir() if path.parent.is_dir() else ()
-    raise ArgumentError(
-        subject=subject,
-        argument="name_or_path",
-        rule=f"must be {', '.join(known)}, or a file or folder that exists",
-        got=repr(name),
-        remedy=did_you_mean(repr(name), map(repr, [*known, *map(str, beside)])),
-    )
+    rule = f"must be {', '.join(known)}, or a file or folder that exists"
+    remedy = did_you_mean(repr(name), map(repr, [*known, *map(str, beside)]))
+    raise ArgumentError(subject, "name_or_path", rule, repr(name), remedy)
 
 
 def _load_official(
@@ -213,7 +207,7 @@ def _load_official(
     missing = [file for file, path in zip(official.files, existing, strict=True) if path is None]
     if missing and not download:
         raise ArgumentError(
-            subject="load_labelled",
+            "load_labelled",
             rule=f"the files of {official.title} must be in {folder / official.name} or {folder}; not "
             f"there: {', '.join(file.name for file in missing)}",
             remedy="Pass data_dir or set TAUT_DATA to where they are, or fetch them: taut data "
@@ -245,8 +239,8 @@ def _read_path(
     if kind in ("text", "parquet"):
         return read_labelled_table(path, options, classes), None
     if set_options := options.given:
-        rule, got = "must be left out unless the file is a table", path.name
-        raise ArgumentError(subject="load_labelled", argument=set_options[0], rule=rule, got=got)
+        rule = "must be left out unless the file is a table"
+        raise ArgumentError("load_labelled", set_options[0], rule, path.name)
     match kind:
         case "npz":
             return read_labelled_npz(path, classes)
@@ -254,9 +248,6 @@ def _read_path(
             return read_idx_pair(path), None
         case "folder":
             return read_idx_folder(path) or read_image_classes(path, classes)
-    raise NoLabelError(
-        subject="load_labelled",
-        argument="name_or_path",
-        rule=f"must hold labels; {path.name} cannot",
-        remedy="Put the arrays x and y in one .npz file: numpy.savez(path, x=x, y=y).",
-    )
+    rule = f"must hold labels; {path.name} cannot"
+    remedy = "Put the arrays x and y in one .npz file: numpy.savez(path, x=x, y=y)."
+    raise NoLabelError("load_labelled", "name_or_path", rule, remedy=remedy)

@@ -67,8 +67,7 @@ def _select_inputs(source: ColumnSource, label: int, options: TableOptions) -> l
     subject, names, width = source.subject, source.names, source.width
     positions = select_positions(subject, names, width, options.columns)
     if label in positions and options.columns is not None:
-        rule = "must leave out the label; it is among them"
-        raise ArgumentError(subject=subject, argument="columns", rule=rule)
+        raise ArgumentError(subject, "columns", "must leave out the label; it is among them")
     drop = list(options.drop)
     dropped = select_positions(subject, names, width, drop, "drop") if drop else []
     inputs = [i for i in positions if i != label and i not in dropped]

@@ -30,26 +30,24 @@ def find_label(subject: str, names: Sequence[str], width: int, label: str | int 
         if len(usual) == 1:
             return usual[0]
         have = f"the columns are {list_some(names, 20)}" if names else "they have no names"
-        raise NoLabelError(
-            subject=subject,
-            argument="label",
-            rule=f"must say which of the {width} columns holds the classes, unless just one is "
-            f"called {', '.join(_USUAL)}; {have}",
-            remedy=f"Name it, or count from 0: {width - 1}, or -1, is the last.",
+        rule = (
+            f"must say which of the {width} columns holds the classes, unless just one is "
+            f"called {', '.join(_USUAL)}; {have}"
         )
+        remedy = f"Name it, or count from 0: {width - 1}, or -1, is the last."
+        raise NoLabelError(subject, "label", rule, remedy=remedy)
     at = as_position(label)
     if at is not None and -width <= at < 0:
         at += width
     if isinstance(label, str) and label in names:
         named = names.index(label)
         if at is not None and 0 <= at < width and named != at:
-            raise ArgumentError(
-                subject=subject,
-                argument="label",
-                rule=f"must say which column is meant; {label!r} is the name of the column at "
-                f"position {named} (counted from 0), and {names[at]!r} is at position {label}",
-                remedy=f"Count from the end: {named - width} or {at - width}.",
+            rule = (
+                f"must say which column is meant; {label!r} is the name of the column at "
+                f"position {named} (counted from 0), and {names[at]!r} is at position {label}"
             )
+            remedy = f"Count from the end: {named - width} or {at - width}."
+            raise ArgumentError(subject, "label", rule, remedy=remedy)
         at = None
     return select_positions(subject, names, width, [label if at is None else at], "label")[0]
 
@@ -72,14 +70,11 @@ def name_classes(subject: str, labels: Sequence[Any]) -> list[str]:
     words = len(numbers) < len(texts) or {text.lower() for text in texts} <= _WORDS
     for row, text in enumerate(texts):
         if not text or (not words and math.isnan(numbers[row])):
-            raise DataError(
-                subject=subject,
-                rule=f"every row must have a label; row {row} (counted from 0) has none",
-                remedy="Drop it or fill it in.",
-            )
+            rule = f"every row must have a label; row {row} (counted from 0) has none"
+            raise DataError(subject, rule=rule, remedy="Drop it or fill it in.")
         if not words and not numbers[row].is_integer():
             raise DataError(
-                subject=subject,
+                subject,
                 rule=f"a label must name a class, by a whole number or a word; row {row} "
                 f"(counted from 0) has {text}",
                 remedy="A column of measurements is for regression.",
@@ -100,21 +95,15 @@ def number_classes(
         whole = all(name.lstrip("-").isdecimal() for name in there)
         classes = sorted(there, key=int) if whole else sorted(there)
         if len(classes) < 2:
-            raise DataError(
-                subject=subject,
-                rule=f"there must be at least two classes; every row has {names[0]!r}",
-                remedy="Choose another label, or give more rows.",
-            )
+            rule = f"there must be at least two classes; every row has {names[0]!r}"
+            raise DataError(subject, rule=rule, remedy="Choose another label, or give more rows.")
     if strange := sorted(there - set(classes)):
         row = next(row for row, name in enumerate(names) if name in strange)
         remedy = "Drop such rows, or train with them."
         if not there & set(classes):
             remedy = "No row has any of them: is this the right column, and the right network?"
-        raise DataError(
-            subject=subject,
-            rule=f"every label must be one of the classes known from training, {list_some(classes)}",
-            got=f"{list_some(strange)}, first in row {row} (counted from 0)",
-            remedy=remedy,
-        )
+        rule = f"every label must be one of the classes known from training, {list_some(classes)}"
+        got = f"{list_some(strange)}, first in row {row} (counted from 0)"
+        raise DataError(subject, rule=rule, got=got, remedy=remedy)
     index = {name: number for number, name in enumerate(classes)}
     return np.array([index[name] for name in names], np.int64), tuple(classes)

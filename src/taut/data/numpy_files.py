@@ -62,15 +62,12 @@ def open_npz(path: Path, key: str | None = None) -> ArraySource:
 
     def choose(keys: list[str]) -> list[str]:
         if key is None and len(keys) > 1:
-            raise ArgumentError(
-                subject=f"data: {name}",
-                argument="path",
-                rule=f"must say which array is meant; the file holds {list_some(keys)}",
-                remedy=f"Use {path.name}:{keys[0]} for the first.",
-            )
+            rule = f"must say which array is meant; the file holds {list_some(keys)}"
+            remedy = f"Use {path.name}:{keys[0]} for the first."
+            raise ArgumentError(f"data: {name}", "path", rule, remedy=remedy)
         if key is not None and key not in keys:
             rule = f"the key must be among {list_some(keys)}"
-            raise ArgumentError(subject=f"data: {name}", rule=rule, got=repr(key))
+            raise ArgumentError(f"data: {name}", rule=rule, got=repr(key))
         return keys if key is None else [key]
 
     (array,) = read_npz(path, choose).values()
@@ -86,8 +83,7 @@ def read_npz(
         names = archive.namelist()
         keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
         if not keys:
-            rule = "a .npz file must hold an array; this one holds none"
-            raise DataError(subject=subject, rule=rule)
+            raise DataError(subject, rule="a .npz file must hold an array; this one holds none")
         return {key: _parse(subject, archive.read(f"{key}.npy")) for key in choose(keys)}
 
 
@@ -99,13 +95,9 @@ def _parse(subject: str, data: bytes) -> np.ndarray:
 
 def _check_head(subject: str, head: bytes) -> None:
     if not head.startswith(NPY):
-        rule = "an array must start with the mark of numpy's format"
-        remedy = "Write it with numpy.save."
-        raise DamagedFileError(subject=subject, rule=rule, got=repr(head[:6]), remedy=remedy)
+        rule, got = "an array must start with the mark of numpy's format", repr(head[:6])
+        raise DamagedFileError(subject, rule=rule, got=got, remedy="Write it with numpy.save.")
     if _OBJECTS.search(head.partition(b"\n")[0]):
-        raise DataError(
-            subject=subject,
-            rule="an array must hold numbers",
-            got="Python objects, which could run code when they are read, so they never are",
-            remedy="Save numbers: numpy.save(path, array.astype(float)).",
-        )
+        got = "Python objects, which could run code when they are read, so they never are"
+        remedy = "Save numbers: numpy.save(path, array.astype(float))."
+        raise DataError(subject, rule="an array must hold numbers", got=got, remedy=remedy)

@@ -77,11 +77,9 @@ class OfficialSet:
                 if twin.content_sha256 == digest:
                     got = f"{other.title}'s {twin.name.removesuffix('.gz')}"
                     remedy = "Put it in the folder of its name."
+        rule = f"must be the official file of {self.title}, whose SHA-256 is {expected[:16]}..."
         raise DamagedFileError(
-            subject=f"data: {path.name}",
-            rule=f"must be the official file of {self.title}, whose SHA-256 is {expected[:16]}...",
-            got=f"{got}, in {path.parent}",
-            remedy=remedy,
+            f"data: {path.name}", rule=rule, got=f"{got}, in {path.parent}", remedy=remedy
         )
 
 

@@ -45,8 +45,7 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
     """
     notes: list[str] = []
     if first.encoding != second.encoding:
-        rule = "both samples must have one encoding; they have two"
-        raise DataError(subject="check_pair", rule=rule)
+        raise DataError("check_pair", rule="both samples must have one encoding; they have two")
     if first.columns and second.columns:
         _check_same(first.columns, second.columns, first.source, second.source)
         if first.columns != second.columns:
@@ -61,7 +60,7 @@ def check_pair(first: First, second: Second) -> Pair[First, Second]:
         if shapes[0] != shapes[1]:
             rule = f"{first.source} and {second.source} must hold images of one shape"
             got = f"{first.image_shape} and {second.image_shape}"
-            raise DataError(subject="check_pair", rule=rule, got=got)
+            raise DataError("check_pair", rule=rule, got=got)
     return Pair(first, second, tuple(notes))
 
 
@@ -98,7 +97,7 @@ def fit_pair(
 
 def _refuse_width(one: str, other: str, first: int, second: int) -> DataError:
     rule = f"{one} and {other} must have equally many columns"
-    return DataError(subject="check_pair", rule=rule, got=f"{first} and {second}")
+    return DataError("check_pair", rule=rule, got=f"{first} and {second}")
 
 
 def _note_order(first: str, second: str) -> str:
@@ -116,7 +115,7 @@ def _check_same(first: Sequence[str], second: Sequence[str], one: str, other: st
         parts = [f"no {list_some(lacking)} in {other}"] if lacking else []
         parts += [f"also {list_some(added)} in {other}"] if added else []
         raise DataError(
-            subject="check_pair",
+            "check_pair",
             rule=f"{one} and {other} must have the same columns",
             got=", ".join(parts),
             remedy="Give files with the same columns.",

@@ -46,8 +46,8 @@ class Source(ABC):
     def rename(self, names: Sequence[str]) -> None:
         """Renames the columns, replacing the names in the file if it has some."""
         if len(names) != self.width:
-            rule, got = f"must name all {self.width} columns", f"{len(names)} names"
-            raise ArgumentError(subject=self.subject, argument="names", rule=rule, got=got)
+            rule = f"must name all {self.width} columns"
+            raise ArgumentError(self.subject, "names", rule, f"{len(names)} names")
         self._set_columns(names, self.width)
 
     @property
@@ -67,8 +67,7 @@ class Source(ABC):
     def select(self, columns: Columns) -> Self:
         """Returns a source of the same file with the selected columns."""
         if columns is not None and not self.selectable:
-            rule = "must be left out for images"
-            raise ArgumentError(subject=self.subject, argument="columns", rule=rule, got=columns)
+            raise ArgumentError(self.subject, "columns", "must be left out for images", columns)
         selected = copy(self)
         if columns is not None:
             positions = select_positions(self.subject, self.names, self.width, columns)
@@ -145,11 +144,10 @@ def _find_member(path: Path, archive: zipfile.ZipFile, member: str | None) -> st
             return tables[0]
         rule = "must say which file of the archive is meant" if tables else "must hold a table"
         remedy = f"Use {path.name}:{tables[0]} for the first." if tables else ""
-        got = list_some(names) or "an empty archive"
-        raise ArgumentError(subject=subject, argument="path", rule=rule, got=got, remedy=remedy)
+        raise ArgumentError(subject, "path", rule, list_some(names) or "an empty archive", remedy)
     if member not in names:
         rule = f"the file must be among {list_some(names)}"
-        raise ArgumentError(subject=subject, rule=rule, got=repr(member))
+        raise ArgumentError(subject, rule=rule, got=repr(member))
     return member
 
 
@@ -170,18 +168,11 @@ def refuse_damage(
         raise
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, *errors) as error:
         reason = str(error).partition("\n")[0]
-        raise DamagedFileError(
-            subject=subject,
-            rule=f"{what} is cut short or altered ({reason})",
-            remedy="Write or fetch it again.",
-        ) from error
+        rule = f"{what} is cut short or altered ({reason})"
+        raise DamagedFileError(subject, rule=rule, remedy="Write or fetch it again.") from error
     except UnicodeDecodeError as error:
-        raise DataError(
-            subject=subject,
-            rule=f"text must be UTF-8; byte {error.object[error.start]:#04x} is not",
-            remedy="Save the file as UTF-8.",
-        ) from error
+        rule = f"text must be UTF-8; byte {error.object[error.start]:#04x} is not"
+        raise DataError(subject, rule=rule, remedy="Save the file as UTF-8.") from error
     except OSError as error:
-        raise DataError(
-            subject=subject, rule="the file must be readable", got=str(error.strerror or error)
-        ) from error
+        rule = "the file must be readable"
+        raise DataError(subject, rule=rule, got=str(error.strerror or error)) from error

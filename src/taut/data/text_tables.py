@@ -73,9 +73,9 @@ class TextSource(ColumnSource):
         if not (label in first and whole):
             return False
         raise ArgumentError(
-            subject=self.subject,
-            argument="label",
-            rule=f"must say which column is meant; the first line, {list_some(first)}, may be a row "
+            self.subject,
+            "label",
+            f"must say which column is meant; the first line, {list_some(first)}, may be a row "
             f"or a header, and {label!r} the column at position {label} or the one with that name",
             remedy=f"For a table without a header count from the end: {at - width}. Or name the "
             "columns by words.",

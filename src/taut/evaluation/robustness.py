@@ -102,12 +102,11 @@ def evaluate_robustness(
     for name in attacks:
         check_choice(_SUBJECT, "attacks", name, ATTACKS)
     if classifier.norm == L1 and set(attacks) != {"autoattack"}:
-        rule, got = "must be autoattack alone in L1", ", ".join(attacks)
-        raise ArgumentError(subject=_SUBJECT, argument="attacks", rule=rule, got=got)
+        rule = "must be autoattack alone in L1"
+        raise ArgumentError(_SUBJECT, "attacks", rule, ", ".join(attacks))
     ascending = tuple(sorted(set(map(float, radii))))
     if not ascending or ascending[0] <= 0:
-        rule, got = "must be above 0", str(list(radii))
-        raise ArgumentError(subject=_SUBJECT, argument="radii", rule=rule, got=got)
+        raise ArgumentError(_SUBJECT, "radii", "must be above 0", str(list(radii)))
     report = on_attack or (lambda name, radius: None)
     certificates = classifier.certify()
     settings = {"num_steps": num_steps, "num_restarts": num_restarts, "seed": seed}

@@ -43,11 +43,9 @@ def describe(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     }
     for name, value in tensors.items():
         if not value.isfinite().all():
-            raise NonFiniteError(
-                subject="save",
-                rule=f"every number must be finite; `{name}` holds NaN or infinity",
-                remedy="Restore a checkpoint from before it was lost.",
-            )
+            rule = f"every number must be finite; `{name}` holds NaN or infinity"
+            remedy = "Restore a checkpoint from before it was lost."
+            raise NonFiniteError("save", rule=rule, remedy=remedy)
     return description, tensors
 
 
@@ -59,15 +57,12 @@ def _describe(
     seen[module] = path
     subject = f"save: `{path or 'model'}` ({type(module).__name__})"
     if module._forward_hooks or module._forward_pre_hooks:
-        raise ArgumentError(
-            rule=f"{subject} has forward hooks, which are code and no part of a file",
-            remedy="Remove them, or save model.state_dict().",
-        )
+        rule = f"{subject} has forward hooks, which are code and no part of a file"
+        raise ArgumentError(rule=rule, remedy="Remove them, or save model.state_dict().")
     if type(module) in (nn.Sequential, taut_nn.Residual):
         if depth == _DEEPEST:
-            raise ArgumentError(
-                rule=f"{subject} is nested deeper than {_DEEPEST}", remedy="Flatten the model."
-            )
+            rule = f"{subject} is nested deeper than {_DEEPEST}"
+            raise ArgumentError(rule=rule, remedy="Flatten the model.")
         children = {
             name: _describe(child, _join(path, name), seen, depth + 1)
             for name, child in module._modules.items()
@@ -95,9 +90,8 @@ def _describe(
         if shapes != kind.shapes(arguments):
             raise ArgumentError(rule=f"it holds {shapes} instead of {kind.shapes(arguments)}")
     except ArgumentError as error:
-        raise ArgumentError(
-            rule=f"{subject} cannot be described: {str(error).rstrip('.')}"
-        ) from error
+        rule = f"{subject} cannot be described: {str(error).rstrip('.')}"
+        raise ArgumentError(rule=rule) from error
     return {"kind": kind.module.__name__, "arguments": arguments}
 
 
@@ -113,7 +107,7 @@ def _refuse_tied(model: nn.Module) -> None:
             other = owners.setdefault(id(value), (module, name))
             if other[0] is not module:
                 raise ArgumentError(
-                    subject="save",
+                    "save",
                     rule=f"`{other[1]}` and `{name}` are one tensor in two layers, which a file "
                     "cannot say",
                     remedy="Use the same layer in both places, or save model.state_dict().",
@@ -161,17 +155,15 @@ class _Builder:
                 module = taut_nn.Residual(built[0], mode, scale, *built[1:])
             case {"kind": str(mark), "path": str(other), **rest} if mark == _MARK and not rest:
                 if other not in self.made:
-                    raise ArgumentError(
-                        argument=path, rule=f"repeats `{other[:80]}`, which is not there"
-                    )
+                    rule = f"repeats `{other[:80]}`, which is not there"
+                    raise ArgumentError(argument=path, rule=rule)
                 module, steps = self.made[other]
                 self._advance(steps, depth)
             case {"kind": str(name), "arguments": dict(arguments), **rest} if not rest:
                 module = self._layer(name, arguments, path)
             case _:
-                raise ArgumentError(
-                    argument=path or "model", rule=f"is described by {shorten(description)}"
-                )
+                rule = f"is described by {shorten(description)}"
+                raise ArgumentError(argument=path or "model", rule=rule)
         self.made[path] = module, self.steps - before
         return module
 
@@ -192,32 +184,28 @@ class _Builder:
                 ):
                     model.add_module(name, self.build(described, _join(path, name), depth + 1))
                 case _:
-                    raise ArgumentError(
-                        argument=path or "model", rule=f"has a child {shorten(child)}"
-                    )
+                    rule = f"has a child {shorten(child)}"
+                    raise ArgumentError(argument=path or "model", rule=rule)
         return model
 
     def _layer(self, name: str, arguments: Arguments, path: str) -> nn.Module:
         kind = find_schema(name)
         if kind is None:
-            raise ArgumentError(
-                argument=path or "model", rule=f"is of the unknown kind {name[:80]!r}"
-            )
+            rule = f"is of the unknown kind {name[:80]!r}"
+            raise ArgumentError(argument=path or "model", rule=rule)
         try:
             kind.check(arguments)
         except ArgumentError as error:
-            raise ArgumentError(
-                argument=path or "model", rule=f"({name}): {str(error).rstrip('.')}"
-            ) from error
+            rule = f"({name}): {str(error).rstrip('.')}"
+            raise ArgumentError(argument=path or "model", rule=rule) from error
         stored = {}
         for tensor, shape in kind.shapes(arguments).items():
             full = _join(path, tensor)
             value = self.tensors.get(full)
             if value is None or tuple(value.shape) != shape:
                 problem = "is missing" if value is None else f"has shape {tuple(value.shape)}"
-                raise ArgumentError(
-                    rule=f"tensor `{full}` {problem}; the layer needs shape {shape}"
-                )
+                rule = f"tensor `{full}` {problem}; the layer needs shape {shape}"
+                raise ArgumentError(rule=rule)
             stored[tensor] = value
             self.used.add(full)
         if len({value.dtype for value in stored.values()}) > 1:

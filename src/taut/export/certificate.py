@@ -63,9 +63,7 @@ def margin_lipschitz(model: nn.Module, norm: NormLike, input_shape: Sequence[int
         shape = plain(torch.zeros(1, *input_shape, dtype=torch.float64)).shape[1:]
         if len(shape) != 1:
             rule = "must return one row of outputs per sample"
-            raise ArgumentError(
-                subject="margin_lipschitz", argument="model", rule=rule, got=str(shape)
-            )
+            raise ArgumentError("margin_lipschitz", "model", rule, str(shape))
         bounds = [_constant(plain, p, input_shape, q) * f for q, f in _OUTPUTS.items()]
         constant = bounds[0] if shape == (1,) else min(bounds) * (1 + 2.0**-48)
         return torch.full((shape[0], shape[0]), constant, dtype=torch.float64)

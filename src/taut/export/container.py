@@ -53,11 +53,9 @@ def read_header(data: bytes) -> dict[str, Any]:
     """The header of a taut file, as yet unverified."""
     # The length of a header may begin with the same bytes, so a header must be missing, too.
     if data[8:9] != b"{" and (data[:2] == b"PK" or data[:1] == b"\x80"):
-        raise DamagedFileError(
-            rule="this is an archive or a pickle of torch, not a taut file",
-            remedy="Pickles can run any code, so they are not opened; write the model with "
-            "taut.save.",
-        )
+        rule = "this is an archive or a pickle of torch, not a taut file"
+        remedy = "Pickles can run any code, so they are not opened; write the model with taut.save."
+        raise DamagedFileError(rule=rule, remedy=remedy)
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or not 2 <= size <= min(len(data) - 8, _LARGEST_HEADER):
         raise DamagedFileError(rule="it is truncated, or not a safetensors file")
@@ -70,10 +68,8 @@ def read_header(data: bytes) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
         raise DamagedFileError(rule="its header is not that of a safetensors file") from error
     if not isinstance(header, dict):
-        raise DamagedFileError(
-            rule="this safetensors file was not written by taut.save: it names no layers",
-            remedy="Build the model in code and load its state dict.",
-        )
+        rule = "this safetensors file was not written by taut.save: it names no layers"
+        raise DamagedFileError(rule=rule, remedy="Build the model in code and load its state dict.")
     if header.get("format") != FORMAT:
         raise DamagedFileError(
             rule=f"its format is {str(header.get('format'))[:20]}, and this version of taut "
@@ -82,11 +78,8 @@ def read_header(data: bytes) -> dict[str, Any]:
             "one.",
         )
     if whole != len(data):
-        raise DamagedFileError(
-            rule=f"it has {len(data)} bytes and should have {str(whole)[:20]}: truncated, or "
-            "added to",
-            remedy="Fetch it again.",
-        )
+        rule = f"it has {len(data)} bytes and should have {str(whole)[:20]}: truncated, or added to"
+        raise DamagedFileError(rule=rule, remedy="Fetch it again.")
     return header
 
 
@@ -112,9 +105,8 @@ def read_tensors(data: bytes) -> dict[str, Tensor]:
     try:
         tensors = safetensors.torch.load(data)
     except Exception as error:
-        raise DamagedFileError(
-            rule=f"its tensors cannot be read: {str(error).rstrip('.')}"
-        ) from error
+        rule = f"its tensors cannot be read: {str(error).rstrip('.')}"
+        raise DamagedFileError(rule=rule) from error
     for name, value in tensors.items():
         if value.dtype not in _DTYPES and value.dtype != torch.int8:
             raise DamagedFileError(

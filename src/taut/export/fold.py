@@ -63,13 +63,12 @@ def fold(model: nn.Module) -> nn.Module:
                 layer.weight = nn.Parameter(weight, requires_grad=False)
     for name, module in prepared.model.named_modules():
         if isinstance(module, ConstrainedLayer):
-            raise NoRuleError(
-                subject="fold",
-                argument=name or "model",
-                rule=f"({type(module).__name__}) has a forward of its own, which a plain layer "
-                "cannot follow",
-                remedy="Put what it adds into a module before or after the layer.",
+            rule = (
+                f"({type(module).__name__}) has a forward of its own, which a plain layer "
+                "cannot follow"
             )
+            remedy = "Put what it adds into a module before or after the layer."
+            raise NoRuleError("fold", name or "model", rule, remedy=remedy)
     return prepared.model
 
 
@@ -102,9 +101,7 @@ def _proven(subject: str, weight: Tensor, bound_of: Callable[[Tensor], float]) -
         if bound_of(shrunk) <= 1:
             return shrunk
         margin *= 4
-    raise NotConvergedError(
-        subject=subject,
-        rule="the norm of the weight must be provable",
-        got=f"{bound} and no proof of 1 after scaling",
-        remedy="Report the weight: this should not happen.",
-    )
+    rule = "the norm of the weight must be provable"
+    got = f"{bound} and no proof of 1 after scaling"
+    remedy = "Report the weight: this should not happen."
+    raise NotConvergedError(subject, rule=rule, got=got, remedy=remedy)

@@ -40,12 +40,10 @@ def standardise(model: nn.Module, shift: Sequence[float], spread: Sequence[float
     length = torch.tensor(spread, dtype=torch.float64)
     usual = centre.isfinite().all() and length.isfinite().all() and (length > 0).all()
     if centre.ndim != 1 or centre.shape != length.shape or not len(centre) or not usual:
-        raise ArgumentError(
-            subject=_SUBJECT,
-            rule="`shift` and `spread` must be finite, one of each for a column, and `spread` "
-            "positive",
-            got=f"shift={shift!r}, spread={spread!r}",
+        rule = (
+            "`shift` and `spread` must be finite, one of each for a column, and `spread` positive"
         )
+        raise ArgumentError(_SUBJECT, rule=rule, got=f"shift={shift!r}, spread={spread!r}")
     plain = fold(model)
     dtype = next((value.dtype for value in plain.parameters()), torch.get_default_dtype())
     if dtype == torch.float32 and (centre.abs() / length).max() * 2**-24 > _TOLERATED:

@@ -41,21 +41,15 @@ def check_arguments(subject: str, description: Any) -> None:
     for kind, arguments in _layers(description):
         for name, largest in _LARGEST.items():
             if any(number > largest for number in _whole_numbers(arguments.get(name))):
-                raise ArgumentError(
-                    subject=subject,
-                    rule=f"`{name}` of {kind} must be at most {largest} in a file",
-                    got=str(arguments[name])[:80],
-                )
+                rule = f"`{name}` of {kind} must be at most {largest} in a file"
+                raise ArgumentError(subject, rule=rule, got=str(arguments[name])[:80])
         taps = math.prod(_whole_numbers(arguments.get("kernel_size")))
         partial = arguments.get("ceil_mode") or arguments.get("count_include_pad") is False
         most = _MOST_PARTIAL**2 if partial else _MOST_TAPS**2 if "Pool" in kind else _MOST_TAPS
         side = math.isqrt(most) if "Pool" in kind else most
         if taps > most or any(k > side for k in _whole_numbers(arguments.get("kernel_size"))):
-            raise ArgumentError(
-                subject=subject,
-                rule=f"`kernel_size` of {kind} must have at most {most} cells in a file",
-                got=str(arguments["kernel_size"])[:80],
-            )
+            rule = f"`kernel_size` of {kind} must have at most {most} cells in a file"
+            raise ArgumentError(subject, rule=rule, got=str(arguments["kernel_size"])[:80])
         _check_phases(subject, kind, arguments)
 
 
@@ -68,12 +62,11 @@ def _check_phases(subject: str, kind: str, arguments: dict[str, Any]) -> None:
         reads = [divmod(d * j, max(s, 1)) for j in range(k)]
         spread *= len({offset for offset, _ in reads}) * len({phase for _, phase in reads})
     if spread > 16 * _MOST_TAPS:
-        raise ArgumentError(
-            subject=subject,
-            rule=f"stride and dilation of {kind} must not spread the kernel over more than "
-            f"{16 * _MOST_TAPS} cells in a file",
-            got=str(spread),
+        rule = (
+            f"stride and dilation of {kind} must not spread the kernel over more than "
+            f"{16 * _MOST_TAPS} cells in a file"
         )
+        raise ArgumentError(subject, rule=rule, got=str(spread))
 
 
 def _layers(description: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -109,13 +102,11 @@ def check_intermediates(subject: str, model: nn.Module, shape: tuple[int, ...] |
         nonlocal seen
         seen += sum(value.numel() for value in tensors if isinstance(value, Tensor))
         if seen > allowed:
-            raise ArgumentError(
-                subject=subject,
-                argument="input_shape",
-                rule=f"must lead to at most {allowed} entries in all intermediate tensors of one "
-                "input together",
-                got=f"input_shape={shape}",
+            rule = (
+                f"must lead to at most {allowed} entries in all intermediate tensors of one "
+                "input together"
             )
+            raise ArgumentError(subject, "input_shape", rule, f"input_shape={shape}")
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
         if isinstance(padding := getattr(module, "padding", None), tuple) and args[0].dim() > 2:
@@ -139,12 +130,9 @@ def check_intermediates(subject: str, model: nn.Module, shape: tuple[int, ...] |
         if isinstance(error, TautError):
             raise
     except Exception as error:
-        raise ArgumentError(
-            subject=subject,
-            argument="input_shape",
-            rule="must be one that the model takes",
-            got=f"input_shape={shape}: {str(error).rstrip('.')}",
-        ) from error
+        rule = "must be one that the model takes"
+        got = f"input_shape={shape}: {str(error).rstrip('.')}"
+        raise ArgumentError(subject, "input_shape", rule, got) from error
 
 
 def _without_storage(model: nn.Module, tensors: dict[int, Tensor]) -> nn.Module:

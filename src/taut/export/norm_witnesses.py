@@ -50,10 +50,8 @@ def check_evaluation(model: nn.Module, stored: dict[str, Tensor]) -> None:
             tolerance = torch.finfo(made.dtype).eps ** 0.5 * float(made.abs().amax())
             fits = wanted.shape == made.shape and wanted.dtype == made.dtype
             if not fits or float((wanted - made).abs().amax()) > tolerance:
-                raise ArgumentError(
-                    argument=path or "model",
-                    rule="does not evaluate to the weight that is stored for it",
-                )
+                rule = "does not evaluate to the weight that is stored for it"
+                raise ArgumentError(argument=path or "model", rule=rule)
     if left:
         raise ArgumentError(rule=f"tensor `{min(left)}` belongs to no layer")
 

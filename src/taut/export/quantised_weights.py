@@ -40,12 +40,8 @@ def round_weights(model: nn.Module, kind: StoredWeights) -> dict[str, Tensor]:
     if kind == "float32":
         return {}
     if any(value.dtype != torch.float32 for value in model.parameters()):
-        raise ArgumentError(
-            subject="save",
-            argument="weights",
-            rule="is for networks in float32",
-            got=f"weights={kind!r} and {', '.join({str(v.dtype) for v in model.parameters()})}",
-        )
+        got = f"weights={kind!r} and {', '.join({str(v.dtype) for v in model.parameters()})}"
+        raise ArgumentError("save", "weights", "is for networks in float32", got)
     stored: dict[str, Tensor] = {}
     for name, value in model.named_parameters():
         if value.dim() < 2:
@@ -74,9 +70,8 @@ def _to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
 def _product(name: str, whole: Tensor, scale: Tensor) -> Tensor:
     exact = whole.double() * scale.double()
     if not torch.equal(exact.float().double(), exact):
-        raise DamagedFileError(
-            rule=f"tensor `{name}`: the products with its scales must be float32"
-        )
+        rule = f"tensor `{name}`: the products with its scales must be float32"
+        raise DamagedFileError(rule=rule)
     return exact.float()
 
 
@@ -91,9 +86,8 @@ def restore_weights(tensors: dict[str, Tensor], kind: StoredWeights) -> dict[str
     wholes = {name for name, value in tensors.items() if value.dtype == torch.int8}
     if wholes != set(scales) or (wholes and kind != "int8"):
         odd = min(wholes ^ set(scales) or wholes)
-        raise DamagedFileError(
-            rule=f"tensor `{odd}` must be whole numbers with a scale for each row"
-        )
+        rule = f"tensor `{odd}` must be whole numbers with a scale for each row"
+        raise DamagedFileError(rule=rule)
     restored: dict[str, Tensor] = {}
     for name, value in tensors.items():
         if name.endswith(SCALE) and name.removesuffix(SCALE) in scales:

@@ -79,15 +79,11 @@ class _Rewriter:
                 "Scale or ReLU in a Sequential.",
             )
         if self.width is None:
-            raise ArgumentError(
-                rule=f"{subject} must come after a dense layer, which tells its width"
-            )
+            rule = f"{subject} must come after a dense layer, which tells its width"
+            raise ArgumentError(rule=rule)
         if getattr(module, "dim", -1) not in (-1, None):
-            raise ArgumentError(
-                rule=f"{subject} must work over the last dimension",
-                got=f"dim={module.dim}",
-                remedy="Use dim=-1.",
-            )
+            rule = f"{subject} must work over the last dimension"
+            raise ArgumentError(rule=rule, got=f"dim={module.dim}", remedy="Use dim=-1.")
         for matrix in record.relu(module, self.width, subject):
             if matrix is None:
                 yield nn.ReLU()

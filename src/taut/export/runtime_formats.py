@@ -132,30 +132,19 @@ def _prepare(
     folded = fold(model).cpu()
     shape = tuple(input_shape) if input_shape is not None else find_input_shape(folded)
     if shape is None:
-        raise ArgumentError(
-            subject=subject,
-            argument="input_shape",
-            rule="must be given, since the first layer of the model does not tell it",
-            remedy="Give the shape of one input without the batch, such as (1, 28, 28).",
-        )
+        rule = "must be given, since the first layer of the model does not tell it"
+        remedy = "Give the shape of one input without the batch, such as (1, 28, 28)."
+        raise ArgumentError(subject, "input_shape", rule, remedy=remedy)
     dtypes = {value.dtype for value in folded.parameters()} or {torch.get_default_dtype()}
     if len(dtypes) > 1 or not dtypes <= _AGREEMENT.keys():
-        raise ArgumentError(
-            subject=subject,
-            argument="model",
-            rule="must be float32 or float64 throughout",
-            got=str(dtypes),
-        )
+        raise ArgumentError(subject, "model", "must be float32 or float64 throughout", str(dtypes))
     example = torch.zeros(2, *shape, dtype=dtypes.pop())
     try:
         folded(example)
     except Exception as error:
-        raise ArgumentError(
-            subject=subject,
-            argument="input_shape",
-            rule="must be one that the model takes",
-            got=f"input_shape={shape}, and the model failed: {str(error).rstrip('.')}",
-        ) from error
+        rule = "must be one that the model takes"
+        got = f"input_shape={shape}, and the model failed: {str(error).rstrip('.')}"
+        raise ArgumentError(subject, "input_shape", rule, got) from error
     return folded, example
 
 
@@ -175,13 +164,12 @@ def _compare(
         x = torch.randn(batch, *example.shape[1:], dtype=example.dtype, generator=generator)
         wanted, got = model(x), exported(x)
         if got.shape != wanted.shape or got.dtype != wanted.dtype:
-            raise NotConvergedError(
-                subject=subject,
-                rule=f"for a batch of {batch} the exported network gives shape "
+            rule = (
+                f"for a batch of {batch} the exported network gives shape "
                 f"{tuple(got.shape)} ({got.dtype}) instead of {tuple(wanted.shape)} "
-                f"({wanted.dtype})",
-                remedy="Nothing was written.",
+                f"({wanted.dtype})"
             )
+            raise NotConvergedError(subject, rule=rule, remedy="Nothing was written.")
         errors = (wanted.abs(), (got - wanted).abs(), (exact(x.double()) - wanted).abs())
         if not all(error.isfinite().all() for error in errors):
             worst = math.inf
@@ -190,12 +178,11 @@ def _compare(
         largest, worst, own = map(max, (largest, worst, own), seen)
     # Very deep networks in float32 are further than that from themselves in float64.
     if not worst <= max(tol * largest, 4 * leniency * own):
-        raise NotConvergedError(
-            subject=subject,
-            rule=f"the exported network must compute what the model computes, within {tol:g} of "
-            f"its largest output {largest:g}; it is off by {worst:g}",
-            remedy="Nothing was written.",
+        rule = (
+            f"the exported network must compute what the model computes, within {tol:g} of "
+            f"its largest output {largest:g}; it is off by {worst:g}"
         )
+        raise NotConvergedError(subject, rule=rule, remedy="Nothing was written.")
 
 
 class _Factor(nn.Module):

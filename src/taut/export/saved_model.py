@@ -266,10 +266,8 @@ def _open(data: bytes) -> SavedModel:
     header = read_header(data)
     digits = digest_span(data)
     if data[digits.start : digits.stop].decode() != digest(data, digits):
-        raise DamagedFileError(
-            rule="the checksum does not match, so at least one byte was altered",
-            remedy="Fetch the file again.",
-        )
+        rule = "the checksum does not match, so at least one byte was altered"
+        raise DamagedFileError(rule=rule, remedy="Fetch the file again.")
     try:
         # What is left to go wrong was written on purpose, by another program or with ill will.
         tensors = restore_weights(read_tensors(data), header.get("weights", "float32"))
@@ -285,9 +283,8 @@ def _open(data: bytes) -> SavedModel:
         ArithmeticError,
     ) as error:
         kind = "" if isinstance(error, TautError) else f"{type(error).__name__}: "
-        raise DamagedFileError(
-            rule=f"it does not hold a network: {kind}{str(error).rstrip('.')}"
-        ) from error
+        rule = f"it does not hold a network: {kind}{str(error).rstrip('.')}"
+        raise DamagedFileError(rule=rule) from error
 
 
 def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
@@ -327,10 +324,6 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
 def _check_shape(subject: str, shape: Any) -> tuple[int, ...]:
     usual = isinstance(shape, list) and all(type(n) is int and 0 < n < 2**31 for n in shape)
     if not usual or not shape:
-        raise ArgumentError(
-            subject=subject,
-            argument="input_shape",
-            rule="must be positive whole numbers",
-            got=str(shape)[:80],
-        )
+        rule = "must be positive whole numbers"
+        raise ArgumentError(subject, "input_shape", rule, str(shape)[:80])
     return tuple(shape)

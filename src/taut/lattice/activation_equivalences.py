@@ -87,12 +87,9 @@ def maxout_from_group_sort(
     check_count("maxout_from_group_sort", "num_channels", num_channels)
     check_count("maxout_from_group_sort", "group_size", group_size)
     if num_channels % group_size:
-        raise ArgumentError(
-            subject="maxout_from_group_sort",
-            argument="group_size",
-            rule="must divide `num_channels`",
-            got=f"group_size={group_size}, num_channels={num_channels}",
-        )
+        rule = "must divide `num_channels`"
+        got = f"group_size={group_size}, num_channels={num_channels}"
+        raise ArgumentError("maxout_from_group_sort", "group_size", rule, got)
     kept = range(num_channels - num_channels // group_size, num_channels)
     return nn.Sequential(GroupSort(group_size, dim=-1), as_linear(_pick(kept, num_channels, dtype)))
 

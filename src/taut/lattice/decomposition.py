@@ -32,23 +32,18 @@ def take_apart(subject: str, network: nn.Module) -> list[Affine | nn.Module]:
             parts.append(_affine_of(module))
         elif isinstance(module, Scale):
             if not parts or not isinstance(parts[-1], Affine):
-                raise ArgumentError(
-                    subject=subject,
-                    rule="a Scale must stand right behind a linear layer",
-                    got=f"{module} as part {len(parts)}",
-                    remedy="Move it there: sorting does not see a positive factor.",
-                )
+                rule = "a Scale must stand right behind a linear layer"
+                got = f"{module} as part {len(parts)}"
+                remedy = "Move it there: sorting does not see a positive factor."
+                raise ArgumentError(subject, rule=rule, got=got, remedy=remedy)
             weight, bias = parts[-1]
             parts[-1] = Affine(weight * module.factor, bias * module.factor)
         else:
             parts.append(module)
     if not any(isinstance(part, Affine) for part in parts):
-        raise ArgumentError(
-            subject=subject,
-            rule="a network must have a linear layer",
-            got=f"{type(network).__name__} without one",
-            remedy="Put torch.nn.Linear or a constrained layer of taut.nn into it.",
-        )
+        rule, got = "a network must have a linear layer", f"{type(network).__name__} without one"
+        remedy = "Put torch.nn.Linear or a constrained layer of taut.nn into it."
+        raise ArgumentError(subject, rule=rule, got=got, remedy=remedy)
     return parts
 
 

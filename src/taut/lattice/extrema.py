@@ -106,7 +106,7 @@ def _read(subject: str, network: nn.Module) -> Chain:
         if not isinstance(part, Affine):
             if not chain or activation is not None or not _is_max_min(part, chain[-1]):
                 raise ArgumentError(
-                    subject=subject,
+                    subject,
                     rule="a network must be linear layers with MaxMin() between them, even "
                     "widths before each",
                     got=f"{part} where that does not hold",
@@ -181,22 +181,14 @@ def _write(chain: Chain) -> nn.Sequential:
 
 def _check_alike(subject: str, chains: list[Chain]) -> None:
     if not chains:
-        raise ArgumentError(
-            subject=subject,
-            argument="networks",
-            rule="must hold at least one network",
-            got="none",
-            remedy="The extremum of nothing is infinite.",
-        )
+        remedy = "The extremum of nothing is infinite."
+        raise ArgumentError(subject, "networks", "must hold at least one network", "none", remedy)
     signatures = dict.fromkeys(
         f"{chain[0].weight.shape[1]} -> {len(chain[-1].bias)} in {chain[0].bias.dtype} on "
         f"{chain[0].bias.device}"
         for chain in chains
     )
     if len(signatures) > 1:
-        raise ArgumentError(
-            subject=subject,
-            rule="all networks must agree in inputs, outputs, dtype and device",
-            got=" and ".join(signatures),
-            remedy="Convert them, or change their first or last layer.",
-        )
+        rule = "all networks must agree in inputs, outputs, dtype and device"
+        remedy = "Convert them, or change their first or last layer."
+        raise ArgumentError(subject, rule=rule, got=" and ".join(signatures), remedy=remedy)

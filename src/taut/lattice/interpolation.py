@@ -138,28 +138,16 @@ def _max_of_mins(slopes: list[Tensor], x: Tensor, v: Tensor) -> nn.Sequential:
 
 def _check_data(points: Tensor, values: Tensor) -> None:
     if points.dtype not in (torch.float32, torch.float64) or not values.dtype.is_floating_point:
-        raise DtypeError(
-            subject="interpolate",
-            argument="points",
-            rule="must be float32 or float64 and `values` floating-point",
-            got=f"{points.dtype} and {values.dtype}",
-            remedy="Convert with .float() or .double().",
-        )
+        rule = "must be float32 or float64 and `values` floating-point"
+        got = f"{points.dtype} and {values.dtype}"
+        raise DtypeError("interpolate", "points", rule, got, "Convert with .float() or .double().")
     if points.dim() != 2 or 0 in points.shape or values.shape != points.shape[:1]:
-        raise ArgumentError(
-            subject="interpolate",
-            argument="points",
-            rule="must be (n, d) and `values` (n,), with n and d at least 1",
-            got=f"{tuple(points.shape)} and {tuple(values.shape)}",
-        )
+        rule = "must be (n, d) and `values` (n,), with n and d at least 1"
+        got = f"{tuple(points.shape)} and {tuple(values.shape)}"
+        raise ArgumentError("interpolate", "points", rule, got)
     if not (torch.isfinite(points).all() and torch.isfinite(values).all()):
-        raise NonFiniteError(
-            subject="interpolate",
-            argument="points",
-            rule="and `values` must be finite",
-            got="NaN or infinity",
-            remedy="Drop those rows first.",
-        )
+        rule, got = "and `values` must be finite", "NaN or infinity"
+        raise NonFiniteError("interpolate", "points", rule, got, "Drop those rows first.")
 
 
 def _check_slopes(x: Tensor, v: Tensor, norm: Norm, tol: float) -> None:
@@ -174,11 +162,10 @@ def _check_slopes(x: Tensor, v: Tensor, norm: Norm, tol: float) -> None:
     i, j = pair
     rise, run = float((v[j] - v[i]).abs()), float(norm.vector(x[j] - x[i]))
     slope = rise / run if run else float("inf")
-    raise ArgumentError(
-        subject="interpolate",
-        argument="values",
-        rule=f"must have slope at most 1 in {norm}",
-        got=f"slope {slope:.6g} between points {i} and {j}: the values differ by {rise:.6g} "
-        f"over a distance of {run:.6g}",
-        remedy="Divide the values by their largest slope, or drop one of two points that coincide.",
+    rule = f"must have slope at most 1 in {norm}"
+    got = (
+        f"slope {slope:.6g} between points {i} and {j}: the values differ by {rise:.6g} "
+        f"over a distance of {run:.6g}"
     )
+    remedy = "Divide the values by their largest slope, or drop one of two points that coincide."
+    raise ArgumentError("interpolate", "values", rule, got, remedy)

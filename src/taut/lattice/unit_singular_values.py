@@ -91,28 +91,17 @@ def _check_parts(subject: str, parts: list[Affine | nn.Module], points: Tensor) 
     affine = [part for part in parts if isinstance(part, Affine)]
     for part in parts:
         if not isinstance(part, (Affine, *_ACTIVATIONS)):
-            raise ArgumentError(
-                subject=subject,
-                argument="network",
-                rule="must consist of linear layers and MaxMin, GroupSort, FullSort, Abs or ReLU",
-                got=str(part),
-            )
+            rule = "must consist of linear layers and MaxMin, GroupSort, FullSort, Abs or ReLU"
+            raise ArgumentError(subject, "network", rule, str(part))
     if len(affine[-1].bias) != 1 or not isinstance(parts[-1], Affine):
         outputs = f"{len(affine[-1].bias)} outputs"
-        raise ArgumentError(
-            subject=subject,
-            argument="network",
-            rule="must end in a linear layer with one output",
-            got=outputs if isinstance(parts[-1], Affine) else str(parts[-1]),
-            remedy="The theorem speaks of scalar functions: treat the outputs one by one.",
-        )
+        rule = "must end in a linear layer with one output"
+        got = outputs if isinstance(parts[-1], Affine) else str(parts[-1])
+        remedy = "The theorem speaks of scalar functions: treat the outputs one by one."
+        raise ArgumentError(subject, "network", rule, got, remedy)
     if points.dim() != 2 or len(points) == 0 or points.shape[1] != affine[0].weight.shape[1]:
-        raise ArgumentError(
-            subject=subject,
-            argument="points",
-            rule=f"must be (count, {affine[0].weight.shape[1]}) with at least one point",
-            got=f"shape {tuple(points.shape)}",
-        )
+        rule = f"must be (count, {affine[0].weight.shape[1]}) with at least one point"
+        raise ArgumentError(subject, "points", rule, f"shape {tuple(points.shape)}")
 
 
 def _check_weights(subject: str, layers: list[nn.Linear], tol: float) -> float:
@@ -121,13 +110,12 @@ def _check_weights(subject: str, layers: list[nn.Linear], tol: float) -> float:
     for index, layer in enumerate(layers):
         norm = bound_spectral_norm(layer.weight.detach()).value
         if norm > 1 + tol:
-            raise ArgumentError(
-                subject=subject,
-                rule="every weight must have spectral norm at most 1",
-                got=f"{norm:.6g} in linear layer {index}",
-                remedy="Use taut.nn.OrthonormalLinear or SpectralLinear, or divide the weight "
-                "by its norm.",
+            rule = "every weight must have spectral norm at most 1"
+            got = f"{norm:.6g} in linear layer {index}"
+            remedy = (
+                "Use taut.nn.OrthonormalLinear or SpectralLinear, or divide the weight by its norm."
             )
+            raise ArgumentError(subject, rule=rule, got=got, remedy=remedy)
         product *= max(norm, 1.0)
     return product
 
@@ -136,7 +124,7 @@ def _check_gradients(subject: str, lengths: Tensor, tol: float) -> None:
     worst = int(lengths.argmin())
     if not lengths[worst] >= 1 - tol:
         raise ArgumentError(
-            subject=subject,
+            subject,
             rule="the gradient of `network` must have length 1 at all points",
             got=f"{float(lengths[worst]):.6g} at point {worst}",
             remedy="Where gradients are shorter, the singular values below 1 are part of the "
@@ -148,14 +136,13 @@ def _check_values(subject: str, values: Tensor, found: Tensor, allowed: Tensor) 
     over = (found - values).abs() - allowed
     worst = int(over.argmax())
     if not over[worst] <= 0:
-        raise ArgumentError(
-            subject=subject,
-            argument="network",
-            rule="must sort alike with the old and the new weights",
-            got=f"{float(values[worst]):.6g} and {float(found[worst]):.6g} at point {worst}",
-            remedy="What a weight had shrunk decides a comparison once it is not. Keep the "
-            "network as it is, or leave out the points where the two disagree.",
+        rule = "must sort alike with the old and the new weights"
+        got = f"{float(values[worst]):.6g} and {float(found[worst]):.6g} at point {worst}"
+        remedy = (
+            "What a weight had shrunk decides a comparison once it is not. Keep the "
+            "network as it is, or leave out the points where the two disagree."
         )
+        raise ArgumentError(subject, "network", rule, got, remedy)
 
 
 def _values_and_gradient_norms(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:

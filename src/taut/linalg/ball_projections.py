@@ -120,10 +120,5 @@ def _check(subject: str, w: Tensor, radius: float) -> None:
     if torch.compiler.is_compiling() or w.is_meta:  # there are no numbers to look at
         return
     if w.numel() and not all(bool(end.isfinite()) for end in torch.aminmax(numbers_of(w))):
-        raise NonFiniteError(
-            subject=subject,
-            argument="w",
-            rule="must be finite",
-            got="NaN or infinity",
-            remedy="Lower the learning rate, or look for the step that broke the weight.",
-        )
+        remedy = "Lower the learning rate, or look for the step that broke the weight."
+        raise NonFiniteError(subject, "w", "must be finite", "NaN or infinity", remedy)

@@ -97,19 +97,11 @@ def bjorck(
     check_count("bjorck", "order", order)
     check_positive("bjorck", "beta", beta)
     if order > 1 and beta != 0.5:
-        raise ArgumentError(
-            subject="bjorck",
-            argument="beta",
-            rule="must be 0.5 for orders above 1",
-            got=f"beta={beta}, order={order}",
-            remedy="Use order=1 for Parseval steps.",
-        )
+        rule, got = "must be 0.5 for orders above 1", f"beta={beta}, order={order}"
+        raise ArgumentError("bjorck", "beta", rule, got, "Use order=1 for Parseval steps.")
     if (num_steps is None) == (tol is None):
-        raise ArgumentError(
-            subject="bjorck",
-            rule="give `num_steps` or `tol`, and only one of them",
-            got=f"num_steps={num_steps}, tol={tol}",
-        )
+        rule = "give `num_steps` or `tol`, and only one of them"
+        raise ArgumentError("bjorck", rule=rule, got=f"num_steps={num_steps}, tol={tol}")
     if num_steps is not None:
         check_count("bjorck", "num_steps", num_steps, minimum=0)
     wide = weight.shape[-2] < weight.shape[-1]
@@ -129,13 +121,12 @@ def bjorck(
         a = a + beta * (a @ rest) if order == 1 else a @ _inverse_root_series(rest, eye, order)
     else:
         if tol is not None:
-            raise NotConvergedError(
-                subject="bjorck",
-                rule=f"the residual must fall to tol={tol} within {_MOST_STEPS} steps and did "
+            rule = (
+                f"the residual must fall to tol={tol} within {_MOST_STEPS} steps and did "
                 f"not for a matrix of shape {tuple(weight.shape)}: it is close to "
-                "rank-deficient, or tol is below rounding",
-                remedy="Use polar, or a larger tol.",
+                "rank-deficient, or tol is below rounding"
             )
+            raise NotConvergedError("bjorck", rule=rule, remedy="Use polar, or a larger tol.")
     return a.mT if wide else a
 
 

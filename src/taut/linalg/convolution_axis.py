@@ -17,12 +17,8 @@ def per_dimension(
     """One whole number per dimension, from one for all or one for each."""
     values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
     if len(values) != dims:
-        raise ArgumentError(
-            subject=subject,
-            argument=argument,
-            rule="must be one number or one per dimension",
-            got=f"{argument}={value} for {dims} dimensions",
-        )
+        rule = "must be one number or one per dimension"
+        raise ArgumentError(subject, argument, rule, f"{argument}={value} for {dims} dimensions")
     for each in values:
         check_count(subject, argument, each, minimum)
     return values
@@ -43,13 +39,9 @@ def padding_sides(
     if padding == "valid":
         return [(0, 0)] * len(taps)
     if max(strides) > 1:
-        raise ArgumentError(
-            subject=subject,
-            argument="padding",
-            rule="must be a number with a stride above 1",
-            got=f"padding='same', stride={tuple(strides)}",
-            remedy="torch has no such convolution.",
-        )
+        rule = "must be a number with a stride above 1"
+        got = f"padding='same', stride={tuple(strides)}"
+        raise ArgumentError(subject, "padding", rule, got, "torch has no such convolution.")
     totals = [step * (k - 1) for k, step in zip(taps, dilations, strict=True)]
     return [(total // 2, total - total // 2) for total in totals]
 
@@ -81,12 +73,9 @@ class ConvAxis:
             return self.outputs
         room = (self.size or 0) + sum(self.pad) - self.dilation * (self.taps - 1) - 1
         if room < 0:
-            raise ArgumentError(
-                subject="bound_convolution",
-                argument="input_size",
-                rule="must hold a window, padding included",
-                got=f"size {self.size} with padding {self.pad} for {self.taps} taps",
-            )
+            rule = "must hold a window, padding included"
+            got = f"size {self.size} with padding {self.pad} for {self.taps} taps"
+            raise ArgumentError("bound_convolution", "input_size", rule, got)
         return room // stride + 1
 
     def blocks(self) -> Blocks:

@@ -93,29 +93,16 @@ def bound_convolution(
     p = as_norm(norm, subject)
     dims = kernel.dim() - 2
     if not 1 <= dims <= 3:
-        raise ArgumentError(
-            subject=subject,
-            argument="kernel",
-            rule="must be (out, in / groups, *sizes) with one to three sizes",
-            got=f"shape {tuple(kernel.shape)}",
-        )
+        rule = "must be (out, in / groups, *sizes) with one to three sizes"
+        raise ArgumentError(subject, "kernel", rule, f"shape {tuple(kernel.shape)}")
     check_choice(subject, "padding_mode", padding_mode, PADDING_MODES)
     check_count(subject, "groups", groups)
     if kernel.shape[0] % groups:
-        raise ArgumentError(
-            subject=subject,
-            argument="groups",
-            rule="must divide the first size of `kernel`",
-            got=f"groups={groups}, shape {tuple(kernel.shape)}",
-        )
+        got = f"groups={groups}, shape {tuple(kernel.shape)}"
+        raise ArgumentError(subject, "groups", "must divide the first size of `kernel`", got)
     if transposed and padding_mode != "zeros":
-        raise ArgumentError(
-            subject=subject,
-            argument="padding_mode",
-            rule="must be 'zeros' for a transposed convolution",
-            got=f"padding_mode={padding_mode!r}",
-            remedy="torch has no other.",
-        )
+        rule, got = "must be 'zeros' for a transposed convolution", f"padding_mode={padding_mode!r}"
+        raise ArgumentError(subject, "padding_mode", rule, got, "torch has no other.")
     if kernel.numel() == 0:
         return Bound(0.0, p, method="empty")
     blocks = exact_double(subject, kernel).unflatten(0, (groups, -1))

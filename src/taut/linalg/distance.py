@@ -52,13 +52,9 @@ def lp_distance(x: Tensor, weight: Tensor, p: float = math.inf, *, compiled: boo
         tensor([[5.]])
     """
     if not math.isinf(p) and (p != int(p) or p < 2 or p % 2):
-        raise ArgumentError(
-            subject="lp_distance",
-            argument="p",
-            rule="must be infinity or an even whole number",
-            got=f"p={p!r}",
-            remedy="Use 8, 16, ..., 1024 in training and math.inf in evaluation.",
-        )
+        rule = "must be infinity or an even whole number"
+        remedy = "Use 8, 16, ..., 1024 in training and math.inf in evaluation."
+        raise ArgumentError("lp_distance", "p", rule, f"p={p!r}", remedy)
     points = x.reshape(-1, x.shape[-1])
     differentiated = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     if torch.compiler.is_compiling() or in_transform():

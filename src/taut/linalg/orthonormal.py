@@ -56,13 +56,9 @@ class _Polar(torch.autograd.Function):
         tall = (weight.mT if wide else weight).double()
         largest = tall.abs().amax((-2, -1), keepdim=True)
         if not torch.isfinite(largest).all():
-            raise NonFiniteError(
-                subject="polar",
-                argument="weight",
-                rule="must be finite",
-                got=f"NaN or infinity in a {tuple(weight.shape)} matrix",
-                remedy="Lower the learning rate, clip gradients, or restore a checkpoint.",
-            )
+            got = f"NaN or infinity in a {tuple(weight.shape)} matrix"
+            remedy = "Lower the learning rate, clip gradients, or restore a checkpoint."
+            raise NonFiniteError("polar", "weight", "must be finite", got, remedy)
         scale = torch.where(largest > 0, largest, 1.0)
         u, s, vh = torch.linalg.svd(tall / scale, full_matrices=False)
         q = (u @ vh).to(weight.dtype)

@@ -47,22 +47,14 @@ def bound_padding(
     p = as_norm(norm, subject)
     check_choice(subject, "mode", mode, ("constant", *PADDING_MODES))
     if len(pad) % 2:
-        raise ArgumentError(
-            subject=subject,
-            argument="pad",
-            rule="must hold pairs (front, behind)",
-            got=f"{len(pad)} numbers",
-            remedy="Give two numbers for each padded dimension, the last dimension first.",
-        )
+        rule = "must hold pairs (front, behind)"
+        remedy = "Give two numbers for each padded dimension, the last dimension first."
+        raise ArgumentError(subject, "pad", rule, f"{len(pad)} numbers", remedy)
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
     sizes = [None] * len(pairs) if input_size is None else list(input_size)
     if len(sizes) != len(pairs):
-        raise ArgumentError(
-            subject=subject,
-            argument="input_size",
-            rule="must have one size per padded dimension",
-            got=f"{len(sizes)} sizes for {len(pairs)} pairs",
-        )
+        got = f"{len(sizes)} sizes for {len(pairs)} pairs"
+        raise ArgumentError(subject, "input_size", "must have one size per padded dimension", got)
     copies = math.prod(_copies(mode, a, b, n) for (a, b), n in zip(pairs, sizes, strict=True))
     return Bound(norm_of_copies(copies, p), p, method="copies of one input")
 
@@ -81,12 +73,8 @@ def _copies(mode: str, front: int, behind: int, size: int | None) -> int:
     if min(front, behind) < 0 or (
         size is not None and size < (1 if mode == "replicate" else least)
     ):
-        raise ArgumentError(
-            subject="bound_padding",
-            argument="pad",
-            rule=f"must be non-negative and shorter than the input in mode {mode!r}",
-            got=f"({front}, {behind}) for size {size}",
-        )
+        rule = f"must be non-negative and shorter than the input in mode {mode!r}"
+        raise ArgumentError("bound_padding", "pad", rule, f"({front}, {behind}) for size {size}")
     if mode == "replicate":
         return 1 + (front + behind if size in (None, 1) else max(front, behind))
     if size is None:

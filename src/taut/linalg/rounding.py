@@ -32,17 +32,13 @@ def check_arithmetic(subject: str) -> None:
         one = torch.ones(4, dtype=dtype)
         half = torch.finfo(dtype).eps / 4
         if not bool(((one + half == 1) & (-one - half == -1) & (one - half / 4 == 1)).all()):
-            raise ArgumentError(
-                subject=subject,
-                rule="this thread must round to nearest; another rounding mode is set",
-                remedy="Restore the usual one before proving anything.",
-            )
+            rule = "this thread must round to nearest; another rounding mode is set"
+            remedy = "Restore the usual one before proving anything."
+            raise ArgumentError(subject, rule=rule, remedy=remedy)
         if not bool((torch.full((4,), least, dtype=dtype) * one > 0).all()):
-            raise ArgumentError(
-                subject=subject,
-                rule="numbers below the normal range must be kept; they are flushed to zero",
-                remedy="Call torch.set_flush_denormal(False) before proving anything.",
-            )
+            rule = "numbers below the normal range must be kept; they are flushed to zero"
+            remedy = "Call torch.set_flush_denormal(False) before proving anything."
+            raise ArgumentError(subject, rule=rule, remedy=remedy)
 
 
 def unit_roundoff(dtype: torch.dtype = torch.float64) -> float:
@@ -53,13 +49,8 @@ def unit_roundoff(dtype: torch.dtype = torch.float64) -> float:
         True
     """
     if not dtype.is_floating_point:
-        raise DtypeError(
-            subject="unit_roundoff",
-            argument="dtype",
-            rule="must be a real floating-point type",
-            got=f"dtype={dtype}",
-            remedy="Use torch.float32 or torch.float64.",
-        )
+        rule, got = "must be a real floating-point type", f"dtype={dtype}"
+        raise DtypeError("unit_roundoff", "dtype", rule, got, "Use torch.float32 or torch.float64.")
     return torch.finfo(dtype).eps / 2
 
 
@@ -75,13 +66,8 @@ def gamma(k: int, dtype: torch.dtype = torch.float64) -> float:
     """
     accumulated = k * Fraction(unit_roundoff(dtype))
     if not 0 <= accumulated < 1:
-        raise ArgumentError(
-            subject="gamma",
-            argument="k",
-            rule="must satisfy 0 <= k * u < 1",
-            got=f"k={k} in {dtype}",
-            remedy="Accumulate in a wider dtype.",
-        )
+        rule = "must satisfy 0 <= k * u < 1"
+        raise ArgumentError("gamma", "k", rule, f"k={k} in {dtype}", "Accumulate in a wider dtype.")
     return float_up(accumulated / (1 - accumulated))
 
 
@@ -144,13 +130,8 @@ def sqrt_up(x: Fraction) -> float:
 def check_floating(subject: str, argument: str, tensor: Tensor) -> None:
     """Raises for tensors of integers or complex numbers."""
     if not tensor.dtype.is_floating_point:
-        raise DtypeError(
-            subject=subject,
-            argument=argument,
-            rule="must be a real floating-point tensor",
-            got=f"dtype={tensor.dtype}",
-            remedy="Convert it with .float().",
-        )
+        rule, got = "must be a real floating-point tensor", f"dtype={tensor.dtype}"
+        raise DtypeError(subject, argument, rule, got, "Convert it with .float().")
 
 
 def exact_double(subject: str, tensor: Tensor) -> Tensor:
@@ -163,13 +144,8 @@ def exact_double(subject: str, tensor: Tensor) -> Tensor:
     check_floating(subject, "weight", tensor)
     double = tensor.detach().to("cpu", torch.float64)
     if not math.isfinite(_largest_magnitude(double)):
-        raise NonFiniteError(
-            subject=subject,
-            argument="weight",
-            rule="must be finite",
-            got="NaN or infinity",
-            remedy="Reload the weight, and look for the step that broke it.",
-        )
+        remedy = "Reload the weight, and look for the step that broke it."
+        raise NonFiniteError(subject, "weight", "must be finite", "NaN or infinity", remedy)
     return double
 
 

@@ -55,12 +55,9 @@ def power_iteration(
     _check_matrix("power_iteration", weight)
     check_count("power_iteration", "num_steps", num_steps)
     if vector.shape != weight.shape[1:]:
-        raise ArgumentError(
-            subject="power_iteration",
-            argument="vector",
-            rule="must have one entry per column of `weight`",
-            got=f"{tuple(vector.shape)} for a weight of {tuple(weight.shape)}",
-        )
+        rule = "must have one entry per column of `weight`"
+        got = f"{tuple(vector.shape)} for a weight of {tuple(weight.shape)}"
+        raise ArgumentError("power_iteration", "vector", rule, got)
     v = vector.detach()
     u = weight.new_zeros(weight.shape[0])
     constant = weight.detach()  # torch.no_grad would not keep forward-mode derivatives out
@@ -189,12 +186,10 @@ def bound_operator_norm(weight: Tensor, norm: NormLike, output: NormLike | None 
     if p == q == L2:
         return bound_spectral_norm(weight)
     if q != LINF and p != L1:
-        raise ArgumentError(
-            subject=subject,
-            rule="the pair of norms must have a closed form",
-            got=f"{p!r} -> {q!r}, which is hard to compute",
-            remedy="Use equal norms, an output norm of LINF or an input norm of L1.",
-        )
+        rule = "the pair of norms must have a closed form"
+        got = f"{p!r} -> {q!r}, which is hard to compute"
+        remedy = "Use equal norms, an output norm of LINF or an input norm of L1."
+        raise ArgumentError(subject, rule=rule, got=got, remedy=remedy)
     scaled, exponent, exact = _scaled_matrix(subject, weight)
     of_rows = q == LINF
     vectors, vector_norm = (scaled, p.dual) if of_rows else (scaled.T, q)
@@ -233,11 +228,9 @@ def _scaled_matrix(subject: str, weight: Tensor) -> tuple[Tensor, int, bool]:
 
 def _check_matrix(subject: str, weight: Tensor) -> None:
     if weight.dim() != 2:
-        raise ArgumentError(
-            subject=subject,
-            argument="weight",
-            rule="must be a matrix (out, in)",
-            got=f"shape {tuple(weight.shape)}",
-            remedy="Flatten a convolution with taut.linalg.convolution_norm, or bound the matrices "
-            "one by one.",
+        rule = "must be a matrix (out, in)"
+        remedy = (
+            "Flatten a convolution with taut.linalg.convolution_norm, or bound the matrices "
+            "one by one."
         )
+        raise ArgumentError(subject, "weight", rule, f"shape {tuple(weight.shape)}", remedy)

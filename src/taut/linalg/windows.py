@@ -93,22 +93,16 @@ def bound_pooling(
     if input_size is not None:
         n = per_dimension(subject, "input_size", input_size, dims)
     if (kind != "max" and max(d) > 1) or (kind == "lp" and max(pads) > 0):
-        raise ArgumentError(
-            subject=subject,
-            argument="dilation" if max(d) > 1 else "padding",
-            rule=f"must be what torch has for kind={kind!r}",
-            got=f"dilation={dilation}, padding={padding}",
-            remedy="Leave it out.",
-        )
+        rule = f"must be what torch has for kind={kind!r}"
+        got, remedy = f"dilation={dilation}, padding={padding}", "Leave it out."
+        raise ArgumentError(subject, "dilation" if max(d) > 1 else "padding", rule, got, remedy)
     each = zip(k, s, pads, d, n, strict=True)
     windows = [_Windows(*numbers, ceil_mode, count_include_pad) for numbers in each]
     if kind == "max":
         return _by_counting(p, _product(w.overlap for w in windows), Fraction(1))
     if kind == "average" and divisor_override is not None:
         if divisor_override == 0:
-            raise ArgumentError(
-                subject=subject, argument="divisor_override", rule="must not be 0", got="0"
-            )
+            raise ArgumentError(subject, "divisor_override", "must not be 0", "0")
         scale = Fraction(math.prod(k), abs(divisor_override))
         return _by_weight(p, (w.uniform(p) for w in windows), scale)
     if kind == "average":
@@ -135,12 +129,8 @@ def bound_adaptive_pooling(
     p = as_norm(norm, subject)
     check_choice(subject, "kind", kind, _KINDS)
     if len(output_size) != len(input_size):
-        raise ArgumentError(
-            subject=subject,
-            argument="output_size",
-            rule="must have the length of `input_size`",
-            got=f"{len(output_size)} and {len(input_size)}",
-        )
+        got = f"{len(output_size)} and {len(input_size)}"
+        raise ArgumentError(subject, "output_size", "must have the length of `input_size`", got)
     counts, norms = Fraction(1), []
     for m, n in zip(output_size, input_size, strict=True):
         check_count(subject, "output_size", m)
@@ -170,13 +160,8 @@ class _Windows:
         self, k: int, s: int, pad: int, d: int, n: int | None, ceil_mode: bool, counts_pad: bool
     ) -> None:
         if 2 * pad > d * (k - 1) + 1:
-            raise ArgumentError(
-                subject="bound_pooling",
-                argument="padding",
-                rule="must be at most half a window",
-                got=f"padding={pad} for kernel_size={k}",
-                remedy="torch refuses it too.",
-            )
+            rule, got = "must be at most half a window", f"padding={pad} for kernel_size={k}"
+            raise ArgumentError("bound_pooling", "padding", rule, got, "torch refuses it too.")
         self.k, self.s, self.pad, self.d, self.n = k, s, pad, d, n
         self.ceil_mode, self.counts_pad = ceil_mode, counts_pad
         residues = [d * j % s for j in range(k)]

@@ -238,35 +238,22 @@ def loss_for_radius(
 def check_labels(subject: str, logits: Tensor, labels: Tensor) -> None:
     """Raises unless `labels` are class indices, one for each row of `logits`."""
     if logits.dim() not in (1, 2) or logits.shape[0] == 0 or logits.numel() == 0:
-        raise ArgumentError(
-            subject=subject,
-            argument="logits",
-            rule="must be (n, classes), or (n, 1) for a sign",
-            got=f"shape {tuple(logits.shape)}",
-        )
+        rule = "must be (n, classes), or (n, 1) for a sign"
+        raise ArgumentError(subject, "logits", rule, f"shape {tuple(logits.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.shape != logits.shape[:1]:
-        raise ArgumentError(
-            subject=subject,
-            argument="labels",
-            rule="must be one class index for each row of logits",
-            got=f"{labels.dtype} of shape {tuple(labels.shape)} for logits {tuple(logits.shape)}",
-            remedy="Use labels.long(), and argmax(1) for one-hot rows.",
-        )
+        rule = "must be one class index for each row of logits"
+        got = f"{labels.dtype} of shape {tuple(labels.shape)} for logits {tuple(logits.shape)}"
+        remedy = "Use labels.long(), and argmax(1) for one-hot rows."
+        raise ArgumentError(subject, "labels", rule, got, remedy)
     if torch.compiler.is_compiling():
         return
     classes = 2 if _is_binary(logits) else logits.shape[1]
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= classes:
         wrong = lowest if lowest < 0 else highest
-        raise ArgumentError(
-            subject=subject,
-            argument="labels",
-            rule=f"must lie in 0..{classes - 1} for {classes} classes",
-            got=str(wrong),
-            remedy="Use 0 and 1 for one output."
-            if _is_binary(logits)
-            else "Number classes from 0.",
-        )
+        rule = f"must lie in 0..{classes - 1} for {classes} classes"
+        remedy = "Use 0 and 1 for one output." if _is_binary(logits) else "Number classes from 0."
+        raise ArgumentError(subject, "labels", rule, str(wrong), remedy)
 
 
 def _is_binary(logits: Tensor) -> bool:

@@ -48,21 +48,14 @@ class ScoreLoss(Loss):
         inside = _true_classes(name, logits, targets)
         weight = logits.new_ones(len(logits)) if sample_weight is None else sample_weight
         if weight.shape != logits.shape[:1]:
-            raise ArgumentError(
-                subject=name,
-                argument="sample_weight",
-                rule="must be one number for each row of logits",
-                got=f"shape {tuple(weight.shape)} for logits {tuple(logits.shape)}",
-            )
+            rule = "must be one number for each row of logits"
+            got = f"shape {tuple(weight.shape)} for logits {tuple(logits.shape)}"
+            raise ArgumentError(name, "sample_weight", rule, got)
         columns = logits.new_ones(logits.shape[1])
         if self.class_weight is not None:
             if self.class_weight.shape != columns.shape:
-                raise ArgumentError(
-                    subject=name,
-                    argument="class_weight",
-                    rule="must be one number for each class",
-                    got=f"shape {tuple(self.class_weight.shape)} for {len(columns)} classes",
-                )
+                got = f"shape {tuple(self.class_weight.shape)} for {len(columns)} classes"
+                raise ArgumentError(name, "class_weight", "must be one number for each class", got)
             columns = self.class_weight.to(logits)
         losses = self._losses(logits, inside, weight.to(logits), columns)
         if self.reduction == "none":
@@ -78,12 +71,9 @@ def _true_classes(subject: str, logits: Tensor, targets: Tensor) -> Tensor:
     """`(n, classes)`: whether a class is true of a sample."""
     if targets.dim() == 2 and targets.shape == logits.shape:
         if not torch.compiler.is_compiling() and bool(((targets != 0) & (targets != 1)).any()):
-            raise ArgumentError(
-                subject=subject,
-                argument="targets",
-                rule="must be 0 or 1 in each row, or class indices",
-                got=f"{targets.dtype} between {float(targets.min()):g} and {float(targets.max()):g}",
-            )
+            rule = "must be 0 or 1 in each row, or class indices"
+            got = f"{targets.dtype} between {float(targets.min()):g} and {float(targets.max()):g}"
+            raise ArgumentError(subject, "targets", rule, got)
         return targets == 1
     check_labels(subject, logits, targets)
     if logits.shape[1] == 1:
@@ -197,12 +187,8 @@ class CosineLoss(ScoreLoss):
 
     def _losses(self, logits: Tensor, inside: Tensor, weight: Tensor, columns: Tensor) -> Tensor:
         if logits.shape[1] == 1:
-            raise ArgumentError(
-                subject="CosineLoss",
-                argument="logits",
-                rule="must have two classes at least, for the cosine of one number is its sign",
-                got=f"shape {tuple(logits.shape)}",
-            )
+            rule = "must have two classes at least, for the cosine of one number is its sign"
+            raise ArgumentError("CosineLoss", "logits", rule, f"shape {tuple(logits.shape)}")
         return -weight * F.cosine_similarity(logits, inside.to(logits) * columns, dim=1)
 
 
@@ -256,13 +242,9 @@ class AnnealedCrossEntropy(ScoreLoss):
             logits = torch.cat([-logits, logits], 1) / 2**0.5
             inside, columns = torch.cat([~inside, inside], 1), columns.repeat(2)
         if not torch.compiler.is_compiling() and bool((inside.sum(1) != 1).any()):
-            raise ArgumentError(
-                subject="AnnealedCrossEntropy",
-                argument="targets",
-                rule="must name one true class for each sample",
-                got="rows with none or several",
-                remedy="Use TemperatureBCE or OneVsRestHinge for several.",
-            )
+            rule, got = "must name one true class for each sample", "rows with none or several"
+            remedy = "Use TemperatureBCE or OneVsRestHinge for several."
+            raise ArgumentError("AnnealedCrossEntropy", "targets", rule, got, remedy)
         labels = inside.to(torch.uint8).argmax(1)
         fixed = logits.detach()
         reach = 2**0.5 * self.lipschitz * self.radius

@@ -26,14 +26,12 @@ class ChannelActivation(FunctionLayer, arguments={"dim": int | None}):
     def forward(self, x: Tensor) -> Tensor:
         """The activation of `x`, whose channels lie along `dim`, or last in `(batch, features)`."""
         if self.dim is None and x.ndim > 2:
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="dim",
-                rule="must be given for inputs of more than two dimensions",
-                got=f"an input of shape {tuple(x.shape)}",
-                remedy="Use dim=1 for images, whose channels come second, or dim=-1 where they "
-                "come last.",
+            rule = "must be given for inputs of more than two dimensions"
+            got = f"an input of shape {tuple(x.shape)}"
+            remedy = (
+                "Use dim=1 for images, whose channels come second, or dim=-1 where they come last."
             )
+            raise ArgumentError(type(self).__name__, "dim", rule, got, remedy)
         return super().forward(x)
 
 
@@ -176,12 +174,8 @@ class Householder(
         """Maps `x` to the same shape."""
         channels = x.shape[-1 if self.dim is None else self.dim]
         if channels != self.num_channels:
-            raise ArgumentError(
-                subject="Householder",
-                argument="x",
-                rule="must have the channels it was made for",
-                got=f"{channels}, num_channels={self.num_channels}",
-            )
+            got = f"{channels}, num_channels={self.num_channels}"
+            raise ArgumentError("Householder", "x", "must have the channels it was made for", got)
         return super().forward(x)
 
     def extra_repr(self) -> str:

@@ -97,13 +97,8 @@ def mlp(
         )
     """
     if len(sizes) < 2:
-        raise ArgumentError(
-            subject="mlp",
-            argument="sizes",
-            rule="must name the input and the output at least",
-            got=f"sizes={list(sizes)}",
-            remedy="Use [in, hidden, ..., out].",
-        )
+        rule, got = "must name the input and the output at least", f"sizes={list(sizes)}"
+        raise ArgumentError("mlp", "sizes", rule, got, "Use [in, hidden, ..., out].")
     check_positive("mlp", "lipschitz", lipschitz)
     _check_activation(activation)
     if isinstance(activation, str):
@@ -181,13 +176,9 @@ def _check_activation(activation: object) -> None:
         callable(activation) or isinstance(activation, str)
     ):
         kind = activation if isinstance(activation, type) else type(activation)
-        raise ArgumentError(
-            subject="mlp",
-            argument="activation",
-            rule="must be a name or a function from the width to a new module",
-            got=repr(activation),
-            remedy=f"Use a name, or lambda width: {kind.__name__}().",
-        )
+        rule = "must be a name or a function from the width to a new module"
+        remedy = f"Use a name, or lambda width: {kind.__name__}()."
+        raise ArgumentError("mlp", "activation", rule, repr(activation), remedy)
 
 
 def _root_down(x: float, degree: int) -> float:

@@ -38,12 +38,8 @@ class Clip(FunctionLayer, function=clip_range, arguments={"low": float, "high": 
         check_finite("Clip", "low", low)
         check_finite("Clip", "high", high)
         if not low < high:
-            raise ArgumentError(
-                subject="Clip",
-                argument="high",
-                rule="must be above `low`",
-                got=f"low={low!r}, high={high!r}",
-            )
+            rule = "must be above `low`"
+            raise ArgumentError("Clip", "high", rule, f"low={low!r}, high={high!r}")
         self.low, self.high = float(low), float(high)
 
 

@@ -66,9 +66,7 @@ class ConeCritic(nn.Module):
         check_count("ConeCritic", "dim", dim)
         check_positive("ConeCritic", "temperature", temperature)
         if sign not in (1, -1):
-            raise ArgumentError(
-                subject="ConeCritic", argument="sign", rule="must be 1 or -1", got=sign
-            )
+            raise ArgumentError("ConeCritic", "sign", "must be 1 or -1", sign)
         self.num_centres, self.dim = num_centres, dim
         device = None if generator is None else generator.device
         centres = torch.randn(num_centres, dim, generator=generator, device=device)
@@ -93,8 +91,8 @@ class ConeCritic(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """`(..., dim) -> (..., 1)`."""
         if x.shape[-1:] != self.centres.shape[-1:]:
-            rule, got = f"must have last dimension {self.dim}", f"shape {tuple(x.shape)}"
-            raise ArgumentError(subject="ConeCritic", argument="x", rule=rule, got=got)
+            rule = f"must have last dimension {self.dim}"
+            raise ArgumentError("ConeCritic", "x", rule, f"shape {tuple(x.shape)}")
         points = x.reshape(-1, x.shape[-1])
         lowest = self._soft_minimum(points) if self.training else self._minimum(points)
         return self.sign * lowest.reshape(*x.shape[:-1], 1)

@@ -86,13 +86,8 @@ class ConstrainedLayer(nn.Module, ABC):
     ) -> None:
         """Creates and draws a `weight` of this shape and, if wanted, a `bias` of `outputs` numbers."""
         if not isinstance(bias, bool):
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="bias",
-                rule="must be True or False",
-                got=f"bias={bias!r}",
-                remedy="Give other arguments by name.",
-            )
+            rule, remedy = "must be True or False", "Give other arguments by name."
+            raise ArgumentError(type(self).__name__, "bias", rule, f"bias={bias!r}", remedy)
         self.weight = nn.Parameter(torch.empty(weight, device=device, dtype=dtype))
         self._check_dtype()
         offset = nn.Parameter(self.weight.detach().new_empty(outputs)) if bias else None
@@ -227,23 +222,19 @@ class ConstrainedLayer(nn.Module, ABC):
         if self._checked.recall(weight) is not None:
             return
         if not math.isfinite(weight.abs().amax()):
-            raise NonFiniteError(
-                subject=str(self),
-                rule="the weight must be finite",
-                got="NaN or infinity, so a gradient or a step overflowed",
-                remedy="Lower the learning rate, clip gradients, or restore a checkpoint.",
-            )
+            rule = "the weight must be finite"
+            got = "NaN or infinity, so a gradient or a step overflowed"
+            remedy = "Lower the learning rate, clip gradients, or restore a checkpoint."
+            raise NonFiniteError(str(self), rule=rule, got=got, remedy=remedy)
         if not compares_numbers(weight):
             self._checked.keep(weight, weight)
 
     def _check_dtype(self) -> None:
         if self.weight.dtype not in (torch.float32, torch.float64):
-            raise DtypeError(
-                subject=type(self).__name__,
-                rule="the weight must be float32 or float64",
-                got=f"{self.weight.dtype}, in which the constraint cannot hold",
-                remedy="Keep the module in float32 and use torch.autocast, or fold it first.",
-            )
+            rule = "the weight must be float32 or float64"
+            got = f"{self.weight.dtype}, in which the constraint cannot hold"
+            remedy = "Keep the module in float32 and use torch.autocast, or fold it first."
+            raise DtypeError(type(self).__name__, rule=rule, got=got, remedy=remedy)
 
     def train(self, mode: bool = True) -> Self:
         """Sets the mode, as torch does, and has the next forward compare the values of the weight."""

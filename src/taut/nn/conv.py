@@ -67,13 +67,9 @@ class ConstrainedConv(ConstrainedLayer):
             check_count(name, argument, count)
             check_count(name, "groups", groups)
             if count % groups:
-                raise ArgumentError(
-                    subject=name,
-                    argument="groups",
-                    rule=f"must divide `{argument}`",
-                    got=f"groups={groups}, {argument}={count}",
-                    remedy=f"Use {math.gcd(in_channels, out_channels)} or a divisor.",
-                )
+                got = f"groups={groups}, {argument}={count}"
+                remedy = f"Use {math.gcd(in_channels, out_channels)} or a divisor."
+                raise ArgumentError(name, "groups", f"must divide `{argument}`", got, remedy)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = per_dimension(name, "kernel_size", kernel_size, self._dims)
@@ -118,13 +114,12 @@ class ConstrainedConv(ConstrainedLayer):
                 sides, self.dilation, self.kernel_size, strict=True
             )
         ):
-            raise ArgumentError(
-                subject=name,
-                rule="circular `padding` must be at most dilation * (kernel_size - 1) in all",
-                got=f"padding={self.padding} on both sides for kernel_size={self.kernel_size}: "
-                "some outputs would be there twice",
-                remedy="Use padding='same' or less.",
+            rule = "circular `padding` must be at most dilation * (kernel_size - 1) in all"
+            got = (
+                f"padding={self.padding} on both sides for kernel_size={self.kernel_size}: "
+                "some outputs would be there twice"
             )
+            raise ArgumentError(name, rule=rule, got=got, remedy="Use padding='same' or less.")
 
     def _sides(self) -> list[tuple[int, int]]:
         return padding_sides(
@@ -198,23 +193,16 @@ class ConstrainedConv(ConstrainedLayer):
             return
         size = tuple(x.shape[-self._dims :])
         if self.padding_norm(size) > self.padding_norm():
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="padding",
-                rule="by copies must leave some entries of the input alone",
-                got=f"padding={self.padding}, padding_mode={self.padding_mode!r}, size {size}",
-                remedy="Use a larger input, less padding, or padding_mode='zeros'",
-            )
+            rule = "by copies must leave some entries of the input alone"
+            got = f"padding={self.padding}, padding_mode={self.padding_mode!r}, size {size}"
+            remedy = "Use a larger input, less padding, or padding_mode='zeros'"
+            raise ArgumentError(type(self).__name__, "padding", rule, got, remedy)
         uneven = any(n % s for n, s in zip(size, self.stride, strict=True))
         if self.padding_mode == "circular" and uneven:
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="stride",
-                rule="must divide the size of the input with circular padding",
-                got=f"stride={self.stride}, size {size}",
-                remedy="The phases of a circle would mix; use padding_mode='zeros', or pad the "
-                "input.",
-            )
+            rule = "must divide the size of the input with circular padding"
+            got = f"stride={self.stride}, size {size}"
+            remedy = "The phases of a circle would mix; use padding_mode='zeros', or pad the input."
+            raise ArgumentError(type(self).__name__, "stride", rule, got, remedy)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -259,14 +247,12 @@ class TransposedConv(ConstrainedConv):
     ) -> None:
         name = type(self).__name__
         if padding_mode != "zeros" or isinstance(padding, str):
-            raise ArgumentError(
-                subject=name,
-                argument="padding",
-                rule="must be numbers and `padding_mode` 'zeros'",
-                got=f"padding={padding!r}, padding_mode={padding_mode!r}",
-                remedy="A transposed convolution crops its output by `padding`; torch has no "
-                "other kind.",
+            rule = "must be numbers and `padding_mode` 'zeros'"
+            got = f"padding={padding!r}, padding_mode={padding_mode!r}"
+            remedy = (
+                "A transposed convolution crops its output by `padding`; torch has no other kind."
             )
+            raise ArgumentError(name, "padding", rule, got, remedy)
         super().__init__(
             in_channels,
             out_channels,
@@ -282,10 +268,6 @@ class TransposedConv(ConstrainedConv):
         )
         limits = zip(self.output_padding, self.stride, self.dilation, strict=True)
         if any(extra >= max(s, d) for extra, s, d in limits):
-            raise ArgumentError(
-                subject=name,
-                argument="output_padding",
-                rule="must be below the stride or the dilation",
-                got=f"output_padding={self.output_padding}, stride={self.stride}",
-                remedy="torch refuses it too.",
-            )
+            rule = "must be below the stride or the dilation"
+            got = f"output_padding={self.output_padding}, stride={self.stride}"
+            raise ArgumentError(name, "output_padding", rule, got, "torch refuses it too.")

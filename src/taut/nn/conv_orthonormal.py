@@ -267,14 +267,14 @@ def _check_shape(
     most = factors.columns * math.prod(factors.window)
     if not read_all and factors.rows > most:
         raise ArgumentError(
-            subject=subject,
-            argument="out_channels",
-            rule=f"must be at most {most * factors.groups} (in_channels, where transposed) if some "
+            subject,
+            "out_channels",
+            f"must be at most {most * factors.groups} (in_channels, where transposed) if some "
             "inputs are read by no window: what keeps gradients must not have more outputs than it "
             "reads",
-            got=f"{factors.rows * factors.groups}, kernel_size={factors.taps}, "
+            f"{factors.rows * factors.groups}, kernel_size={factors.taps}, "
             f"stride={tuple(stride)}, dilation={tuple(dilation)}",
-            remedy="Use a kernel_size of at least the stride and a dilation without a divisor in common "
+            "Use a kernel_size of at least the stride and a dilation without a divisor in common "
             "with it, fewer channels, or SpectralConv.",
         )
 

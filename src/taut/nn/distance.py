@@ -47,12 +47,8 @@ class StoredPoints(nn.Module):
 
     def _check(self, x: Tensor) -> None:
         if x.shape[-1:] != (self.in_features,):
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="x",
-                rule=f"must have last dimension {self.in_features}",
-                got=f"shape {tuple(x.shape)}",
-            )
+            rule = f"must have last dimension {self.in_features}"
+            raise ArgumentError(type(self).__name__, "x", rule, f"shape {tuple(x.shape)}")
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""

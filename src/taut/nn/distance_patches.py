@@ -78,12 +78,8 @@ class LinfDistance2d(StoredPoints):
     def forward(self, x: Tensor) -> Tensor:
         """`(batch, in_channels, height, width) -> (batch, out_channels, ...)`."""
         if x.dim() != 4 or x.shape[1] != self.in_channels:
-            raise ArgumentError(
-                subject="LinfDistance2d",
-                argument="x",
-                rule=f"must be (batch, {self.in_channels}, height, width)",
-                got=f"shape {tuple(x.shape)}",
-            )
+            rule = f"must be (batch, {self.in_channels}, height, width)"
+            raise ArgumentError("LinfDistance2d", "x", rule, f"shape {tuple(x.shape)}")
         p = self.exponent if self.training else math.inf
         return lp_distance(self.patches(x), self.weight, p).movedim(-1, 1)
 

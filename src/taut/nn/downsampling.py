@@ -66,20 +66,14 @@ class InvertibleDownsampling2d(_Rearrangement):
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(..., c, h, w)` to `(..., c * factor**2, h / factor, w / factor)`."""
         if x.dim() < 3:
-            raise ArgumentError(
-                subject="InvertibleDownsampling2d",
-                rule="the input must be (..., channels, height, width)",
-                got=f"shape {tuple(x.shape)}",
-                remedy="Use unflatten to make images of rows.",
-            )
+            rule = "the input must be (..., channels, height, width)"
+            got, remedy = f"shape {tuple(x.shape)}", "Use unflatten to make images of rows."
+            raise ArgumentError("InvertibleDownsampling2d", rule=rule, got=got, remedy=remedy)
         if x.shape[-2] % self.factor or x.shape[-1] % self.factor:
-            raise ArgumentError(
-                subject="InvertibleDownsampling2d",
-                argument="factor",
-                rule="must divide height and width",
-                got=f"factor={self.factor}, size {tuple(x.shape[-2:])}",
-                remedy="Pad the input with zeros first.",
-            )
+            rule = "must divide height and width"
+            got = f"factor={self.factor}, size {tuple(x.shape[-2:])}"
+            remedy = "Pad the input with zeros first."
+            raise ArgumentError("InvertibleDownsampling2d", "factor", rule, got, remedy)
         return F.pixel_unshuffle(x, self.factor)
 
     def inverse(self, y: Tensor) -> Tensor:

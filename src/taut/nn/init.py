@@ -55,9 +55,5 @@ def spectral_(tensor: Tensor, *, stride: int = 1, groups: int = 1) -> Tensor:
 
 def _check(subject: str, tensor: Tensor) -> None:
     if not 2 <= tensor.dim() <= 5 or tensor.numel() == 0:
-        raise ArgumentError(
-            subject=subject,
-            argument="tensor",
-            rule="must be a matrix or a kernel of a convolution",
-            got=f"shape {tuple(tensor.shape)}",
-        )
+        rule = "must be a matrix or a kernel of a convolution"
+        raise ArgumentError(subject, "tensor", rule, f"shape {tuple(tensor.shape)}")

@@ -65,12 +65,8 @@ class Monotone(nn.Module):
         signs = torch.as_tensor(directions)
         usual = bool((signs.abs() <= 1).all()) and bool((signs == signs.round()).all())
         if signs.dim() not in (1, 2) or not signs.numel() or not usual:
-            raise ArgumentError(
-                subject="Monotone",
-                argument="directions",
-                rule="must be -1, 0 or 1 for each feature, or a row of them for each output",
-                got=f"directions={directions!r}",
-            )
+            rule = "must be -1, 0 or 1 for each feature, or a row of them for each output"
+            raise ArgumentError("Monotone", "directions", rule, f"directions={directions!r}")
         self.network = network
         self.slack = float(slack)
         like = next(network.parameters(), torch.empty(0))
@@ -87,12 +83,8 @@ class Monotone(nn.Module):
         shape, constant = found.output.shape, found.output.constants[LINF]
         rows = self.directions.shape[0] if self.directions.dim() == 2 else 1
         if shape is None or len(shape) != 1 or rows not in (1, shape[0]):
-            raise ArgumentError(
-                subject="Monotone",
-                argument="network",
-                rule=f"must give a row of outputs, one for each of {rows} rows of directions",
-                got=f"outputs of shape {shape}",
-            )
+            rule = f"must give a row of outputs, one for each of {rows} rows of directions"
+            raise ArgumentError("Monotone", "network", rule, f"outputs of shape {shape}")
         self.outputs = shape[0]
         wanted = float(Fraction(constant) * (1 + Fraction(self.slack)))
         slope = torch.tensor(wanted, dtype=torch.float64).to(self._dtype())
@@ -130,23 +122,19 @@ class Monotone(nn.Module):
     def _constant(self) -> float:
         """The proven constant of the network as it stands; proves it again after a change."""
         if any(layer.training for layer in self.network.modules()):
-            raise ArgumentError(
-                subject="Monotone",
-                argument="network",
-                rule="must be in evaluation mode, as the layer around it is",
-                remedy="Call .eval() on the whole model.",
-            )
+            rule = "must be in evaluation mode, as the layer around it is"
+            remedy = "Call .eval() on the whole model."
+            raise ArgumentError("Monotone", "network", rule, remedy=remedy)
         known = self._cache.recall(self._numbers())
         if known is not None and self._structure() == self._proven_structure:
             return float(known)
         if any(type(value) is not nn.Parameter for value in self.network.parameters()):
-            raise ArgumentError(
-                subject="Monotone",
-                argument="network",
-                rule="must hold the weights that are evaluated: those given by "
-                "torch.func have no proven constant",
-                remedy="Call .train() first, or evaluate the networks one by one.",
+            rule = (
+                "must hold the weights that are evaluated: those given by "
+                "torch.func have no proven constant"
             )
+            remedy = "Call .train() first, or evaluate the networks one by one."
+            raise ArgumentError("Monotone", "network", rule, remedy=remedy)
         return self._refresh()
 
     def _shortcut(self) -> Tensor:

@@ -48,12 +48,9 @@ class _BatchLayer(nn.Module):
 
     def _check_channels(self, x: Tensor) -> None:
         if x.dim() < 2 or x.shape[1] != self.num_features:
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="num_features",
-                rule="must be the channel count, dimension 1 of the input",
-                got=f"num_features={self.num_features}, input shape {tuple(x.shape)}",
-            )
+            rule = "must be the channel count, dimension 1 of the input"
+            got = f"num_features={self.num_features}, input shape {tuple(x.shape)}"
+            raise ArgumentError(type(self).__name__, "num_features", rule, got)
 
     def _follow(self, **statistics: Tensor) -> None:
         """Moves running statistics towards those of a batch; not under `torch.func`."""

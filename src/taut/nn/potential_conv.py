@@ -39,13 +39,8 @@ class _Potential2d(ReluPair):
 
     def _check_odd(self, kernel_size: int) -> None:
         if kernel_size % 2 == 0:
-            raise ArgumentError(
-                subject=type(self).__name__,
-                argument="kernel_size",
-                rule="must be odd, so that outputs are where inputs are",
-                got=kernel_size,
-                remedy="Use 1, 3 or 5.",
-            )
+            rule, remedy = "must be odd, so that outputs are where inputs are", "Use 1, 3 or 5."
+            raise ArgumentError(type(self).__name__, "kernel_size", rule, kernel_size, remedy)
 
 
 @final

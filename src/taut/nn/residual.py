@@ -55,12 +55,8 @@ class Residual(nn.Module):
         if mode == "average":
             check_within("Residual", "scale", scale, "[0, 1]", "Use mode='add' for other weights.")
         if learned and mode != "average":
-            raise ArgumentError(
-                subject="Residual",
-                argument="learned",
-                rule="needs mode='average', whose constant no weight enlarges",
-                got=f"mode={mode!r}",
-            )
+            rule = "needs mode='average', whose constant no weight enlarges"
+            raise ArgumentError("Residual", "learned", rule, f"mode={mode!r}")
         self.body = body
         self.shortcut = shortcut
         self.mode = mode
@@ -83,13 +79,9 @@ class Residual(nn.Module):
             x = self.shortcut(x)
         traced: object = y
         if not isinstance(traced, fx.Proxy) and y.shape != x.shape:
-            raise ArgumentError(
-                subject="Residual",
-                argument="body",
-                rule="must keep the shape of its input",
-                got=f"{tuple(x.shape)} and {tuple(y.shape)}",
-                remedy="Bring the shapes together before the block, or by `shortcut`.",
-            )
+            got = f"{tuple(x.shape)} and {tuple(y.shape)}"
+            remedy = "Bring the shapes together before the block, or by `shortcut`."
+            raise ArgumentError("Residual", "body", "must keep the shape of its input", got, remedy)
         if self.mode == "concat":
             return torch.cat([x, y], 1) * self._scale
         if self.mode == "add":

@@ -59,13 +59,9 @@ class Constraint(nn.Module):
             return weight
         start, self._start = self._start, None
         if start is None:
-            raise ArgumentError(
-                subject="orthonormal",
-                argument="weight",
-                rule="of an orthonormal convolution must be changed through its factors",
-                got="an assignment",
-                remedy="Write to module.parametrizations.weight.original, or remove the constraint.",
-            )
+            rule = "of an orthonormal convolution must be changed through its factors"
+            remedy = "Write to module.parametrizations.weight.original, or remove the constraint."
+            raise ArgumentError("orthonormal", "weight", rule, "an assignment", remedy)
         return start
 
 
@@ -150,22 +146,14 @@ def remove(module: _M, name: str = "weight") -> _M:
     Unlike `torch.nn.utils.parametrize.remove_parametrizations` it leaves copies of the module alone.
     """
     if not parametrize.is_parametrized(module, name):
-        raise ArgumentError(
-            subject="remove",
-            argument="name",
-            rule="must be that of a constrained tensor",
-            got=f"name={name!r}",
-        )
+        rule = "must be that of a constrained tensor"
+        raise ArgumentError("remove", "name", rule, f"name={name!r}")
     held: Any = module.parametrizations
     chain = held[name]
     if len(chain) > 1:
-        raise ArgumentError(
-            subject="remove",
-            argument="name",
-            rule="must be that of a tensor with one parametrization, or the others would go with it",
-            got=f"{len(chain)} of them",
-            remedy="Use torch.nn.utils.parametrize.remove_parametrizations.",
-        )
+        rule = "must be that of a tensor with one parametrization, or the others would go with it"
+        remedy = "Use torch.nn.utils.parametrize.remove_parametrizations."
+        raise ArgumentError("remove", "name", rule, f"{len(chain)} of them", remedy)
     made = chain[0]
     value = made.evaluated(chain.original) if isinstance(made, Constraint) else chain()
     fixed = nn.Parameter(value.detach().clone(), chain.original.requires_grad)
@@ -192,12 +180,8 @@ _CONVOLUTIONS: dict[str, Any] = {
 def _constrain(subject: str, module: _M, name: str, dense: Any, **options: Any) -> _M:
     weight = getattr(module, name, None)
     if not isinstance(weight, nn.Parameter) or parametrize.is_parametrized(module, name):
-        raise ArgumentError(
-            subject=subject,
-            argument="name",
-            rule="must be that of a parameter which is not parametrised yet",
-            got=f"name={name!r} of {type(module).__name__}",
-        )
+        rule = "must be that of a parameter which is not parametrised yet"
+        raise ArgumentError(subject, "name", rule, f"name={name!r} of {type(module).__name__}")
     kind = type(module).__name__
     more: dict[str, Any] = {"bias": False, "device": weight.device, "dtype": weight.dtype}
     start = None
@@ -205,24 +189,15 @@ def _constrain(subject: str, module: _M, name: str, dense: Any, **options: Any) 
         home, prefix = _CONVOLUTIONS.get(subject, (None, ""))
         layer_type = getattr(home, f"{prefix}{kind}", None)
         if layer_type is None:
-            raise ArgumentError(
-                subject=subject,
-                argument="module",
-                rule="must have a constrained counterpart",
-                got=kind,
-                remedy="Use orthonormal or spectral.",
-            )
+            rule = "must have a constrained counterpart"
+            raise ArgumentError(subject, "module", rule, kind, "Use orthonormal or spectral.")
         layer = _convolution(layer_type, module, more)
         start = layer.weight.detach().clone()
     elif weight.dim() == 2:
         layer = dense(weight.shape[1], weight.shape[0], **more, **options)
     else:
-        raise ArgumentError(
-            subject=subject,
-            argument="module",
-            rule="must be a convolution, or hold a matrix",
-            got=f"{kind} with {name} of shape {tuple(weight.shape)}",
-        )
+        got = f"{kind} with {name} of shape {tuple(weight.shape)}"
+        raise ArgumentError(subject, "module", "must be a convolution, or hold a matrix", got)
     unlike = start is not None and start.shape != weight.shape
     constraint = Constraint(layer, start if unlike else None)
     # torch checks shapes of what the inverse gives, which factors of a kernel have not.
@@ -237,12 +212,10 @@ def _convolution(kind: Any, module: Any, more: dict[str, Any]) -> ConstrainedLay
     layer = kind(module.in_channels, module.out_channels, **arguments, **more)
     on_circle = module.padding_mode == "circular" and max(module.stride) == 1
     if layer.input_norm == L2 and module.padding_mode != "zeros" and not on_circle:
-        raise ArgumentError(
-            subject="taut.nn.utils",
-            argument="module",
-            rule="must pad with zeros, or circularly with stride 1: the norm of other paddings depends on "
-            "the size of the input, which a layer of torch does not check",
-            got=f"padding_mode={module.padding_mode!r}, stride={module.stride}",
-            remedy=f"Use taut.nn.{kind.__name__}.",
+        rule = (
+            "must pad with zeros, or circularly with stride 1: the norm of other paddings depends on "
+            "the size of the input, which a layer of torch does not check"
         )
+        got = f"padding_mode={module.padding_mode!r}, stride={module.stride}"
+        raise ArgumentError("taut.nn.utils", "module", rule, got, f"Use taut.nn.{kind.__name__}.")
     return layer

@@ -32,10 +32,8 @@ def _operands(call: Call) -> tuple[Any, Any]:
 def _spread(x: Value, call: Call) -> Constants:
     """The constants of an operand after broadcasting to the shape of the result."""
     if call.shape is None or x.shape is None:
-        raise NoRuleError(
-            rule="the constant of an operation that broadcasts depends on shapes that are not known",
-            remedy="Give `input_shape`.",
-        )
+        rule = "the constant of an operation that broadcasts depends on shapes that are not known"
+        raise NoRuleError(rule=rule, remedy="Give `input_shape`.")
     return x.constants.repeated(math.prod(call.shape) // max(1, math.prod(x.shape)))
 
 
@@ -69,9 +67,8 @@ def _multiply(call: Call) -> Constants:
 def _divide(call: Call) -> Constants:
     a, b = _operands(call)
     if isinstance(b, Value):
-        raise NoRuleError(
-            rule="division by a tensor that depends on the input has no global Lipschitz constant"
-        )
+        rule = "division by a tensor that depends on the input has no global Lipschitz constant"
+        raise NoRuleError(rule=rule)
     inverse = 1 / exact_double("division", torch.as_tensor(b, dtype=torch.float64))
     if not bool(inverse.isfinite().all()):
         raise NoRuleError(
@@ -186,10 +183,8 @@ register_linear(
 def _chosen(call: Call) -> Constants:
     """Of entries from one tensor or another, as a stored mask says."""
     if isinstance(call["mask" if call["condition"] is None else "condition"], Value):
-        raise NoRuleError(
-            rule="a mask that depends on the input makes the result discontinuous",
-            remedy="Use maximum or clamp.",
-        )
+        rule = "a mask that depends on the input makes the result discontinuous"
+        raise NoRuleError(rule=rule, remedy="Use maximum or clamp.")
     if any(isinstance(x, float) and not math.isfinite(x) for x in call.arguments.values()):
         raise NoRuleError(rule="the fill value of masked entries must be finite")
     return _larger(call)

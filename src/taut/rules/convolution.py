@@ -82,9 +82,8 @@ def _constants(call: Call) -> Constants:
     if not isinstance(weight, Tensor):
         raise NoRuleError(rule="a kernel that depends on the input has no constant")
     if x.shape is not None and len(x.shape) != weight.dim() - 1:
-        raise NoRuleError(
-            rule="a convolution without a batch would mix samples", remedy="Keep the batch."
-        )
+        rule = "a convolution without a batch would mix samples"
+        raise NoRuleError(rule=rule, remedy="Keep the batch.")
     geometry = _geometry(call)
     size = None if x.shape is None else x.shape[1:]
 
@@ -144,9 +143,8 @@ def convolution_schema(
         if transposed:
             rows, columns = columns, rows
         if rows % a["groups"] or columns % a["groups"]:
-            raise ArgumentError(
-                argument="groups", rule="must divide the channels", got=str(a["groups"])
-            )
+            rule = "must divide the channels"
+            raise ArgumentError(argument="groups", rule=rule, got=str(a["groups"]))
         kernel = (rows, columns // a["groups"], *a["kernel_size"])
         stored = kernel if weight is None else weight({**a, "kernel": kernel})
         return with_bias(a, stored, a["out_channels"])
@@ -175,9 +173,8 @@ def _padding_of(module: type[nn.Module], text: str, dims: int) -> str | tuple[in
     try:
         amounts = [int(part) for part in text.split(" ")]
     except ValueError as error:
-        raise ArgumentError(
-            argument="padding", rule="must be numbers", got=repr(text[:80])
-        ) from error
+        rule = "must be numbers"
+        raise ArgumentError(argument="padding", rule=rule, got=repr(text[:80])) from error
     check_sizes(module.__name__, "padding", amounts, Sizes(dims, 0))
     return tuple(amounts)
 

@@ -72,9 +72,8 @@ def _sides(call: Call) -> tuple[Tensor, bool, Any]:
 def _matmul(call: Call) -> Constants:
     weight, on_right, key = _sides(call)
     if not on_right and (call.x.shape is None or len(call.x.shape) < 2):
-        raise NoRuleError(
-            rule="a matrix times the batch mixes its samples", remedy="Use x @ weight."
-        )
+        rule = "a matrix times the batch mixes its samples"
+        raise NoRuleError(rule=rule, remedy="Use x @ weight.")
     if on_right:
         return linear_constants(call, weight.detach().mT, ("matmul", key))
     # Columns stand behind one another here, so only pairs of equal norms are blocks of one kind.
@@ -127,17 +126,15 @@ def _blocks(call: Call) -> Tensor:
         raise NoRuleError(rule="an einsum must have one fixed operand, and each index once in each")
     batch = theirs[0]
     if batch in mine or output[:1] != batch or not set(theirs) <= set(mine) | set(output):
-        raise NoRuleError(
-            rule="an einsum must keep the batch in front, and sum over shared indices"
-        )
+        rule = "an einsum must keep the batch in front, and sum over shared indices"
+        raise NoRuleError(rule=rule)
     if not set(mine) <= set(theirs) | set(output):
         raise NoRuleError(rule="an einsum must not sum over indices of the fixed operand alone")
     shape = input_shape(call)
     sizes = dict(zip(mine, fixed.shape, strict=True))
     if any(sizes.get(i, n) != n for i, n in zip(theirs[1:], shape, strict=True)):
-        raise NoRuleError(
-            rule="an einsum that repeats entries of size 1 is not supported", remedy="Expand them."
-        )
+        rule = "an einsum that repeats entries of size 1 is not supported"
+        raise NoRuleError(rule=rule, remedy="Expand them.")
     shared = [i for i in mine if i in theirs and i in output]
     free = [i for i in mine if i not in theirs]
     summed = [i for i in mine if i not in output]

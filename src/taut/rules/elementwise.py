@@ -39,11 +39,10 @@ def _softplus(call: Call) -> float:
     # which only from 40 on is below the rounding of float64.
     if call["beta"] > 0 and call["threshold"] >= 40:
         return 1.0
-    raise NoRuleError(
-        rule="softplus with a threshold below 40 jumps there, by up to log(1 + exp(-threshold)) "
-        "/ beta",
-        remedy="Use threshold=40.",
+    rule = (
+        "softplus with a threshold below 40 jumps there, by up to log(1 + exp(-threshold)) / beta"
     )
+    raise NoRuleError(rule=rule, remedy="Use threshold=40.")
 
 
 def _elu(call: Call) -> float:
@@ -57,10 +56,8 @@ def _size(call: Call) -> float:
     """What an activation multiplies a bounded function by, at least 1."""
     if call.target is aten.softplus.default:
         if call["threshold"] > 80:
-            raise NoRuleError(
-                rule="softplus with a threshold above 80 overflows in float32",
-                remedy="Use threshold=40.",
-            )
+            rule = "softplus with a threshold above 80 overflows in float32"
+            raise NoRuleError(rule=rule, remedy="Use threshold=40.")
         return 1.0 + 1.0 / call["beta"]
     if call.target in (aten.elu.default, aten.celu.default):
         return 1.0 + abs(float(call["alpha"]) * float(call["scale"] or 1.0))

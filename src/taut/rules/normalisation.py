@@ -94,10 +94,8 @@ register(
 
 def _call_of(module: Any) -> tuple[Any, dict[str, Any]]:
     if module.running_var is None:
-        raise NoRuleError(
-            rule="BatchNorm without running statistics depends on the batch",
-            remedy="Use track_running_stats=True.",
-        )
+        rule = "BatchNorm without running statistics depends on the batch"
+        raise NoRuleError(rule=rule, remedy="Use track_running_stats=True.")
     return call_with_attributes(batch_norm)(module)
 
 
@@ -108,12 +106,10 @@ def _shapes(a: Arguments) -> Shapes:
 
 def _usual_momentum(module: Any) -> float:
     if module.momentum is None or not module.track_running_stats:
-        raise ArgumentError(
-            subject="save",
-            rule="batch normalisation must follow running statistics by a momentum",
-            got=f"momentum={module.momentum}, track_running_stats={module.track_running_stats}",
-            remedy="Files have no field for another way.",
-        )
+        rule = "batch normalisation must follow running statistics by a momentum"
+        got = f"momentum={module.momentum}, track_running_stats={module.track_running_stats}"
+        remedy = "Files have no field for another way."
+        raise ArgumentError("save", rule=rule, got=got, remedy=remedy)
     return module.momentum
 
 

@@ -208,9 +208,8 @@ def refuse_batch_dim(dim: int, incoming: Value) -> None:
 def batch_free_dims(call: Call, dims: object) -> list[int]:
     """The dimensions as places in one sample, none of them the batch."""
     if dims is None or dims == []:
-        raise NoRuleError(
-            rule="an operation over all dimensions mixes the batch", remedy="Give `dim`."
-        )
+        rule = "an operation over all dimensions mixes the batch"
+        raise NoRuleError(rule=rule, remedy="Give `dim`.")
     places = []
     for dim in dims if isinstance(dims, (tuple, list)) else [dims]:
         if not isinstance(dim, int):

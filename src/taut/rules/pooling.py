@@ -34,9 +34,8 @@ def _dims(call: Call) -> int:
     name = getattr(call.target, "_opname", call.target.__name__)
     dims = int(name[-2]) if name.endswith("d") else len(output)
     if call.first.shape is not None and len(call.first.shape) != dims + 1:
-        raise NoRuleError(
-            rule="pooling without a batch or channels would mix samples", remedy="Keep both."
-        )
+        rule = "pooling without a batch or channels would mix samples"
+        raise NoRuleError(rule=rule, remedy="Keep both.")
     return dims
 
 
@@ -176,12 +175,8 @@ def _usual_ceil_mode(module: Any) -> bool:
     for unusual in ("divisor_override", "return_indices"):
         given = getattr(module, unusual, None)
         if given:
-            raise ArgumentError(
-                subject="save",
-                rule=f"`{unusual}` of {type(module).__name__} must be left out",
-                got=str(given),
-                remedy="Files have no field for it.",
-            )
+            rule, got = f"`{unusual}` of {type(module).__name__} must be left out", str(given)
+            raise ArgumentError("save", rule=rule, got=got, remedy="Files have no field for it.")
     return module.ceil_mode
 
 

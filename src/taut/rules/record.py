@@ -207,11 +207,8 @@ def register(*operations: Any, file: FileSchema | None = None, **knowledge: Any)
     """
     unknown = knowledge.keys() - Record.__dataclass_fields__.keys()
     if unknown:
-        raise ArgumentError(
-            subject="register",
-            rule=f"a record must be made of {', '.join(Record.__dataclass_fields__)}",
-            got=", ".join(sorted(unknown)),
-        )
+        rule = f"a record must be made of {', '.join(Record.__dataclass_fields__)}"
+        raise ArgumentError("register", rule=rule, got=", ".join(sorted(unknown)))
     for operation in operations:
         is_module = inspect.isclass(operation) and issubclass(operation, nn.Module)
         named = isinstance(operation, str)

@@ -99,9 +99,6 @@ def _group_width(subject: str, width: int, size: int) -> int:
     if width % size:
         raise ArgumentError(rule=f"{subject} must divide {width} channels into groups of {size}")
     if size > _LARGEST_GROUP:
-        raise ArgumentError(
-            rule=f"{subject} must have groups of at most {_LARGEST_GROUP} to be rewritten",
-            got=str(size),
-            remedy="Use MaxMin or a smaller group.",
-        )
+        rule = f"{subject} must have groups of at most {_LARGEST_GROUP} to be rewritten"
+        raise ArgumentError(rule=rule, got=str(size), remedy="Use MaxMin or a smaller group.")
     return width // size

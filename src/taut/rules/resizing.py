@@ -27,9 +27,8 @@ def _sizes(call: Call) -> list[tuple[int, int]]:
     factors = call["scale_factors"] or [s for s in (call["scales_h"], call["scales_w"]) if s]
     sizes = list(zip(before[1:], after[1:], strict=True))
     if any(n * factor != m for (n, m), factor in zip(sizes, factors, strict=False)):
-        raise NoRuleError(
-            rule="resizing by a factor that does not give whole sizes is not supported"
-        )
+        rule = "resizing by a factor that does not give whole sizes is not supported"
+        raise NoRuleError(rule=rule)
     return sizes
 
 
@@ -37,15 +36,13 @@ def _nearest(call: Call) -> Constants:
     sizes = _sizes(call)
     for n, m in sizes:
         if m % n:
-            raise NoRuleError(
-                rule="nearest resizing by a factor that is not whole is not supported"
-            )
+            rule = "nearest resizing by a factor that is not whole is not supported"
+            raise NoRuleError(rule=rule)
         # The kernels round n / m, so that some factors, such as 41, copy entries unevenly.
         line = torch.arange(n, dtype=torch.float32).view(1, 1, n)
         if not torch.equal(F.interpolate(line, m), line.repeat_interleave(m // n, 2)):
-            raise NoRuleError(
-                rule=f"nearest resizing from {n} to {m} copies entries unevenly in float32"
-            )
+            rule = f"nearest resizing from {n} to {m} copies entries unevenly in float32"
+            raise NoRuleError(rule=rule)
     return call.first.constants.repeated(math.prod(m // n for n, m in sizes))
 
 

@@ -88,17 +88,14 @@ class FileSchema:
     def check(self, arguments: Arguments) -> None:
         """Raises `ArgumentError` unless every argument is there, of its type and in range."""
         if arguments.keys() != self.arguments.keys():
-            raise ArgumentError(
-                rule=f"the arguments must be {sorted(self.arguments)}",
-                got=shorten(sorted(arguments)),
-            )
+            rule = f"the arguments must be {sorted(self.arguments)}"
+            raise ArgumentError(rule=rule, got=shorten(sorted(arguments)))
         for name, value in arguments.items():
             self._check_argument(name, value)
         for name, least in self.sizes.items():
             if arguments[name] < least:
-                raise ArgumentError(
-                    argument=name, rule=f"must be at least {least}", got=str(arguments[name])
-                )
+                rule = f"must be at least {least}"
+                raise ArgumentError(argument=name, rule=rule, got=str(arguments[name]))
 
     def _check_argument(self, name: str, value: Any) -> None:
         wanted: Any = self.arguments[name]
@@ -108,11 +105,8 @@ class FileSchema:
             fits &= math.isfinite(value) if float in kinds else abs(value) < _LARGEST
         if not fits or (name in self.limits and value > self.limits[name]):
             names = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
-            raise ArgumentError(
-                argument=name,
-                rule=f"must be of type {names} and in range",
-                got=f"{name}={shorten(value)}",
-            )
+            rule = f"must be of type {names} and in range"
+            raise ArgumentError(argument=name, rule=rule, got=f"{name}={shorten(value)}")
         if isinstance(wanted, Sizes):
             check_sizes(self.module.__name__, name, value, wanted)
 
@@ -125,9 +119,8 @@ def with_bias(a: Arguments, weight: tuple[int, ...], outputs: int) -> Shapes:
 def check_sizes(subject: str, name: str, values: list[Any], wanted: Sizes) -> None:
     """Raises unless a list holds as many whole numbers as wanted, all in range."""
     if wanted.count not in (None, len(values)):
-        raise ArgumentError(
-            argument=name, rule=f"must hold {wanted.count} numbers", got=str(len(values))
-        )
+        rule = f"must hold {wanted.count} numbers"
+        raise ArgumentError(argument=name, rule=rule, got=str(len(values)))
     for value in values:
         check_count(subject, name, value, wanted.least)
         if value >= _LARGEST:

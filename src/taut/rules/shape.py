@@ -84,9 +84,8 @@ def _slice(call: Call) -> Constants:
 
 def _evaluating(call: Call) -> Constants:
     if call["train"]:
-        raise NoRuleError(
-            rule="dropout in training mode is random", remedy="Pass training=self.training."
-        )
+        rule = "dropout in training mode is random"
+        raise NoRuleError(rule=rule, remedy="Pass training=self.training.")
     return call.first.constants
 
 
@@ -123,9 +122,8 @@ def _repeats(call: Call) -> Constants:
     shape = call.first.shape
     # Copies of the whole batch, or a new dimension in front of it, would mix its samples.
     if shape is not None and (len(times) != len(shape) + 1 or times[0] != 1):
-        raise NoRuleError(
-            rule="repeating the batch mixes its samples", remedy="Repeat 1 times along dim 0."
-        )
+        rule = "repeating the batch mixes its samples"
+        raise NoRuleError(rule=rule, remedy="Repeat 1 times along dim 0.")
     return _copies(call)
 
 
@@ -143,9 +141,8 @@ def _indexed(call: Call) -> Constants:
         indices = [None, call["index"]]
     stored = [index for index in indices if index is not None]
     if indices[0] is not None or any(index.dtype == torch.bool for index in stored):
-        raise NoRuleError(
-            rule="only whole numbers may choose entries, and the batch must stay whole"
-        )
+        rule = "only whole numbers may choose entries, and the batch must stay whole"
+        raise NoRuleError(rule=rule)
     numbers = torch.arange(math.prod(before), dtype=torch.float64, device=stored[0].device)
     reads = call.run(numbers.view(1, *before)).long().flatten().bincount()
     return call.first.constants.repeated(int(reads.max()) if reads.numel() else 0)

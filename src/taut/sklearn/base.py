@@ -142,7 +142,7 @@ class LipschitzEstimator(BaseEstimator):
     def _refuse(self, argument: str, rule: str, got: object, remedy: str = "") -> ArgumentError:
         """Creates the error for an argument of the estimator that violates a rule."""
         name = type(self).__name__
-        return ArgumentError(subject=name, argument=argument, rule=rule, got=got, remedy=remedy)
+        return ArgumentError(name, argument, rule, got, remedy)
 
     def _refuse_warm_start(self) -> ArgumentError:
         rule = "needs the features, tolerances, classes and hidden layers of the last fit"

@@ -158,12 +158,9 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             outputs = estimator.network_(torch.zeros(1, features, dtype=torch.float64)).shape
         labels = np.arange(outputs[-1]) if classes is None else np.asarray(classes)
         if tuple(outputs) != (1, max(2, len(labels))) or list(labels) != sorted(set(labels)):
-            raise ArgumentError(
-                subject="LipschitzClassifier.from_network",
-                argument="classes",
-                rule="must be increasing, one for each of two or more outputs",
-                got=f"{labels.tolist()} for outputs of shape {tuple(outputs[1:])}",
-            )
+            rule = "must be increasing, one for each of two or more outputs"
+            got = f"{labels.tolist()} for outputs of shape {tuple(outputs[1:])}"
+            raise ArgumentError("LipschitzClassifier.from_network", "classes", rule, got)
         estimator.classes_, estimator.temperature_ = labels, 1.0
         return estimator
 

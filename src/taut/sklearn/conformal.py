@@ -68,8 +68,7 @@ class _RobustConformal(BaseEstimator):
         estimator = self._kind() if self.estimator is None else self.estimator
         if not isinstance(estimator, self._kind):
             rule = f"must be a {self._kind.__name__}, whose constant is proven"
-            got = f"estimator={estimator!r}"
-            raise ArgumentError(subject=name, argument="estimator", rule=rule, got=got)
+            raise ArgumentError(name, "estimator", rule, f"estimator={estimator!r}")
         check_within(name, "confidence", self.confidence, "(0, 1)")
         return estimator
 

@@ -162,12 +162,9 @@ class WassersteinDrift(OutlierMixin, BaseEstimator):
         rank = min(rank, len(unseen))
         self.offset_ = -unseen[rank - 1]
         if not np.isfinite(self.offset_):
-            raise DataError(
-                subject=_SUBJECT,
-                rule="distances within the reference must be finite",
-                got="infinity, because their squares overflow",
-                remedy="Divide the data by a constant.",
-            )
+            rule = "distances within the reference must be finite"
+            got = "infinity, because their squares overflow"
+            raise DataError(_SUBJECT, rule=rule, got=got, remedy="Divide the data by a constant.")
         self.false_alarm_rate_ = (len(unseen) + 1 - rank) / (len(unseen) + 1)
         return self
 

@@ -17,8 +17,7 @@ def fit_frame(subject: str, X: Any, options: Mapping[str, Any] | None) -> Encodi
     if not is_frame(X):
         if options is None:
             return None
-        rule, got = "needs a frame with columns", type(X).__name__
-        raise ArgumentError(subject=subject, argument="encoding", rule=rule, got=got)
+        raise ArgumentError(subject, "encoding", "needs a frame with columns", type(X).__name__)
     encoding = fit_encoding(FrameSource(X, "X"), **options or {})
     return encoding if options is not None or encoding.mixed or encoding.left_out else None
 

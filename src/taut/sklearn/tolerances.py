@@ -31,13 +31,9 @@ def as_tolerances(subject: str, tolerance: Any, names: Any, count: int) -> np.nd
     if isinstance(tolerance, dict):
         feature_names = [] if names is None else list(names)
         if strange := [name for name in tolerance if name not in feature_names]:
-            raise ArgumentError(
-                subject=subject,
-                argument="tolerance",
-                rule=f"must name features of `fit`, {feature_names}",
-                got=repr(strange[0]),
-                remedy="Fit on a frame with column names, or give an array.",
-            )
+            rule = f"must name features of `fit`, {feature_names}"
+            remedy = "Fit on a frame with column names, or give an array."
+            raise ArgumentError(subject, "tolerance", rule, repr(strange[0]), remedy)
         tolerance = [tolerance.get(name, 0.0) for name in feature_names]
     tolerances = np.asarray(tolerance, dtype=np.float64)
     usual = (
@@ -46,12 +42,8 @@ def as_tolerances(subject: str, tolerance: Any, names: Any, count: int) -> np.nd
         and (tolerances >= 0).all()
     )
     if not usual or not (tolerances > 0).any():
-        raise ArgumentError(
-            subject=subject,
-            argument="tolerance",
-            rule=f"must be positive, or 0 for a fixed feature: one number, or {count}",
-            got=f"tolerance={tolerance!r}",
-        )
+        rule = f"must be positive, or 0 for a fixed feature: one number, or {count}"
+        raise ArgumentError(subject, "tolerance", rule, f"tolerance={tolerance!r}")
     return np.broadcast_to(tolerances, (count,)).copy()
 
 
@@ -145,10 +137,9 @@ def _slope(name: str, step: Any, count: int) -> np.ndarray:
         return ones if not step.with_scaling else 1 / step.scale_
     if kind is MaxAbsScaler:
         return 1 / step.scale_
-    raise NoRuleError(
-        subject="certify_pipeline",
-        argument="pipeline",
-        rule="must scale columns one by one before its last step: StandardScaler, MinMaxScaler without "
-        "clipping, MaxAbsScaler or RobustScaler",
-        got=f"step {name!r} ({kind.__name__}), through which nothing is proven",
+    rule = (
+        "must scale columns one by one before its last step: StandardScaler, MinMaxScaler without "
+        "clipping, MaxAbsScaler or RobustScaler"
     )
+    got = f"step {name!r} ({kind.__name__}), through which nothing is proven"
+    raise NoRuleError("certify_pipeline", "pipeline", rule, got)

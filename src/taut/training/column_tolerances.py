@@ -43,11 +43,11 @@ def parse_tolerances(text: str) -> dict[str | int, float]:
             rule = "must be a column and a number of at least 0, fixed or free, for each column"
             got, remedy = f"{name}={value}", "Write it like pH=0.1,sulphur=2,colour=free."
             got = got if name else repr(value)
-            raise ArgumentError(subject=_SUBJECT, rule=rule, got=got, remedy=remedy)
+            raise ArgumentError(_SUBJECT, rule=rule, got=got, remedy=remedy)
         tolerances[key] = number
     if not any(0 < value < FREE for value in tolerances.values()):
         rule = "a column must have a positive tolerance"
-        raise ArgumentError(subject=_SUBJECT, rule=rule, got=repr(text))
+        raise ArgumentError(_SUBJECT, rule=rule, got=repr(text))
     return tolerances
 
 
@@ -68,8 +68,7 @@ def _read_file(path: Path) -> list[tuple[str, Any]]:
     try:
         return list(tomllib.loads(path.read_text(encoding="utf-8")).items())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        rule = f"{path} must be a TOML file"
-        raise ArgumentError(subject=_SUBJECT, rule=rule, got=str(error)) from error
+        raise ArgumentError(_SUBJECT, rule=f"{path} must be a TOML file", got=str(error)) from error
 
 
 def feature_tolerances(
@@ -111,7 +110,7 @@ def feature_tolerances(
         elif is_category or value == FREE:
             rule = "a category must be fixed or free, and nothing else can be free"
             remedy = "Drop a number that may take any value: no prediction can rest on it."
-            raise ArgumentError(subject=_SUBJECT, rule=rule, got=f"{name}={value:g}", remedy=remedy)
+            raise ArgumentError(_SUBJECT, rule=rule, got=f"{name}={value:g}", remedy=remedy)
         else:
             tolerances[group.start] = value
     return tuple(tolerances)

@@ -179,12 +179,12 @@ class TrainConfig(Configuration):
             object.__setattr__(self, "norm", "linf" if self.tolerance else "l2")
         if self.dtype in ("float16", "half"):
             raise DtypeError(
-                subject="TrainConfig",
-                argument="dtype",
-                rule="must keep weights in 32 or 64 bits, or their constraint and every certificate "
+                "TrainConfig",
+                "dtype",
+                "must keep weights in 32 or 64 bits, or their constraint and every certificate "
                 "would break",
-                got=f"dtype={self.dtype!r}",
-                remedy="Use 'float32', or 'bfloat16', which rounds only the operations between "
+                f"dtype={self.dtype!r}",
+                "Use 'float32', or 'bfloat16', which rounds only the operations between "
                 "constrained layers.",
             )
         super().__post_init__()
@@ -223,14 +223,13 @@ def from_toml(text: str, kind: type[AnyConfig] = TrainConfig) -> AnyConfig:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        rule = "the text must be TOML"
-        raise ArgumentError(subject="from_toml", rule=rule, got=str(error)) from error
+        raise ArgumentError("from_toml", rule="the text must be TOML", got=str(error)) from error
     field_names = [f.name for f in fields(kind)]
     for name in values:
         if name not in field_names:
             rule = f"every key must be a field of {kind.__name__}"
             remedy = f"The nearest is {difflib.get_close_matches(name, field_names, 1, 0)[0]!r}."
-            raise ArgumentError(subject="from_toml", rule=rule, got=repr(name), remedy=remedy)
+            raise ArgumentError("from_toml", rule=rule, got=repr(name), remedy=remedy)
     return kind(**values)
 
 

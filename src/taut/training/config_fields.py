@@ -84,9 +84,7 @@ def field_docs(kind: type["Configuration"]) -> dict[str, str]:
 
 def config_error(argument: str, rule: str, got: object, remedy: str = "") -> ArgumentError:
     """The error of a field of `TrainConfig`."""
-    return ArgumentError(
-        subject="TrainConfig", argument=argument, rule=rule, got=got, remedy=remedy
-    )
+    return ArgumentError("TrainConfig", argument, rule, got, remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +103,7 @@ class Configuration:
         if (kind.base, type(value)) in ((tuple, list), (float, int)):
             value = kind.base(value)
         if not isinstance(value, kind.base) or isinstance(value, bool):
-            rule, got = f"must be of type {kind}", f"{name}={value!r}"
-            raise ArgumentError(subject=subject, argument=name, rule=rule, got=got)
+            raise ArgumentError(subject, name, f"must be of type {kind}", f"{name}={value!r}")
         object.__setattr__(self, name, value)
         if kind.choices and kind.check != "open":
             check_choice(subject, name, value, kind.choices)

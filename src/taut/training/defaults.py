@@ -143,8 +143,7 @@ def _check_for_linf(config: TrainConfig, pixels: bool) -> None:
         ),
     ):
         if wrong:
-            got = f"{name}={getattr(config, name)!r}"
-            raise ArgumentError(subject="TrainConfig", argument=name, rule=rule, got=got)
+            raise ArgumentError("TrainConfig", name, rule, f"{name}={getattr(config, name)!r}")
 
 
 def _rate(optimizer: str, norm: Norm, loss: str, lipschitz: float) -> float:

@@ -137,9 +137,7 @@ def _combinations(spec: InputSpec) -> list[tuple[tuple[slice, Tensor], ...]]:
     count = math.prod(len(values) for _, values in choices)
     if count > _MOST_CHOICES:
         rule = f"free categories must have at most {_MOST_CHOICES} combinations of values"
-        remedy = "Drop a column, or make it fixed."
-        raise ArgumentError(
-            subject="certify", argument="tolerance", rule=rule, got=str(count), remedy=remedy
-        )
+        got = str(count)
+        raise ArgumentError("certify", "tolerance", rule, got, "Drop a column, or make it fixed.")
     pairs = [[(group, value) for value in values] for group, values in choices]
     return list(product(*pairs)) if pairs else []

@@ -97,9 +97,7 @@ class InputSpec:
         """
         if tuple(inputs.shape[1:]) != self.shape:
             rule, got = f"must be (n, {', '.join(map(str, self.shape))})", tuple(inputs.shape)
-            raise ArgumentError(
-                subject="InputSpec", argument="inputs", rule=rule, got=f"shape {got}"
-            )
+            raise ArgumentError("InputSpec", "inputs", rule, f"shape {got}")
         if not self.shift:
             return torch.as_tensor(inputs, dtype=torch.float32)
         wide = torch.as_tensor(inputs, dtype=torch.float64)
@@ -206,7 +204,7 @@ def prepare(config: TrainConfig, data: LabelledData, spec: InputSpec | None = No
     """
     if len(data.classes) < 2:
         rule = f"{data.name}: there must be at least two classes to tell apart"
-        raise DataError(subject="train", rule=rule, got=str(list(data.classes)))
+        raise DataError("train", rule=rule, got=str(list(data.classes)))
     fit, held_out = data.train, None
     if config.validation:
         fit, held_out = data.train.split(config.validation, config.seed)
@@ -230,8 +228,7 @@ def _spec(name: str, rows: LabelledSet, tolerance: str | None) -> InputSpec:
     )
     if rows.image_shape is not None or rows.low is not None:
         if tolerance:
-            rule = "is for the columns of a table"
-            raise ArgumentError(subject="train", argument="tolerance", rule=rule, got=name)
+            raise ArgumentError("train", "tolerance", "is for the columns of a table", name)
         return plain
     wide = rows.inputs.astype(np.float64)
     _warn_of_lost_columns(name, rows)
@@ -258,8 +255,7 @@ def _measure(name: str, rows: LabelledSet, wide: np.ndarray) -> tuple[np.ndarray
     same = [column_label(rows.columns, int(i)) for i in np.flatnonzero(~changes)]
     if not changes.any():
         rule = f"at least one column must vary in the training rows; all {len(same)} are constant"
-        remedy = "Give other columns or more rows."
-        raise DataError(subject=f"train: {name}", rule=rule, remedy=remedy)
+        raise DataError(f"train: {name}", rule=rule, remedy="Give other columns or more rows.")
     if same and rows.encoding is None:
         some = ", ".join(same[:8]) + (f" and {len(same) - 8} more" if len(same) > 8 else "")
         _warn(

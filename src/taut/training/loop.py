@@ -75,8 +75,7 @@ def train(
         True
     """
     if tensorboard and out is None:
-        rule = "needs a folder to write to"
-        raise ArgumentError(subject="train", argument="tensorboard", rule=rule, got="out=None")
+        raise ArgumentError("train", "tensorboard", "needs a folder to write to", "out=None")
     if data is None:
         config = with_absolute_paths(config)
         data = load_data(config)

@@ -76,8 +76,7 @@ class RunFolder(Generic[AnyConfig]):
     def _refusal(
         self, rule: str, why: str, remedy: str = "Choose another folder."
     ) -> ArgumentError:
-        got = f"{self.path}, {why}"
-        return ArgumentError(subject=_SUBJECT, argument="out", rule=rule, got=got, remedy=remedy)
+        return ArgumentError(_SUBJECT, "out", rule, f"{self.path}, {why}", remedy)
 
     @property
     def finished(self) -> bool:
@@ -128,12 +127,9 @@ class RunFolder(Generic[AnyConfig]):
     def check_data(self, fingerprint: str, stored: str) -> None:
         """Raises if the run here began on data with another fingerprint."""
         if fingerprint != stored:
-            raise ArgumentError(
-                subject=_SUBJECT,
-                rule=f"the data must be the same as when the run in {self.path} began",
-                got="other numbers",
-                remedy="Restore the old data, or choose another folder.",
-            )
+            rule = f"the data must be the same as when the run in {self.path} began"
+            remedy = "Restore the old data, or choose another folder."
+            raise ArgumentError(_SUBJECT, rule=rule, got="other numbers", remedy=remedy)
 
     def _stored_fingerprint(self) -> str:
         if self._is_readable(self.result):
@@ -192,12 +188,9 @@ class RunFolder(Generic[AnyConfig]):
                 metadata = json.loads(file.metadata()["taut"])
                 return {name: file.get_tensor(name) for name in file.keys()}, metadata
         except (safetensors.SafetensorError, ValueError, LookupError, TypeError) as error:
-            raise DamagedFileError(
-                subject=_SUBJECT,
-                rule=f"{self.checkpoint_file.name} must be readable to resume the run",
-                got=str(error),
-                remedy="Delete the folder to start again.",
-            ) from error
+            rule = f"{self.checkpoint_file.name} must be readable to resume the run"
+            remedy = "Delete the folder to start again."
+            raise DamagedFileError(_SUBJECT, rule=rule, got=str(error), remedy=remedy) from error
 
 
 def write_json(path: Path, entries: dict[str, Any]) -> None:
@@ -226,21 +219,16 @@ def _damaged(path: Path, error: Exception) -> DamagedFileError:
             if path.suffix == ".toml"
             else "Run the same training command again to write it from the checkpoint."
         )
-    return DamagedFileError(
-        subject="load_run",
-        rule=f"{path} must be as the run wrote it",
-        got=f"a file that is cut short or altered ({error})",
-        remedy=remedy,
-    )
+    rule = f"{path} must be as the run wrote it"
+    got = f"a file that is cut short or altered ({error})"
+    return DamagedFileError("load_run", rule=rule, got=got, remedy=remedy)
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ArgumentError(
-            subject="load_run",
-            rule=f"{path.parent} must be the folder of a finished run",
-            got=f"a folder without {path.name}",
-            remedy="Train into it first, or run the same training command again to finish it.",
-        ) from error
+        rule = f"{path.parent} must be the folder of a finished run"
+        got = f"a folder without {path.name}"
+        remedy = "Train into it first, or run the same training command again to finish it."
+        raise ArgumentError("load_run", rule=rule, got=got, remedy=remedy) from error

@@ -48,12 +48,9 @@ class Position:
             NonFiniteError: the loss is not finite.
         """
         if not abs(loss) < float("inf"):
-            raise NonFiniteError(
-                subject="train",
-                rule="the loss must stay finite",
-                got=f"{loss} in epoch {self.epoch + 1}, step {self.step + 1}",
-                remedy="Lower `lr`, scale the data, or train in float64.",
-            )
+            got = f"{loss} in epoch {self.epoch + 1}, step {self.step + 1}"
+            remedy = "Lower `lr`, scale the data, or train in float64."
+            raise NonFiniteError("train", rule="the loss must stay finite", got=got, remedy=remedy)
         self.step += 1
         self.seen += rows
         self.loss += loss
@@ -165,7 +162,7 @@ class Session(Generic[AnyConfig]):
             rule = "a run must resume with as many processes as it began with, or rounding differs"
             got = f"{parallel.world_size()} instead of {processes}"
             remedy = "Start as many, or choose another folder."
-            raise ArgumentError(subject="train", rule=rule, got=got, remedy=remedy)
+            raise ArgumentError("train", rule=rule, got=got, remedy=remedy)
         environment.use_threads(metadata["threads"])
         self._restore(tensors, metadata["position"])
 

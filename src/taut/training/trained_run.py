@@ -51,11 +51,11 @@ class TrainedRun:
         try:
             loaded = load_data(self.config)
         except ArgumentError as error:
-            rule, remedy = f"{data} must be where training read it", f"{error} {remedy}"
-            raise ArgumentError(subject=subject, rule=rule, got="none", remedy=remedy) from error
+            rule, got = f"{data} must be where training read it", "none"
+            raise ArgumentError(subject, rule=rule, got=got, remedy=f"{error} {remedy}") from error
         if fingerprint_of(loaded) != self.result["fingerprint"]:
             rule = f"{data} must hold the numbers that training read; it holds others"
-            raise ArgumentError(subject=subject, rule=rule, remedy=remedy)
+            raise ArgumentError(subject, rule=rule, remedy=remedy)
         return prepare(self.config, loaded, self.inputs)
 
 

@@ -143,13 +143,10 @@ class CriticRecords:
         if path is not None and path.exists():
             stored = CriticRecords.read(path)
             if stored.header["settings"] != self.header["settings"]:
-                raise ArgumentError(
-                    subject="CriticRecords",
-                    argument="path",
-                    rule=f"must be a record with the settings {self.header['settings']}",
-                    got=f"{str(path)!r}, with {stored.header['settings']}",
-                    remedy="Use the same settings, or another file.",
-                )
+                rule = f"must be a record with the settings {self.header['settings']}"
+                got = f"{str(path)!r}, with {stored.header['settings']}"
+                remedy = "Use the same settings, or another file."
+                raise ArgumentError("CriticRecords", "path", rule, got, remedy)
             self.header, self.results = stored.header, stored.results
 
     def add(self, name: str, result: CriticResult) -> None:

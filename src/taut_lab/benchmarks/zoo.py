@@ -118,22 +118,15 @@ def run_zoo(
         if not wanted or any(part.lower() in name.lower() for part in wanted)
     }
     if not blocks:
-        raise ArgumentError(
-            subject="run_zoo",
-            argument="layers",
-            rule=f"must be among {', '.join(zoo_blocks(peers))}",
-            got=str(list(wanted)),
-        )
+        rule = f"must be among {', '.join(zoo_blocks(peers))}"
+        raise ArgumentError("run_zoo", "layers", rule, str(list(wanted)))
     plain = to_json(asdict(settings))
     for record in read_zoo(folder):
         if record.settings != plain:
-            raise ArgumentError(
-                subject="run_zoo",
-                argument="folder",
-                rule=f"must hold records with the settings {plain}",
-                got=f"{str(folder)!r}, where {record.layer} has {dict(record.settings)}",
-                remedy="Use the same settings, or another folder.",
-            )
+            rule = f"must hold records with the settings {plain}"
+            got = f"{str(folder)!r}, where {record.layer} has {dict(record.settings)}"
+            remedy = "Use the same settings, or another folder."
+            raise ArgumentError("run_zoo", "folder", rule, got, remedy)
     data = load_dataset(settings.data, data_dir)
     for name, block in blocks.items():
         path = folder / (re.sub(r"\W+", "-", name).strip("-").lower() + ".json")

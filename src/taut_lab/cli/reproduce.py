@@ -222,12 +222,9 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
         elif one.found:
             output.print_presentation(one)
         elif "all" not in names:
-            raise ArgumentError(
-                subject="reproduce show",
-                rule=f"at least one cell of {experiment.name} must be finished in {folder}",
-                got="none",
-                remedy=f"Compute it: taut reproduce {experiment.name} --preset {preset or 'smoke'}.",
-            )
+            rule = f"at least one cell of {experiment.name} must be finished in {folder}"
+            remedy = f"Compute it: taut reproduce {experiment.name} --preset {preset or 'smoke'}."
+            raise ArgumentError("reproduce show", rule=rule, got="none", remedy=remedy)
     if as_json:
         print_json({"records": str(folder), "experiments": shown})
 
@@ -253,13 +250,9 @@ def report(folder: Path, out: Path | None, as_json: bool) -> None:
 
     check_extras()
     if not folder.is_dir():
-        raise ArgumentError(
-            subject="reproduce report",
-            argument="--records",
-            rule="must be an existing folder of saved results",
-            got=repr(str(folder)),
-            remedy="Compute some: taut reproduce all --preset smoke.",
-        )
+        rule = "must be an existing folder of saved results"
+        remedy = "Compute some: taut reproduce all --preset smoke."
+        raise ArgumentError("reproduce report", "--records", rule, repr(str(folder)), remedy)
     with announce_folders(out or folder / "report"):
         page = write_report(folder, out or folder / "report")
     if as_json:
@@ -276,13 +269,9 @@ def _choose(names: tuple[str, ...]) -> list["Experiment"]:
         names = tuple(EXPERIMENTS)
     for name in names:
         if name not in EXPERIMENTS:
-            raise ArgumentError(
-                subject="reproduce",
-                argument="NAME",
-                rule="must be an experiment of taut reproduce list, or all",
-                got=repr(name),
-                remedy=did_you_mean(name, EXPERIMENTS) or f"Use {', '.join(EXPERIMENTS)}.",
-            )
+            rule = "must be an experiment of taut reproduce list, or all"
+            remedy = did_you_mean(name, EXPERIMENTS) or f"Use {', '.join(EXPERIMENTS)}."
+            raise ArgumentError("reproduce", "NAME", rule, repr(name), remedy)
     return [find_experiment(name) for name in dict.fromkeys(names)]
 
 
@@ -290,13 +279,11 @@ def _cells(experiment: "Experiment", preset: str, seeds: tuple[int, ...]) -> lis
     cells = experiment.cells(preset)
     available = sorted({cell.config["seed"] for cell in cells})
     if seeds and not set(seeds) & set(available):
-        raise ArgumentError(
-            subject="reproduce",
-            argument="--seed",
-            rule=f"must be a seed of {experiment.name} with --preset {preset}: "
-            f"{', '.join(map(str, available))}",
-            got=", ".join(map(str, seeds)),
+        rule = (
+            f"must be a seed of {experiment.name} with --preset {preset}: "
+            f"{', '.join(map(str, available))}"
         )
+        raise ArgumentError("reproduce", "--seed", rule, ", ".join(map(str, seeds)))
     return [cell for cell in cells if not seeds or cell.config["seed"] in seeds]
 
 

@@ -88,11 +88,9 @@ def estimate_generator_distance(
     """
     if images.shape[1:] != generator.shape or held_out.shape[1:] != generator.shape:
         shape = ", ".join(map(str, generator.shape))
-        raise ArgumentError(
-            subject="estimate_generator_distance",
-            rule=f"`images` and `held_out` must have the generator's shape (n, {shape})",
-            got=f"{tuple(images.shape)} and {tuple(held_out.shape)}",
-        )
+        rule = f"`images` and `held_out` must have the generator's shape (n, {shape})"
+        got = f"{tuple(images.shape)} and {tuple(held_out.shape)}"
+        raise ArgumentError("estimate_generator_distance", rule=rule, got=got)
     run = run_critic(math.prod(generator.shape), _sampler(images, generator), critic)
     training = run.evaluate(num_fresh)
     # A fifth of the images determines the range of values, the rest the bound.

@@ -115,11 +115,8 @@ class Experiment:
         cells = {}
         for config in configs:
             if not isinstance(config.get("seed"), int):
-                raise ArgumentError(
-                    subject=self.name,
-                    rule="every configuration must have an integer as its seed",
-                    got=repr(dict(config)),
-                )
+                rule = "every configuration must have an integer as its seed"
+                raise ArgumentError(self.name, rule=rule, got=repr(dict(config)))
             cell = Cell(self.name, self.version, json.loads(json.dumps(dict(config))))
             cells[cell.key] = cell
         return list(cells.values())

@@ -62,13 +62,9 @@ def to_json(value: Any, name: str = "value") -> Any:
         return {str(key): to_json(item, f"{name}[{key!r}]") for key, item in value.items()}
     if isinstance(value, Sequence):
         return [to_json(item, f"{name}[{index}]") for index, item in enumerate(value)]
-    raise ArgumentError(
-        subject="Outcome",
-        argument=name,
-        rule="must be plain data, that is numbers, strings, None, and lists and mappings of these",
-        got=f"a {type(value).__name__}",
-        remedy="Use .item() or .tolist().",
-    )
+    rule = "must be plain data, that is numbers, strings, None, and lists and mappings of these"
+    got = f"a {type(value).__name__}"
+    raise ArgumentError("Outcome", name, rule, got, "Use .item() or .tolist().")
 
 
 def from_json(value: Any) -> Any:
@@ -143,12 +139,9 @@ class Record:
         numbers = to_json(self.outcome.numbers, "numbers")
         for name, value in numbers.items():
             if not isinstance(from_json(value), Real):
-                raise ArgumentError(
-                    subject="Outcome",
-                    rule=f"`numbers[{name!r}]` must be a number",
-                    got=repr(value),
-                    remedy="Put other data into series.",
-                )
+                rule = f"`numbers[{name!r}]` must be a number"
+                remedy = "Put other data into series."
+                raise ArgumentError("Outcome", rule=rule, got=repr(value), remedy=remedy)
         cell = self.cell
         return {
             **{"experiment": cell.experiment, "version": cell.version, "key": cell.key},

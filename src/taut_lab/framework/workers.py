@@ -131,7 +131,7 @@ def _prepare(parent: int) -> None:
 
 def _refusal(rule: str, got: str, remedy: str) -> ArgumentError:
     subject, argument = "ClusterWorkers", "address"
-    return ArgumentError(subject=subject, argument=argument, rule=rule, got=got, remedy=remedy)
+    return ArgumentError(subject, argument, rule, got, remedy)
 
 
 class ClusterWorkers:

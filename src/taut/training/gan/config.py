@@ -84,10 +84,8 @@ class GanConfig(Configuration):
         check_count(_SUBJECT, "batch_size", self.batch_size, minimum=2)
         for name in ("width", "critic_hidden"):
             if (value := getattr(self, name)) % 2:
-                rule, remedy = "must be even, because MaxMin sorts pairs", f"Use {value + 1}."
-                raise ArgumentError(
-                    subject=_SUBJECT, argument=name, rule=rule, got=value, remedy=remedy
-                )
+                rule = "must be even, because MaxMin sorts pairs"
+                raise ArgumentError(_SUBJECT, name, rule, value, f"Use {value + 1}.")
 
     @classmethod
     def paper(cls, **changes: Any) -> "GanConfig":

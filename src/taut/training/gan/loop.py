@@ -201,9 +201,9 @@ class _GanSession(Session[GanConfig]):
                     weight.clamp_(-self.config.clip, self.config.clip)
         value = dual.item()
         if not abs(value) < float("inf"):
+            rule = "the critic's value must stay finite"
             got = f"{value} in step {self.position.step + 1}"
-            rule, remedy = "the critic's value must stay finite", "Lower `critic_lr`."
-            raise NonFiniteError(subject="train_gan", rule=rule, got=got, remedy=remedy)
+            raise NonFiniteError("train_gan", rule=rule, got=got, remedy="Lower `critic_lr`.")
         return value
 
     def _improve_generator(self, rate: float) -> None:
@@ -263,6 +263,6 @@ def _to_unit_range(data: Prepared) -> Tensor:
     """Scales the training images from their own range to [-1, 1], the range of the generator."""
     low, high = data.spec.low, data.spec.high
     if low is None or high is None or not high > low:
-        rule, remedy = "the data must be images with a known range of pixels", "Give images."
-        raise ArgumentError(subject="train_gan", rule=rule, got="a table", remedy=remedy)
+        rule = "the data must be images with a known range of pixels"
+        raise ArgumentError("train_gan", rule=rule, got="a table", remedy="Give images.")
     return (data.train.inputs - low) * (2 / (high - low)) - 1

@@ -129,6 +129,5 @@ def _check_images(shape: Sequence[int]) -> tuple[int, int, int]:
     if len(shape) != 3 or shape[1] % 4 or shape[2] % 4 or min(shape) < 1:
         rule = "the data must be images (channels, height, width) whose height and width are "
         rule, got = f"{rule}multiples of 4", f"inputs of shape {tuple(shape)}"
-        remedy = "Pad or crop them first."
-        raise ArgumentError(subject="train_gan", rule=rule, got=got, remedy=remedy)
+        raise ArgumentError("train_gan", rule=rule, got=got, remedy="Pad or crop them first.")
     return shape[0], shape[1], shape[2]

@@ -28,7 +28,7 @@ def draw_grid(images: Tensor) -> np.ndarray:
     n, channels, h, w = images.shape
     if channels not in (1, 3):
         rule = "must have 1 or 3 channels to be drawn"
-        raise ArgumentError(subject="draw_grid", argument="images", rule=rule, got=str(channels))
+        raise ArgumentError("draw_grid", "images", rule, str(channels))
     columns = math.ceil(math.sqrt(n))
     rows = -(-n // columns)
     grid = np.zeros((rows * (h + 1) - 1, columns * (w + 1) - 1, channels), np.uint8)

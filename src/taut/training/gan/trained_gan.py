@@ -57,10 +57,8 @@ def load_gan_run(out: str | os.PathLike[str]) -> GanRun:
         generator.load_state_dict(safetensors.torch.load(folder.model_file.read_bytes()))
     except (safetensors.SafetensorError, OSError, ValueError, RuntimeError) as error:
         rule = "must be readable and hold the generator that config.toml describes"
-        rule = f"{folder.model_file.name} {rule}"
-        raise DamagedFileError(
-            subject="load_gan", rule=rule, got=str(error), remedy="Train again."
-        ) from error
+        rule, got = f"{folder.model_file.name} {rule}", str(error)
+        raise DamagedFileError("load_gan", rule=rule, got=got, remedy="Train again.") from error
     return GanRun(config, freeze(generator), tuple(folder.history()), result, folder.path)
 
 
