@@ -115,7 +115,7 @@ def test_a_text_file_as_it_comes(tmp_path):
     }
     table = read_table(tmp_path / "t.csv", encoding=encoding)
     assert table.values[1].tolist() == [19784, 1.5, 1.5, 0]
-    assert encoding.decode(table.values[:2])[0] == ["2024-03-01", "0.5", "0.5", "missing"]
+    assert encoding.decode(table.values[:2])[0] == ["2024-03-01", "00:30", "0.5", "missing"]
     for path in ("t.zip", "t.zip:inner/t.csv"):
         assert np.array_equal(read_table(tmp_path / path, encoding=encoding).values, table.values)
     stream = TableStream(tmp_path / "t.csv", batch_rows=7, encoding=encoding)

@@ -100,7 +100,7 @@ def test_the_extremes_are_those_of_the_scores(population, population_html):
     result, x, y = population
     highest = int(result.score(x).argmax())
     lowest = int(result.score(y).argmin())
-    firsts = re.findall(r'<tbody>\s*<tr>\s*<th scope="row">(\d+)</th>', population_html)
+    firsts = re.findall(r'<tbody>\s*<tr>\s*<th scope="row" class=short>(\d+)</th>', population_html)
     assert firsts == [str(highest), str(lowest)]
 
 
@@ -234,7 +234,14 @@ def test_columns_of_a_mixed_table_are_told_one_by_one():
     pair = open_pair(frame(30.0), frame(0.0))
     result = measure(pair.first, pair.second)
     html = wasserstein_page(result, pair.first, pair.second, names=NAMES).render()
-    for text in ("Column by column", "Distributions", "Holm", "10 / 10\xa0%", "2026-01-0", "tan"):
+    for text in (
+        "Column by column",
+        "Distributions",
+        "Holm",
+        "10\xa0/\xa010\xa0%",
+        "2026-01-0",
+        "tan",
+    ):
         assert text in html
     records = column_records(result, pair.first, pair.second)
     assert [record["name"] for record in records] == ["age", "colour", "size", "day"]

@@ -88,22 +88,22 @@ def as_rows(values):
 def test_copies_are_noticed_unless_they_are_natural():
     rng = np.random.default_rng(2)
     values = rng.normal(size=(300, 3))
-    assert note_copies(as_rows(values), "x") == []
-    assert "30 of 330 rows" in note_copies(as_rows(np.concatenate([values, values[:30]])), "x")[0]
-    assert note_copies(as_rows(rng.integers(0, 3, (300, 3))), "x") == []
+    assert note_copies(as_rows(values)) == []
+    assert "30 of 330 rows" in note_copies(as_rows(np.concatenate([values, values[:30]])))[0]
+    assert note_copies(as_rows(rng.integers(0, 3, (300, 3)))) == []
 
 
 def test_order_is_noticed_and_chance_is_not():
     rng = np.random.default_rng(3)
     for law in (rng.normal, rng.standard_cauchy, lambda size: rng.integers(0, 2, size)):
         for rows in (25, 200, 3000):
-            assert note_order(as_rows(law(size=(rows, 20))), "x", ()) == []
+            assert note_order(as_rows(law(size=(rows, 20))), ()) == []
     walk = rng.normal(size=(500, 4))
     walk[:, 2] = walk[:, 2].cumsum()
     walk[::7, 2] = np.nan
-    assert "column 2 (counted from 0), correlation 0." in note_order(as_rows(walk), "x", ())[0]
+    assert "column 2 (counted from 0), correlation 0." in note_order(as_rows(walk), ())[0]
     turns = np.where(np.arange(100) % 2, 1.0, -1.0)[:, None]
-    assert "opposite" in note_order(as_rows(turns), "x", ())[0]
+    assert "opposite" in note_order(as_rows(turns), ())[0]
 
 
 def test_the_result_notes_them():

@@ -174,18 +174,15 @@ def test_a_wrong_plan_is_charged_for_its_repair(seed):
     assert upper >= t.interval.lower.value
 
 
-@pytest.mark.parametrize("method", ["blocks", "sinkhorn"])
 @pytest.mark.parametrize(
     ("sizes", "dim", "weighted"),
     [((300, 300), 2, False), ((257, 111), 3, True), ((1, 90), 2, True)],
 )
-def test_cheap_couplings_are_above_the_truth_and_near_it(method, sizes, dim, weighted):
+def test_cheap_couplings_are_above_the_truth_and_near_it(sizes, dim, weighted):
     x, y = normal(sizes[0], dim), normal(sizes[1], dim, seed=1) + 0.5
     weights = (normal(sizes[0], seed=2).exp(), normal(sizes[1], seed=3).exp()) if weighted else ()
     truth = exact_transport(x, y, *weights).interval
-    bound = coupling_upper_bound(
-        x, y, *weights, generator=seeded(), method=method, block_size=48, num_sweeps=6
-    )
+    bound = coupling_upper_bound(x, y, *weights, generator=seeded(), block_size=48, num_sweeps=6)
     assert truth.lower.value <= bound.value <= 1.05 * truth.upper.value
     assert bound.side == "upper" and bound.confidence == 1
 
@@ -222,10 +219,9 @@ def test_blocks_need_no_matrix_of_all_distances(monkeypatch):
     assert max(widest) <= 64 and bound.value == pytest.approx(math.sqrt(2), rel=1e-5)
 
 
-@pytest.mark.parametrize("method", ["blocks", "sinkhorn"])
-def test_identical_points_do_not_trouble_couplings(method):
+def test_identical_points_do_not_trouble_couplings():
     same = torch.ones(70, 2)
-    bound = coupling_upper_bound(same, same[:30], generator=seeded(), method=method, block_size=8)
+    bound = coupling_upper_bound(same, same[:30], generator=seeded(), block_size=8)
     assert 0 <= bound.value < 1e-8
 
 
@@ -353,9 +349,6 @@ def test_a_missing_solver_is_named(monkeypatch):
          ArgumentError, "not all zero"),
         (lambda: exact_transport(torch.zeros(99, 1), torch.zeros(99, 1), max_bytes=1000),
          ArgumentError, "got 78408 bytes. Use coupling_upper_bound"),
-        (lambda: coupling_upper_bound(torch.zeros(2), torch.zeros(2), generator=seeded(),
-                                      method="greedy"),  # type: ignore[arg-type]
-         ArgumentError, "`method` must be one of 'blocks', 'sinkhorn'"),
         (lambda: coupling_upper_bound(torch.zeros(2), torch.zeros(2), generator=seeded(),
                                       block_size=1), ArgumentError, "`block_size`"),
         (lambda: bound_population_upper(torch.arange(9.0), torch.zeros(9),

@@ -23,7 +23,7 @@ from taut.report import (
     distance_rows,
     format_bound,
 )
-from taut.transport import SavedCritic, WassersteinResult
+from taut.transport import SavedCritic, WassersteinResult, name_critic
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class ScoreOutput:
         sentence = (
             f"Each bound holds with probability {100 * options['confidence']:.4g} %: it bounds from "
             f"below the distance between the population of {name} and {reference} A (or B), "
-            f"{UNITS[critic.scaling.method]}. The {critic.kind} critic was trained before it saw the "
+            f"{UNITS[critic.scaling.method]}. The {name_critic(critic.kind)} was trained before it saw the "
             f"{len(self.scores):,} new rows, and its Lipschitz constant was verified again: at most "
             f"{format_bound(critic.lipschitz.value, 'upper', 7)}. Assumption: the new rows are "
             "i.i.d. samples of one population."

@@ -61,9 +61,12 @@ def describe_columns(names: Sequence[str], positions: Sequence[int]) -> str:
     Example:
         >>> describe_columns(("a", "b"), [1]), describe_columns((), [0, 1])
         ("column 'b'", 'columns 0, 1 (counted from 0)')
+        >>> describe_columns(("column 0", "column 1"), [1])  # without a header
+        "'column 1'"
     """
     if len(positions) == 1:
-        return f"column {column_label(names, positions[0])}"
+        label = column_label(names, positions[0])
+        return label if label.startswith("'column ") else f"column {label}"
     some = list_some([names[i] for i in positions] if names else positions)
     return f"columns {some}" if names else f"columns {some} (counted from 0)"
 

@@ -180,6 +180,8 @@ class ColumnEncoding:
         Example:
             >>> ColumnEncoding("day", "date").show(364.5)
             '1970-12-31 12:00'
+            >>> ColumnEncoding("opened", "time").show(15.4333)
+            '15:26'
             >>> ColumnEncoding("id", "number").show(1000123.0)
             '1,000,123'
         """
@@ -189,6 +191,9 @@ class ColumnEncoding:
             moment = np.datetime64(round(value * 86400), "s")
             text = str(moment).replace("T", " ")
             return text[:10] if text.endswith("00:00:00") else text[:16]
+        if self.kind == "time":
+            hours, minutes = divmod(round(abs(value) * 60), 60)
+            return f"{'-' if value < 0 else ''}{hours:02d}:{minutes:02d}"
         if self.kind == "ordered" and value == int(value):
             return self.categories[int(value)]
         # Whole digits of large numbers, which may be keys, are worth more than a power of ten.

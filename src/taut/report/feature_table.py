@@ -63,7 +63,7 @@ def feature_sections(
         row += [f"{one.distance:.3g}", p_value]
         row.append(f"{'KS' if one.means else 'χ²'}{_SPACE}{one.statistic:.2g}")
         row += [_mean(one, side, column) for side in (0, 1)]
-        row += [" / ".join(f"{100 * share:.2g}" for share in one.missing) + f"{_SPACE}%"] * gaps
+        row += [f"{_SPACE}/{_SPACE}".join(f"{100 * share:.2g}" for share in one.missing) + f"{_SPACE}%"] * gaps
         rows.append(row)
     rest = len(compared) - len(rows)
     note = (
@@ -136,24 +136,27 @@ def _plot_categories(one: FeatureComparison, names: tuple[str, str]) -> Picture:
 
 
 def _column(table: Rows, name: str) -> ColumnEncoding | None:
-    """The encoding of a column whose numbers stand for other values: dates, ordered categories."""
+    """The encoding of a column whose numbers stand for other values: dates, times, ordered categories."""
     columns = () if table.encoding is None else table.encoding.used
-    return next((c for c in columns if c.name == name and c.kind in ("date", "ordered")), None)
+    return next(
+        (c for c in columns if c.name == name and c.kind in ("date", "time", "ordered")), None
+    )
 
 
 def _tick(column: ColumnEncoding, value: float) -> str:
     if column.kind == "ordered":
         inside = value == int(value) and 0 <= value < len(column.categories)
         return shorten(column.categories[int(value)], 10) if inside else ""
-    return column.show(math.floor(value))
+    return column.show(math.floor(value) if column.kind == "date" else value)
 
 
 def _mean(one: FeatureComparison, side: int, column: ColumnEncoding | None) -> str:
     if one.means is None or one.spreads is None or not math.isfinite(one.means[side]):
         return "–"
     mean, spread = one.means[side], f"{one.spreads[side]:.3g}"
-    if column is not None and column.kind == "date":
-        return f"{column.show(math.floor(mean))} ±{_SPACE}{spread}{_SPACE}days"
+    if column is not None and column.kind != "ordered":
+        unit = "days" if column.kind == "date" else "hours"
+        return f"{_tick(column, mean)} ±{_SPACE}{spread}{_SPACE}{unit}"
     return f"{mean:.4g} ±{_SPACE}{spread}"
 
 

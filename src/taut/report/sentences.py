@@ -8,7 +8,7 @@ from taut.certificates import Certificates
 from taut.evaluation import RobustnessResult
 from taut.norms import Norm
 from taut.training import InputSpec
-from taut.transport import WassersteinResult
+from taut.transport import WassersteinResult, name_critic
 
 ATTACK_NAMES = {"fgsm": "FGSM", "pgd": "PGD", "autoattack": "AutoAttack"}
 NORM_NAMES = {"l1": "L1", "l2": "L2", "linf": "L∞"}
@@ -165,6 +165,12 @@ def certified_guarantees(certificates: Certificates, spec: InputSpec) -> dict[st
     }
 
 
+def shows_difference(result: WassersteinResult) -> bool:
+    """Whether the lower bound or the permutation test shows that the two populations differ."""
+    tested = result.p_value is not None and result.p_value <= 1 - result.confidence
+    return tested or result.lower.value > 0
+
+
 def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
     """The result in one sentence."""
     pair = " and ".join(names)
@@ -177,8 +183,8 @@ def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
             sure = f"at {100 * result.lower.confidence:.4g} % confidence"
         statement = f"{pair} are at least {low} apart, {sure}"
         if float(low) == 0:
-            differ = result.p_value is not None and result.p_value <= 1 - result.confidence
-            statement = f"{pair} {'differ' if differ else 'are not shown to differ'}"
+            verb = "differ" if shows_difference(result) else "are not shown to differ"
+            statement = f"{pair} {verb}"
         tested = "" if p is None else f" (permutation test: {p})"
         why = f"no useful upper bound in {result.dim} dimensions"
         if result.unseen:
@@ -220,7 +226,7 @@ def distance_rows(result: WassersteinResult) -> list[list[str]]:
         test = "permutation test of the hypothesis that both populations are the same"
         rows.append(["p-value", f"{result.p_value:.3g}", test])
     constant = format_bound(result.lipschitz.value, "upper", 7)
-    about = f"Lipschitz constant of the {result.kind} critic, proven"
+    about = f"Lipschitz constant of the {name_critic(result.kind)}, proven"
     rows.append(["constant", f"≤\N{NO-BREAK SPACE}{constant}", about])
     return rows
 

@@ -14,7 +14,7 @@ from taut.report.feature_shares import attribute
 from taut.report.feature_table import feature_records, feature_sections
 from taut.report.figures import Tile, as_image, draw_gallery, draw_image
 from taut.report.page import Section, Table
-from taut.report.sentences import shorten
+from taut.report.sentences import shorten, shows_difference
 from taut.transport import WassersteinResult, compare_features, fit_scaling
 
 # Weights of the critic times number of points to score: seconds for the slowest critic.
@@ -118,6 +118,8 @@ def features(details: Details) -> list[Section]:
         "the line between two matched rows is attributed to the features: gradient times displacement, "
         "integrated along the line. The contributions add up to the total."
     )
+    if not (details.result.finite or shows_difference(details.result)):
+        words += " The datasets are not shown to differ, so these contributions may be chance."
     sign = "A feature with a negative contribution makes the scores more similar."
     if details.has_images:
         note = f"Orange and purple mark the two signs, white is zero. {sign}"

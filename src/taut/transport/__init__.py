@@ -11,6 +11,7 @@ from taut.transport.critics import (
     Sampler,
     dual_value,
     fit_critic,
+    name_critic,
     network_critic,
     rescale_network,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "laplaces",
     "load_critic",
     "load_monitor",
+    "name_critic",
     "network_critic",
     "permutation_p_value",
     "pursue_centres",

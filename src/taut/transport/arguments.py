@@ -82,14 +82,6 @@ def check_weights(subject: str, name: str, weights: Tensor | None, n: int) -> Te
     return weights / total
 
 
-def check_memory(subject: str, n: int, m: int, max_bytes: int) -> None:
-    """Raises if a matrix of distances is larger than allowed."""
-    if 8 * n * m > max_bytes:
-        rule = f"the {n} x {m} distances must fit into max_bytes={max_bytes}"
-        remedy = "Use coupling_upper_bound (an upper bound in O(n + m) memory), a subsample, or a "
-        raise _refuse(subject, "", rule, f"{8 * n * m} bytes", f"{remedy}larger max_bytes.")
-
-
 def check_range(subject: str, low: float, high: float) -> tuple[float, float]:
     """Raises unless the ends are finite and in order."""
     low, high = float(low), float(high)

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from torch.optim import Adam
 
 from taut.bounds import Estimate
-from taut.errors import ArgumentError, check_choice, check_count, check_positive
+from taut.errors import check_choice, check_count, check_positive
 from taut.nn import ConeCritic
 from taut.transport.critics import (
     CriticFit,
@@ -18,7 +18,6 @@ from taut.transport.critics import (
     Samples,
     check_finite,
     fresh_value,
-    resampler,
     train_step,
 )
 from taut.transport.problems import Problem
@@ -38,7 +37,7 @@ class ConeFit(CriticFit):
 
 
 def fit_cones(
-    source: Problem | Sampler | tuple[Tensor, Tensor],
+    source: Problem | Sampler,
     *,
     generator: Generator,
     num_centres: int = 1024,
@@ -49,7 +48,6 @@ def fit_cones(
     lr: float = 0.1,
     hot: float = 0.25,
     cold: float = 0.01,
-    patience: int | None = None,
     num_fresh: int = 16384,
     on_step: OnStep | None = None,
 ) -> ConeFit:
@@ -60,10 +58,9 @@ def fit_cones(
     the data's own scale, so data in other units give the same fit in those units.
 
     Args:
-        source: a `Problem`, a sampler `(n, generator) -> (x, y)`, or two arrays `(n, dim)` and
-            `(m, dim)`, of which a tenth is kept for choices and a tenth for the estimate.
+        source: a `Problem`, or a sampler `(n, generator) -> (x, y)`.
         generator: source of all randomness: same generator, same fit.
-        num_centres: number of cones; arrays with fewer points give fewer.
+        num_centres: number of cones.
         num_steps: number of training steps.
         batch_size: number of points of P, and of Q, per step.
         tips: where the cones start: "p" (upward cones, $\sigma = -1$), "q" (downward cones), or
@@ -73,9 +70,7 @@ def fit_cones(
         lr: initial length of a centre's step, as a multiple of the data's scale.
         hot: initial temperature, likewise.
         cold: final temperature.
-        patience: number of twentieths of the steps without progress on validation samples after
-            which training stops, with the best critic so far; None trains to the end.
-        num_fresh: number of samples of each side behind the estimate, where the source is endless.
+        num_fresh: number of samples of each side behind the estimate.
         on_step: called after each step with the number of steps done and the dual value of its
             batch (soft minimum), except in trials.
 
@@ -94,45 +89,21 @@ def fit_cones(
         True
     """
     counts = {"num_centres": num_centres, "num_steps": num_steps, "batch_size": batch_size}
-    counts |= {"num_fresh": num_fresh} | ({} if patience is None else {"patience": patience})
-    for argument, count in counts.items():
+    for argument, count in (counts | {"num_fresh": num_fresh}).items():
         check_count(_SUBJECT, argument, count)
     for argument, value in {"lr": lr, "hot": hot, "cold": cold}.items():
         check_positive(_SUBJECT, argument, value)
     check_choice(_SUBJECT, "tips", tips, ("p", "q", "best"))
 
-    if isinstance(source, tuple):
-        x, y = source
-        fresh, validation, train = _split(x, y, generator)
-        sample, start = resampler(*train), (train[0][:num_centres], train[1][:num_centres])
-    else:
-        sample = source.sample if isinstance(source, Problem) else source
-        validation = sample(max(1, num_fresh // 4), generator)
-        fresh, start = sample(num_fresh, generator), sample(num_centres, generator)
+    sample = source.sample if isinstance(source, Problem) else source
+    validation = sample(max(1, num_fresh // 4), generator)
+    fresh, start = sample(num_fresh, generator), sample(num_centres, generator)
     ascent = _Ascent(sample, start, validation, batch_size, lr, hot, cold, generator)
     side = ascent.better_side(max(1, num_steps // 8)) if tips == "best" else tips
     critic = ascent.start(side, centres)
-    history = ascent.run(critic, num_steps, patience, on_step)
-    count = " and ".join(str(n) for n in dict.fromkeys(map(len, fresh)))
-    method = f"cones on {count} fresh samples a side"
+    history = ascent.run(critic, num_steps, on_step)
+    method = f"cones on {num_fresh} fresh samples a side"
     return ConeFit(history, Estimate(fresh_value(_SUBJECT, critic, fresh), method=method), critic)
-
-
-def _split(x: Tensor, y: Tensor, generator: Generator) -> list[Samples]:
-    """A random tenth of both for the estimate, another for choices, and the rest for training."""
-    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or min(len(x), len(y)) < 10:
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="source",
-            rule="must be two arrays of at least 10 points of one dimension, (n, dim) and (m, dim)",
-            got=f"shapes {tuple(x.shape)} and {tuple(y.shape)}",
-        )
-    parts = []
-    for side in (x, y):
-        order = torch.randperm(len(side), generator=generator, device=generator.device)
-        tenth = len(side) // 10
-        parts.append(side[order.to(side.device)].tensor_split([tenth, 2 * tenth]))
-    return list(zip(*parts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -173,16 +144,11 @@ class _Ascent:
         return ConeCritic.from_points(self.points[at] if centres is None else centres, sign=sign)
 
     def run(
-        self,
-        critic: ConeCritic,
-        num_steps: int,
-        patience: int | None = None,
-        on_step: OnStep | None = None,
+        self, critic: ConeCritic, num_steps: int, on_step: OnStep | None = None
     ) -> tuple[float, ...]:
         scale = self.scale(critic)
         rate = self.lr * scale / math.sqrt(critic.centres.shape[-1])
         optimizer = Adam(critic.parameters(), lr=rate)
-        best, best_state, waited = -math.inf, None, 0
         history = []
         critic.train()
         for step in range(1, num_steps + 1):
@@ -193,15 +159,5 @@ class _Ascent:
             history.append(check_finite(_SUBJECT, dual, f"at step {step}"))
             if on_step is not None:
                 on_step(step, history[-1])
-            if patience is not None and step % max(1, num_steps // 20) == 0:
-                value = fresh_value(_SUBJECT, critic, self.validation)
-                waited += 1
-                if value > best:
-                    best, waited = value, 0
-                    best_state = {name: t.clone() for name, t in critic.state_dict().items()}
-                if waited >= patience:
-                    break
-        if best_state is not None:
-            critic.load_state_dict(best_state)
         critic.eval()
         return tuple(history)

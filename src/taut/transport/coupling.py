@@ -1,15 +1,14 @@
 """Feasible couplings of sets that are too large for exact transport."""
 
 from collections.abc import Iterator
-from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
 from taut.bounds import Bound
-from taut.errors import check_choice, check_count
+from taut.errors import check_count
 from taut.norms import L2
-from taut.transport.arguments import check_memory, check_point_pair, check_weights
+from taut.transport.arguments import check_point_pair, check_weights
 from taut.transport.exact import Plan, distances, plan_cost, solve
 
 
@@ -20,35 +19,28 @@ def coupling_upper_bound(
     y_weights: Tensor | None = None,
     *,
     generator: Generator,
-    method: Literal["blocks", "sinkhorn"] = "blocks",
     block_size: int = 256,
     num_sweeps: int = 4,
-    max_bytes: int = 2**30,
 ) -> Bound:
     r"""An upper bound of $W_1$ between finite sets that are too large for exact transport.
 
-    The cost of any coupling is one (see `exact_transport` for its repair). Two ways to a good one:
+    The cost of any coupling is one (see `exact_transport` for its repair). For a good one, both sets
+    are halved by mass across the widest direction, again and again, down to `block_size` points;
+    halves are matched with halves, and blocks by exact transport. Then sweeps: the pairs of the plan
+    are regrouped across random directions and each group is solved exactly for its own marginals,
+    which can only lower the cost. Memory `O(n + m)`, time linear in the number of points but for
+    sorting. Needs POT.
 
-    - `"blocks"`: both sets are halved by mass across the widest direction, again and again, down to
-      `block_size` points; halves are matched with halves, and blocks by exact transport. Then
-      sweeps: the pairs of the plan are regrouped across random directions and each group is
-      solved exactly for its own marginals, which can only lower the cost. Memory `O(n + m)`, time
-      linear in the number of points but for sorting. Needs POT.
-    - `"sinkhorn"`: entropic transport with a falling temperature, rounded to a coupling. Holds the
-      matrix of distances; for sets of a few thousand points.
-
-    Both come within a few per cent of the truth in low dimension; only `exact_transport` reaches it.
+    It comes within a few per cent of the truth in low dimension; only `exact_transport` reaches it.
 
     Args:
         x: `(n, ...)`, with `x_weights` as in `exact_transport`.
         y: `(m, ...)`, with `y_weights`.
         x_weights: `(n,)`.
         y_weights: `(m,)`.
-        generator: source of the random directions, on the CPU; "sinkhorn" draws nothing.
-        method: "blocks" or "sinkhorn".
+        generator: source of the random directions, on the CPU.
         block_size: number of points of each set in one exact problem.
         num_sweeps: number of times that the pairs are regrouped.
-        max_bytes: size limit of the matrix of distances for "sinkhorn".
 
     Example:
         >>> seeded = torch.Generator().manual_seed(0)
@@ -57,20 +49,15 @@ def coupling_upper_bound(
         Bound(<= 1.4143, l2, proven)
     """
     subject = "coupling_upper_bound"
-    check_choice(subject, "method", method, ("blocks", "sinkhorn"))
     check_count(subject, "block_size", block_size, minimum=2)
     check_count(subject, "num_sweeps", num_sweeps, minimum=0)
     x, y = check_point_pair(subject, x, y)
     a = check_weights(subject, "x_weights", x_weights, len(x))
     b = check_weights(subject, "y_weights", y_weights, len(y))
-    if method == "sinkhorn":
-        check_memory(subject, len(x), len(y), max_bytes)
-        plan, name = _sinkhorn_plan(x, y, a, b), "rounded Sinkhorn plan"
-    else:
-        plan, name = _block_plan(x, y, a, b, block_size), "blockwise transport plan"
-        for _ in range(num_sweeps):
-            plan = _sweep(x, y, plan, block_size, generator)
-    return Bound(plan_cost(x, y, a, b, plan), L2, method=name)
+    plan = _block_plan(x, y, a, b, block_size)
+    for _ in range(num_sweeps):
+        plan = _sweep(x, y, plan, block_size, generator)
+    return Bound(plan_cost(x, y, a, b, plan), L2, method="blockwise transport plan")
 
 
 def _block_plan(x: Tensor, y: Tensor, a: Tensor, b: Tensor, size: int) -> Plan:
@@ -143,26 +130,3 @@ def _random_groups(points: Tensor, size: int, generator: Generator) -> Iterator[
 def _concatenate(parts: list[Plan]) -> Plan:
     rows, columns, mass = (torch.cat(column) for column in zip(*parts, strict=True))
     return rows, columns, mass
-
-
-def _sinkhorn_plan(x: Tensor, y: Tensor, a: Tensor, b: Tensor, num_steps: int = 20) -> Plan:
-    distance = distances(x, y)
-    log_a, log_b = a.log(), b.log()
-    f, g = torch.zeros_like(a), torch.zeros_like(b)
-    temperature = float(distance.max()) / 4 or 1.0
-    final = float(a @ distance @ b) / 200 or 1.0
-    while True:
-        for _ in range(num_steps):
-            f = -temperature * ((g - distance) / temperature + log_b).logsumexp(1)
-            g = -temperature * ((f[:, None] - distance) / temperature + log_a[:, None]).logsumexp(0)
-        if temperature <= final:
-            break
-        temperature = max(final, temperature / 2)
-    plan = ((f[:, None] + g - distance) / temperature + log_a[:, None] + log_b).exp_()
-    plan *= (a / plan.sum(1)).nan_to_num(0.0).clamp(max=1)[:, None]
-    plan *= (b / plan.sum(0)).nan_to_num(0.0).clamp(max=1)
-    left, right = (a - plan.sum(1)).clamp(min=0), (b - plan.sum(0)).clamp(min=0)
-    if left.sum() > 0 and right.sum() > 0:
-        plan += left[:, None] * (right / right.sum())
-    rows, columns = plan.nonzero(as_tuple=True)
-    return rows, columns, plan[rows, columns]

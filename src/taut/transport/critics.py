@@ -156,6 +156,16 @@ def check_finite(subject: str, number: Tensor, when: str) -> float:
     return value
 
 
+def name_critic(kind: str) -> str:
+    """The kind of a critic in words.
+
+    Example:
+        >>> name_critic("cones"), name_critic("network"), name_critic("transport potential")
+        ('cone critic', 'network critic', 'transport potential')
+    """
+    return kind if kind.endswith("potential") else f"{kind.removesuffix('s')} critic"
+
+
 def resampler(x: Tensor, y: Tensor) -> Sampler:
     """A sampler that draws rows of `x` and of `y` with replacement."""
 

@@ -17,7 +17,7 @@ from taut.bounds import Bound, Interval
 from taut.errors import ArgumentError, NonFiniteError, NotConvergedError, require
 from taut.linalg import gamma, round_down, round_up, unit_roundoff
 from taut.norms import L2
-from taut.transport.arguments import check_memory, check_point_pair, check_points, check_weights
+from taut.transport.arguments import check_point_pair, check_points, check_weights
 
 _U = unit_roundoff()
 _UNDERFLOW = 2.0**-511  # the root of what a square may lose
@@ -116,7 +116,14 @@ def exact_transport(
     x, y = check_point_pair(subject, x, y)
     a = check_weights(subject, "x_weights", x_weights, len(x))
     b = check_weights(subject, "y_weights", y_weights, len(y))
-    check_memory(subject, len(x), len(y), max_bytes)
+    if 8 * len(x) * len(y) > max_bytes:
+        raise ArgumentError(
+            subject=subject,
+            rule=f"the {len(x)} x {len(y)} distances must fit into max_bytes={max_bytes}",
+            got=f"{8 * len(x) * len(y)} bytes",
+            remedy="Use coupling_upper_bound (an upper bound in O(n + m) memory), a subsample, or a "
+            "larger max_bytes.",
+        )
 
     # A point without mass says nothing about the offsets, so the solver does not see it.
     here, there = a.nonzero().flatten(), b.nonzero().flatten()

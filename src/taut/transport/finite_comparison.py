@@ -11,6 +11,7 @@ from taut.norms import L2
 from taut.transport.comparison import NO_UPPER, POTENTIAL, SUBJECT, Comparison, divide
 from taut.transport.coupling import coupling_upper_bound
 from taut.transport.critic_selection import SelectedCritic, check_squares
+from taut.transport.critics import name_critic
 from taut.transport.dataset import find_unseen, load_rows, note_constant
 from taut.transport.distance_bounds import bound_finite_lower
 from taut.transport.exact import exact_transport
@@ -56,7 +57,7 @@ class FiniteComparison(Comparison):
         sx, sy = evaluate(x), evaluate(y)
         values = torch.cat([sx.values, sy.values])
         if interval is None:
-            lower = bound_finite_lower(sx, sy, lipschitz.value, name=f"{selected.kind} critic")
+            lower = bound_finite_lower(sx, sy, lipschitz.value, name=name_critic(selected.kind))
             self._report("transport", 0, 1)
             interval = Interval(lower, coupling_upper_bound(x, y, generator=self.generator))
         self._report("transport", 1, 1)

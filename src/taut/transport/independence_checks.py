@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from taut.data import Table, column_label
+from taut.data import Table, describe_columns
 from taut.transport.feature_scaling import fit_scaling
 
 _MOST_ROWS = 2**17
@@ -15,7 +15,7 @@ _ERRORS = 5.0  # standard errors of a correlation that chance alone hardly reach
 _ALIKE = 0.1
 
 
-def note_copies(data: Table, name: str) -> list[str]:
+def note_copies(data: Table) -> list[str]:
     """A note on rows that are copies of others, unless few distinct values explain them."""
     values = np.ascontiguousarray(data.values[:_MOST_ROWS])
     distinct = np.unique(values.view(f"V{values.itemsize * values.shape[1]}").ravel())
@@ -27,12 +27,12 @@ def note_copies(data: Table, name: str) -> list[str]:
     if most < _CONTINUOUS * len(distinct):
         return []
     return [
-        f"{copies} of {len(values)} rows of {name} are copies of other rows: bounds and p-value assume "
+        f"{copies} of {len(values)} rows of {data.source} are copies of other rows: bounds and p-value assume "
         "independent rows, and are too narrow if these are the same observations twice"
     ]
 
 
-def note_order(data: Table, name: str, columns: Sequence[str]) -> list[str]:
+def note_order(data: Table, columns: Sequence[str]) -> list[str]:
     r"""A note on the column with the most correlated neighbours, if that is beyond chance.
 
     In i.i.d. rows the correlation of neighbours has a standard error of about $1/\sqrt n$.
@@ -49,7 +49,7 @@ def note_order(data: Table, name: str, columns: Sequence[str]) -> list[str]:
         return []
     like = "alike" if value > 0 else "opposite"
     return [
-        f"neighbouring rows of {name} are {like} (column {column_label(columns, at)}, correlation "
+        f"neighbouring rows of {data.source} are {like} ({describe_columns(columns, [at])}, correlation "
         f"{value:.2f}): bounds and p-value assume independent rows, and are too narrow for a time series; "
         "a file that was merely sorted does no harm"
     ]

@@ -17,7 +17,7 @@ from taut.norms import L2
 from taut.transport.arguments import confidence_of_each
 from taut.transport.comparison import NO_UPPER, POTENTIAL, SUBJECT, Comparison, divide
 from taut.transport.critic_selection import SelectedCritic, check_squares
-from taut.transport.critics import Samples, score_points
+from taut.transport.critics import Samples, name_critic, score_points
 from taut.transport.dataset import Dataset, find_unseen, iterate_batches, note_constant
 from taut.transport.distance_bounds import (
     Scores,
@@ -75,14 +75,14 @@ class PopulationComparison(Comparison):
     ) -> WassersteinResult:
         """Bounds the distance of the populations, with rows that the critic has not seen."""
         each = confidence_of_each(SUBJECT, confidence)
-        for name, side in (("x", self.x), ("y", self.y)):
+        for side in (self.x, self.y):
             if isinstance(side, Table):
-                self.notes += note_copies(side, name) + note_order(side, name, self.columns)
+                self.notes += note_copies(side) + note_order(side, self.columns)
         fitted = self._fit_line(each, diameter) if self.x.dim == 1 else self._fit(each, diameter)
         selected, stages, upper = fitted.selected, fitted.stages, fitted.upper
         sx, sy = stages[-1].x, stages[-1].y
         lipschitz = bound_lipschitz(selected.critic, "l2", (self.x.dim,))
-        name = f"{selected.kind} critic"
+        name = name_critic(selected.kind)
         lower = bound_population_lower(stages, each, method, self.generator, name)
         p_value = self._test(fitted.rows, stages, num_permutations)
         constant = lipschitz.value or 1.0
@@ -160,11 +160,11 @@ class PopulationComparison(Comparison):
         self._set_unseen(*(split.unseen for split in splits))
         low, high = (torch.stack([getattr(s, end) for s in splits]) for end in ("low", "high"))
         self.notes += note_constant(self.columns, low.amin(0), high.amax(0))
-        for name, split in zip("xy", splits, strict=True):
+        for side, split in zip(sides, splits, strict=True):
             if len(split.train) < split.rows // 2:
                 self.notes.append(
                     f"critics were trained on {len(split.train)} randomly drawn rows of the "
-                    f"{split.rows} of {name}"
+                    f"{split.rows} of {side.source}"
                 )
         pools = [torch.cat([split.train, split.validation]) for split in splits]
         # The scaling must be fixed before the rows of the first stage are seen.

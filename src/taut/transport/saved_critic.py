@@ -16,7 +16,7 @@ from taut.errors import DamagedFileError, check_choice
 from taut.export import open_file, save
 from taut.norms import L2
 from taut.transport.arguments import check_seed, confidence_of_each
-from taut.transport.critics import score_points
+from taut.transport.critics import name_critic, score_points
 from taut.transport.dataset import (
     Dataset,
     find_unseen,
@@ -130,7 +130,7 @@ class SavedCritic:
             parts.append(evaluate(self.scaling(rows)))
         new = Scores(*(torch.cat(part) for part in zip(*parts, strict=True)))
         values = [self._bound(new, i, each, method, int(seed)) for i in (0, 1)]
-        text = f"{self.kind} critic, {method}, either direction"
+        text = f"{name_critic(self.kind)}, {method}, either direction"
         where = ", ".join(map(repr, unseen))
         note = f"the bounds may be too small: unseen categories or gaps in {where} "
         notes = Hypotheses((f"{note}count as nearer than they are",) if unseen else ())

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -14,6 +15,8 @@ from taut_lab.experiments.cone_dimensions import PAPER_VALUES, RECIPES, Recipe, 
 
 _SIZES = (200, 500, 1000, 2000)
 _DIMS = (1, 2, 3, 5, 10, 20, 50)
+_KINDS = ("basic", "plus", "premium", None)
+_MISSING = 0.1
 
 
 def cone_jobs(
@@ -51,7 +54,7 @@ def _run_cone(
 
 
 def coverage_problems(count: int) -> Iterator[tuple[Problem, int]]:
-    """Problems with sample sizes, alternating between families; three of eight have distance zero.
+    """Problems with sample sizes, alternating between families; four of ten have distance zero.
 
     Example:
         >>> [(problem.name, n) for problem, n in coverage_problems(2)]
@@ -66,10 +69,15 @@ def coverage_problems(count: int) -> Iterator[tuple[Problem, int]]:
         lambda d: _atoms(d, 0.3),
         lambda d: _students(d, 0.5),
         lambda d: laplaces(1.5, 1.0),
+        lambda d: _mixed(d, 0.0),
+        lambda d: _mixed(d, 0.3),
     )
     for i in range(count):
         # So that every sample size and every dimension occurs with every family.
-        number, size = i // len(families), i + i // len(families) + i // 56
+        number, size = (
+            i // len(families),
+            i + i // len(families) + i // (len(families) * len(_DIMS)),
+        )
         dim = _DIMS[number % len(_DIMS)]
         yield families[i % len(families)](dim), _SIZES[size % len(_SIZES)]
 
@@ -106,6 +114,42 @@ def _students(dim: int, shift: float) -> Problem:
     return replace(gaussian, name=name, draw_p=partial(draw, shift), draw_q=partial(draw, 0.0))
 
 
+def _mixed(dim: int, share: float) -> Problem:
+    """One column of categories and `dim - 1` numeric ones with missing values, independent of each other.
+
+    P has `share` more mass at the first category. Moving it changes the category alone, by 1, and no row
+    with another category is nearer: `share` is the distance, whatever the scale of the numeric columns.
+    Points hold the number of the category, then the numbers, NaN if missing; see `_mixed_frame`.
+    """
+    even = torch.full((len(_KINDS),), 1 / len(_KINDS))
+    more = even - share / (len(_KINDS) - 1)
+    more[0] = even[0] + share
+
+    def draw(weights: Tensor, n: int, generator: Generator) -> Tensor:
+        kinds = torch.multinomial(weights, n, replacement=True, generator=generator)
+        numbers = 100 + 20 * torch.randn(n, dim - 1, generator=generator)
+        missing = torch.rand(n, dim - 1, generator=generator) < _MISSING
+        return torch.cat([kinds[:, None], numbers.masked_fill(missing, math.nan)], 1)
+
+    return Problem(
+        f"mixed columns, {dim} of them, {share:g} apart",
+        dim,
+        share,
+        lambda z: (z[..., 0] == 0).to(z.dtype),
+        partial(draw, more),
+        partial(draw, even),
+    )
+
+
+def _mixed_frame(points: Tensor) -> Any:
+    """The points of `_mixed` as a frame with categories, numbers and missing values of both."""
+    from pyarrow import table
+
+    kinds, *numbers = points.T
+    columns: dict[str, Any] = {"plan": [_KINDS[int(kind)] for kind in kinds]}
+    return table(columns | {f"number {j}": column.numpy() for j, column in enumerate(numbers)})
+
+
 def coverage_jobs(*, seed: int, count: int = 500, num_steps: int = 100) -> Iterator[BenchmarkJob]:
     """One job for each problem, with its own samples; few steps, since bounds hold for every critic."""
     for i, (problem, n) in enumerate(coverage_problems(count)):
@@ -116,6 +160,8 @@ def coverage_jobs(*, seed: int, count: int = 500, num_steps: int = 100) -> Itera
 def _run_coverage(problem: Problem, n: int, seed: int, num_steps: int) -> CriticResult:
     watch = Stopwatch()
     x, y = problem.sample(n, Generator().manual_seed(seed))
+    if problem.name.startswith("mixed"):
+        x, y = _mixed_frame(x), _mixed_frame(y)
     result = wasserstein(x, y, num_steps=num_steps, num_permutations=99, seed=seed)
     return watch.result(
         "coverage",

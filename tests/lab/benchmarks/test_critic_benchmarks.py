@@ -176,22 +176,22 @@ def test_coverage_problems_include_every_family_dimension_and_size():
     met = [(p.name.split(" ")[0], p.distance, p.dim, n) for p, n in coverage_problems(500)]
     assert {(name, distance) for name, distance, *_ in met} == {
         *((name, distance) for name in ("gaussians", "shells") for distance in (0.0, 0.5)),
-        *(("atoms", distance) for distance in (0.0, 0.3)),
+        *((name, distance) for name in ("atoms", "mixed") for distance in (0.0, 0.3)),
         ("students", 0.5),
         ("laplaces", 0.5),
     }
-    for family in ("gaussians", "shells", "atoms", "students"):
+    for family in ("gaussians", "shells", "atoms", "students", "mixed"):
         assert {d for name, _, d, _ in met if name == family} == {1, 2, 3, 5, 10, 20, 50}
         assert {n for name, *_, n in met if name == family} == {200, 500, 1000, 2000}
 
 
-@pytest.mark.parametrize("at", [4, 5, 6, 12, 13, 14])
+@pytest.mark.parametrize("at", [4, 5, 6, 9, 14, 15, 16, 18, 19])
 def test_coverage_problems_have_the_distance_that_they_state(at):
-    problem, _ = list(coverage_problems(15))[at]
+    problem, _ = list(coverage_problems(20))[at]
     x, y = problem.sample(200_000, seeded(0))
     f = problem.potential
     assert (f(x).mean() - f(y).mean()).item() == pytest.approx(problem.distance, abs=0.03)
-    a, b = x[:1000], y[:1000].flip(0)
+    a, b = x[:1000].nan_to_num(), y[:1000].nan_to_num().flip(0)
     assert bool(((f(a) - f(b)).abs() <= (a - b).norm(dim=-1) + 1e-5).all())
 
 
