@@ -63,7 +63,9 @@ def feature_sections(
         row += [f"{one.distance:.3g}", p_value]
         row.append(f"{'KS' if one.means else 'χ²'}{_SPACE}{one.statistic:.2g}")
         row += [_mean(one, side, column) for side in (0, 1)]
-        row += [f"{_SPACE}/{_SPACE}".join(f"{100 * share:.2g}" for share in one.missing) + f"{_SPACE}%"] * gaps
+        if gaps:
+            missing = f"{_SPACE}/{_SPACE}".join(f"{100 * share:.2g}" for share in one.missing)
+            row.append(f"{missing}{_SPACE}%")
         rows.append(row)
     rest = len(compared) - len(rows)
     note = (

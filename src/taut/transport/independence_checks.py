@@ -27,8 +27,8 @@ def note_copies(data: Table) -> list[str]:
     if most < _CONTINUOUS * len(distinct):
         return []
     return [
-        f"{copies} of {len(values)} rows of {data.source} are copies of other rows: bounds and p-value assume "
-        "independent rows, and are too narrow if these are the same observations twice"
+        f"{copies} of {len(values)} rows of {data.source} are copies of other rows: bounds and p-value "
+        "assume independent rows, and are too narrow if these are the same observations twice"
     ]
 
 
