@@ -169,3 +169,70 @@ def test_a_bound_does_not_hold_for_another_attribute_of_a_registered_layer():
     assert bound.holds_for(model)
     times.factor = 10.0
     assert not bound.holds_for(model)
+
+
+class SteepWeight(nn.Parameter):
+    """A stored tensor with products of its own, as quantised weights have."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return 100 * result if func is nn.functional.linear else result
+
+
+def test_weights_that_compute_are_refused():
+    layer = nn.Linear(3, 3)
+    layer.weight = SteepWeight(layer.weight.detach())
+    with pytest.raises(NoRuleError, match="is a SteepWeight"):
+        taut.bound_lipschitz(nn.Sequential(layer))
+
+
+def test_replaced_methods_behind_a_forward_are_refused():
+    layer = nn.Conv1d(2, 2, 1)
+    layer._conv_forward = lambda x, weight, bias: 100 * x
+    with pytest.raises(NoRuleError, match="_conv_forward of `0`"):
+        taut.bound_lipschitz(nn.Sequential(layer), input_shape=(2, 5))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torchscript_is_refused():
+    traced = torch.jit.trace(nn.Linear(3, 3), torch.ones(1, 3))
+    with pytest.raises(NoRuleError, match="compiled by TorchScript"):
+        taut.bound_lipschitz(nn.Sequential(traced))
+
+
+class SteepInTraining(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 10 * x if torch.is_grad_enabled() else 1 * x
+
+
+def test_another_function_under_autograd_is_refused():
+    with pytest.raises(NoRuleError, match="another result than the forward"):
+        taut.bound_lipschitz(SteepInTraining(), input_shape=(3,))
+
+
+class Reflected(nn.Module):
+    angle: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("angle", torch.ones(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return taut.functional.householder(x, self.angle)
+
+
+def test_factors_computed_from_stored_angles_are_refused():
+    with pytest.raises(NoRuleError, match="computes a constant in the forward"):
+        taut.bound_lipschitz(Reflected(), input_shape=(4,))
+
+
+def test_weights_kept_as_plain_attributes_count():
+    layer = nn.Linear(3, 3, bias=False)
+    weight = layer.weight.detach()
+    del layer.weight
+    layer.weight = weight
+    model = nn.Sequential(layer)
+    bound = taut.bound_lipschitz(model).value
+    assert torch.linalg.matrix_norm(weight.double(), 2) <= bound
+    assert taut.certify(model, torch.ones(1, 3)).radius > 0

@@ -6,6 +6,7 @@ from torch import nn
 
 import taut
 from taut import nn as tnn
+from taut.errors import NoRuleError
 
 IMAGE, VECTOR = (2, 6, 6), (9,)
 
@@ -91,3 +92,22 @@ def test_no_output_leaves_its_box(name, arithmetic):
     # The boxes are no excuse: the narrowest is filled to a good part by what was seen.
     filled = (seen[1] - seen[0])[0] / (high - low)[0]
     assert filled.max() > 0.3
+
+
+class Rescaled(nn.Module):
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.number
+
+
+@pytest.mark.parametrize("number", [1e39, 1e-46, 2**24 + 1])
+def test_numbers_that_float32_changes_are_refused(number):
+    """1e39 times anything is infinite in float32."""
+    x = torch.tensor([[1e-2]])
+    with pytest.raises(NoRuleError, match="hardly fits float32"):
+        taut.bound_outputs(Rescaled(number), x, x, arithmetic="float32")
+    low, high = taut.bound_outputs(Rescaled(number), x, x)
+    assert low <= x.double() * number <= high

@@ -2,9 +2,10 @@
 
 import copy
 from dataclasses import dataclass
+from inspect import isroutine
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from taut.errors import ArgumentError, NonFiniteError, NoRuleError
@@ -138,10 +139,22 @@ def _check_call(module: nn.Module, name: str, subject: str, replaceable: bool = 
     if module._forward_hooks or module._forward_pre_hooks:
         rule = f"{label} has forward hooks, which may change what it computes"
         raise NoRuleError(subject, rule=rule, remedy="Remove them first.")
-    if "forward" in vars(module) and not replaceable:
-        rule = f"the forward of {label} was replaced on the instance, so its type says nothing"
+    if isinstance(module, torch.jit.ScriptModule):
+        rule = f"{label} is compiled by TorchScript, which hides its operations"
+        raise NoRuleError(subject, rule=rule, remedy="Use the Python module that it was made from.")
+    if (method := _replaced_method(module)) and not replaceable:
+        rule = f"the {method} of {label} was replaced on the instance, so its type says nothing"
         raise NoRuleError(subject, rule=rule, remedy="Write a class for it.")
     return label
+
+
+def _replaced_method(module: nn.Module) -> str | None:
+    """A method that another function of the instance hides, if what the type does is relied on."""
+    if "forward" in vars(module):
+        return "forward"
+    if find_record(module) is None:
+        return None  # its forward is captured, with all that it calls
+    return next((n for n in vars(module) if isroutine(getattr(type(module), n, None))), None)
 
 
 def _check_modules(model: nn.Module, subject: str) -> None:
@@ -156,6 +169,10 @@ def _check_modules(model: nn.Module, subject: str) -> None:
             *module.named_parameters(recurse=False),
             *module.named_buffers(recurse=False),
         ):
+            if type(tensor) not in (nn.Parameter, Tensor):
+                kind = type(tensor).__name__
+                rule = f"`{tensor_name}` of {label} is a {kind}, which may compute something else"
+                raise NoRuleError(subject, rule=rule, remedy="Convert it to a plain tensor.")
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 rule = f"`{tensor_name}` of {label} must be finite"
                 raise NonFiniteError(subject, rule=rule, got="NaN or infinity")

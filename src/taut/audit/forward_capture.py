@@ -102,7 +102,8 @@ def _whole_functions() -> Iterator[None]:
     """Sorting functions, and activations that export would take apart, stay whole as well."""
 
     def keep(function: Any, x: Any, more: dict[str, Any]) -> Any:
-        if not isinstance(x, FakeTensor):
+        # Other tensors, such as angles, stay in sight: they may depend on the input.
+        if not isinstance(x, FakeTensor) or any(isinstance(v, FakeTensor) for v in more.values()):
             return None
         _WHOLE.append(partial(function, **more))
         return torch.ops.taut.layer(x, len(_WHOLE) - 1)
@@ -208,7 +209,8 @@ def _compare(model: nn.Module, program: Program) -> None:
         for batch in (1, 3):
             x = torch.randn(batch, *program.input_shape, generator=generator, dtype=torch.float64)
             x = x.to(stored_like(model))
-            real = model(x.clone())
+            with torch.set_grad_enabled(batch == 1):
+                real = model(x.clone()).detach()
             try:
                 followed = program.module(x.clone())
             except RuntimeError as error:

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor, fx, nn
 
 from taut.audit import RuleInterpreter
-from taut.certificates.rounded_execution import dtype_of, program_in_double, with_rounded_numbers
+from taut.certificates.rounded_execution import (
+    dtype_of,
+    program_in_double,
+    refuse_extreme,
+    with_rounded_numbers,
+)
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic, gamma
 from taut.names import Arithmetic
@@ -119,6 +124,7 @@ class BoxInterpreter(RuleInterpreter):
         """The box of the result, rounded outward."""
         if not record.exact and record.rounding is None:
             raise NoRuleError(rule="what its execution rounds is not known")
+        refuse_extreme(call, self.dtype)
         assert record.constants is not None
         # Nothing is known of the boxes' constants, so this proves no norm: it refuses what has none.
         record.constants(call)

@@ -84,7 +84,7 @@ class RoundedExecution(RuleInterpreter):
         if not record.exact and record.rounding is None:
             rule = "what its execution rounds is not known"
             raise NoRuleError(rule=rule, remedy="Use bound_lipschitz.")
-        self._refuse_extreme(call)
+        refuse_extreme(call, self.dtype)
         if record.exact and self.dtype is not None:
             call = with_rounded_numbers(call, self.dtype)
         with torch.backends.cudnn.flags(enabled=False):
@@ -139,13 +139,20 @@ class RoundedExecution(RuleInterpreter):
         factor = math.nextafter(last.factor * scale, math.inf)
         return replace(last, factor=factor, fresh=older + fresh)
 
-    def _refuse_extreme(self, call: Call) -> None:
-        """Numbers in the code that float32 would change by more than a rounding."""
-        for argument in call.arguments.values():
-            if self.dtype == torch.float32 and isinstance(argument, float) and argument:
-                if not 2.0**-100 <= abs(argument) <= 2.0**100 and math.isfinite(argument):
-                    rule = f"the number {argument} hardly fits float32"
-                    raise NoRuleError(rule=rule, remedy="Use arithmetic='real'.")
+
+def refuse_extreme(call: Call, dtype: torch.dtype | None) -> None:
+    """Raises for numbers in the code that float32 would change by more than a counted rounding."""
+    if dtype != torch.float32:
+        return
+    for name, argument in call.arguments.items():
+        if isinstance(argument, float):
+            fits = not math.isfinite(argument) or 2.0**-100 <= abs(argument) <= 2.0**100
+        else:
+            place = name in ("start", "end") or not isinstance(argument, int)
+            fits = place or abs(argument) <= 2**24
+        if not fits and argument:
+            rule = f"the number {argument} hardly fits float32"
+            raise NoRuleError(rule=rule, remedy="Use arithmetic='real'.")
 
 
 def with_rounded_numbers(call: Call, dtype: torch.dtype) -> Call:

@@ -31,11 +31,12 @@ Image = Callable[[Call, list[Tensor], list[Tensor]], Bounds]
 def call_with_attributes(function: Any) -> Callable[[Any], tuple[Any, dict[str, Any]]]:
     """The call of a module whose attributes are the arguments of `function` behind its input.
 
-    Only arguments of its constructor and its tensors count: any other attribute is the user's own.
+    Only arguments of its constructor and tensors count: any other attribute is the user's own.
     """
 
     def call(module: Any) -> tuple[Any, dict[str, Any]]:
         own = {*signature(type(module).__init__).parameters, *module._parameters, *module._buffers}
+        own.update(name for name, value in vars(module).items() if isinstance(value, Tensor))
         names = signature_of(function)[0][1:]
         return function, {name: getattr(module, name) for name in names if name in own}
 
