@@ -105,13 +105,9 @@ def _check_betas(betas: Iterable[float]) -> tuple[float, ...]:
         raise ArgumentError("AggMo", "betas", rule, got, f"Use betas=({betas},).")
     betas = tuple(float(beta) for beta in betas)
     if not betas:
-        raise ArgumentError(
-            "AggMo",
-            "betas",
-            "must hold at least one damping factor",
-            "none",
-            "Use (0.0, 0.9, 0.99), or (0.0,) for plain gradient descent.",
-        )
+        rule = "must hold at least one damping factor"
+        remedy = "Use (0.0, 0.9, 0.99), or (0.0,) for plain gradient descent."
+        raise ArgumentError("AggMo", "betas", rule, "none", remedy)
     for beta in betas:
         remedy = "A velocity with beta >= 1 never forgets and diverges."
         check_within("AggMo", "betas", beta, "[0, 1)", remedy)

@@ -45,19 +45,12 @@ def norms_up(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """How far the values of one tensor may lie from the computed ones, in all three norms.
+    """How far the values of one tensor may lie from the computed ones, in all three norms."""
 
-    Attributes:
-        error: $e$, for each sample.
-        far: $f$, for each sample.
-        reach: $K$.
-        slope: $s$.
-    """
-
-    error: Constants
-    far: Constants
-    reach: Constants
-    slope: Constants
+    error: Constants  # $e$, for each sample
+    far: Constants  # $f$, for each sample
+    reach: Constants  # $K$
+    slope: Constants  # $s$
 
     @property
     def parts(self) -> tuple[Constants, Constants, Constants, Constants]:
@@ -71,19 +64,12 @@ class ErrorBound:
 
 @dataclass(frozen=True)
 class LastLayer:
-    """The last dense layer behind a tensor, when only factors came since.
+    """The last dense layer behind a tensor, when only factors came since."""
 
-    Attributes:
-        features: where the layer's input may lie.
-        weight: `(classes, features)`.
-        factor: what its output was multiplied by since, in magnitude, rounded up.
-        fresh: the part of the error bound that arose in the layer and since.
-    """
-
-    features: ErrorBound
-    weight: Tensor
-    factor: float
-    fresh: ErrorBound
+    features: ErrorBound  # where the layer's input may lie
+    weight: Tensor  # `(classes, features)`
+    factor: float  # what its output was multiplied by since, in magnitude, rounded up
+    fresh: ErrorBound  # the part of the error bound that arose in the layer and since
 
 
 @dataclass(frozen=True)

@@ -30,19 +30,12 @@ _PASSING = (nn.Identity, nn.Dropout, nn.Flatten)
 
 @dataclass(frozen=True, eq=False)
 class ScaledProblem:
-    """A network on inputs divided by their tolerances.
+    """A network on inputs divided by their tolerances."""
 
-    Attributes:
-        model: $g$, float64.
-        x: the divided inputs `(batch, ...)`, float64.
-        changing: which entries may change, in the shape of one input.
-        unit: relative error of each product of $g$ and each entry of `x`.
-    """
-
-    model: nn.Module
-    x: Tensor
-    changing: Tensor
-    unit: float
+    model: nn.Module  # $g$, float64
+    x: Tensor  # the divided inputs `(batch, ...)`, float64
+    changing: Tensor  # which entries may change, in the shape of one input
+    unit: float  # relative error of each product of $g$ and each entry of `x`
 
     def settle(self, certificates: Certificates, norm: Norm) -> Certificates:
         """The certificates of $g$ as those of $f$ in units of the tolerances, roundings included."""

@@ -75,7 +75,7 @@ class TextSource(ColumnSource):
         raise ArgumentError(
             self.subject,
             "label",
-            f"must say which column is meant; the first line, {list_some(first)}, may be a row "
+            rule=f"must say which column is meant; the first line, {list_some(first)}, may be a row "
             f"or a header, and {label!r} the column at position {label} or the one with that name",
             remedy=f"For a table without a header count from the end: {at - width}. Or name the "
             "columns by words.",

@@ -27,21 +27,13 @@ from taut.rules.convolution import convolution_schema
 
 @dataclass(frozen=True)
 class Factors:
-    """How the numbers of the parameter are laid out: per group a matrix, then the planes.
+    """How the numbers of the parameter are laid out: per group a matrix, then the planes."""
 
-    Attributes:
-        groups: independent blocks of channels.
-        rows: output channels of a block, of the plain convolution.
-        columns: input channels of a block.
-        taps: the sizes of the kernel.
-        window: the sizes of the window that the matrix spans.
-    """
-
-    groups: int
-    rows: int
-    columns: int
-    taps: tuple[int, ...]
-    window: tuple[int, ...]
+    groups: int  # independent blocks of channels
+    rows: int  # output channels of a block, of the plain convolution
+    columns: int  # input channels of a block
+    taps: tuple[int, ...]  # the sizes of the kernel
+    window: tuple[int, ...]  # the sizes of the window that the matrix spans
 
     @classmethod
     def of(
@@ -269,12 +261,12 @@ def _check_shape(
         raise ArgumentError(
             subject,
             "out_channels",
-            f"must be at most {most * factors.groups} (in_channels, where transposed) if some "
+            rule=f"must be at most {most * factors.groups} (in_channels, where transposed) if some "
             "inputs are read by no window: what keeps gradients must not have more outputs than it "
             "reads",
-            f"{factors.rows * factors.groups}, kernel_size={factors.taps}, "
+            got=f"{factors.rows * factors.groups}, kernel_size={factors.taps}, "
             f"stride={tuple(stride)}, dilation={tuple(dilation)}",
-            "Use a kernel_size of at least the stride and a dilation without a divisor in common "
+            remedy="Use a kernel_size of at least the stride and a dilation without a divisor in common "
             "with it, fewer channels, or SpectralConv.",
         )
 

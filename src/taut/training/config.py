@@ -181,10 +181,10 @@ class TrainConfig(Configuration):
             raise DtypeError(
                 "TrainConfig",
                 "dtype",
-                "must keep weights in 32 or 64 bits, or their constraint and every certificate "
+                rule="must keep weights in 32 or 64 bits, or their constraint and every certificate "
                 "would break",
-                f"dtype={self.dtype!r}",
-                "Use 'float32', or 'bfloat16', which rounds only the operations between "
+                got=f"dtype={self.dtype!r}",
+                remedy="Use 'float32', or 'bfloat16', which rounds only the operations between "
                 "constrained layers.",
             )
         super().__post_init__()
