@@ -330,7 +330,7 @@ def test_constant_columns_are_measured(tmp_path: Path):
         ),
         (["{a}", "{b}", "--columns", "shoe"], "shoe"),
         (["{a}", "{b}", "--save", "{b}"], "must not be written over inputs"),
-        (["{a}", "{b}", "--report", "{a}/x.html"], "must exist or be created"),
+        (["{a}", "{b}", "--report", "{a}/x.html"], "must be a folder, not a file"),
         (["{a}", "{b}", "--report", "{folder}"], "must be a file, not a folder"),
         (["{a}", "{b}", "--report", "{folder}/o", "--save", "{folder}/o"], "different files"),
         (["--critic", "{a}", "--score", "{b}"], "a.csv"),
