@@ -6,7 +6,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from taut.errors import ArgumentError, DtypeError, NonFiniteError, TautError, check_count
+from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_count
 
 
 def check_points(subject: str, name: str, points: Tensor) -> Tensor:
@@ -21,7 +21,7 @@ def check_point_pair(subject: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor
     x, y = check_points(subject, "x", x), check_points(subject, "y", y)
     if x.shape[1] != y.shape[1]:
         got = f"{x.shape[1]} and {y.shape[1]} coordinates"
-        raise _refuse(subject, "x", "and `y` must have points of the same dimension", got)
+        raise ArgumentError(subject, "x", "and `y` must have points of the same dimension", got)
     return x, y
 
 
@@ -33,37 +33,24 @@ def check_sample(
     draws = _numbers(subject, name, sample, fits, "must have shape (n,) with n >= 1")
     lowest, highest = (float(end) for end in torch.aminmax(draws))
     if lowest < low or highest > high:
-        rule, got = (
-            f"must lie in [low, high] = [{low}, {high}]",
-            f"values from {lowest} to {highest}",
-        )
+        rule = f"must lie in [low, high] = [{low}, {high}]"
+        got = f"values from {lowest} to {highest}"
         remedy = "Clamp the scores to a range chosen before they were seen."
-        raise _refuse(subject, name, rule, got, remedy)
+        raise ArgumentError(subject, name, rule, got, remedy)
     return draws
 
 
 def _numbers(subject: str, name: str, values: Tensor, fits: bool, shape_rule: str) -> Tensor:
     if not values.dtype.is_floating_point:
         rule, got = "must be a floating-point tensor", f"dtype={values.dtype}"
-        raise _refuse(subject, name, rule, got, "Convert it with .double().", DtypeError)
+        raise DtypeError(subject, name, rule, got, "Convert it with .double().")
     if not fits:
-        raise _refuse(subject, name, shape_rule, f"shape {tuple(values.shape)}")
+        raise ArgumentError(subject, name, shape_rule, f"shape {tuple(values.shape)}")
     numbers = values.detach().to("cpu", torch.float64)
     if not bool(numbers.isfinite().all()):
         remedy = "Drop those rows, or look for what overflowed."
-        raise _refuse(subject, name, "must be finite", "NaN or infinity", remedy, NonFiniteError)
+        raise NonFiniteError(subject, name, "must be finite", "NaN or infinity", remedy)
     return numbers
-
-
-def _refuse(
-    subject: str,
-    argument: str,
-    rule: str,
-    got: str,
-    remedy: str = "",
-    error: type[TautError] = ArgumentError,
-) -> TautError:
-    return error(subject=subject, argument=argument, rule=rule, got=got, remedy=remedy)
 
 
 def check_weights(subject: str, name: str, weights: Tensor | None, n: int) -> Tensor:
@@ -72,13 +59,13 @@ def check_weights(subject: str, name: str, weights: Tensor | None, n: int) -> Te
         return torch.full((n,), 1 / n, dtype=torch.float64)
     if weights.shape != (n,):
         rule, got = f"must have shape ({n},), one for each point", f"shape {tuple(weights.shape)}"
-        raise _refuse(subject, name, rule, got)
+        raise ArgumentError(subject, name, rule, got)
     weights = weights.detach().to("cpu", torch.float64)
     total = math.fsum(weights.tolist())
     if not (bool((weights >= 0).all()) and math.isfinite(total) and total > 0):
         got = f"values from {float(weights.min())} to {float(weights.max())}"
         rule = "must be finite, non-negative and not all zero"
-        raise _refuse(subject, name, rule, got, "Drop the points without a weight.")
+        raise ArgumentError(subject, name, rule, got, "Drop the points without a weight.")
     return weights / total
 
 
@@ -88,7 +75,7 @@ def check_range(subject: str, low: float, high: float) -> tuple[float, float]:
     if not (low < high and math.isfinite(high - low)):
         remedy = "Give a range that contains every draw, fixed before sampling."
         rule, got = "and `high` must be finite with low < high", f"{low} and {high}"
-        raise _refuse(subject, "low", rule, got, remedy)
+        raise ArgumentError(subject, "low", rule, got, remedy)
     return low, high
 
 
@@ -97,7 +84,7 @@ def check_confidence(subject: str, confidence: float) -> float:
     if not (isinstance(confidence, Real) and 0 < confidence < 1):
         remedy = "No finite sample gives certainty: use 0.95 or 0.99."
         rule, got = "must lie inside (0, 1)", f"confidence={confidence!r}"
-        raise _refuse(subject, "confidence", rule, got, remedy)
+        raise ArgumentError(subject, "confidence", rule, got, remedy)
     exact = 1 - confidence
     return exact if confidence >= 0.5 else math.nextafter(exact, 0)
 
@@ -112,7 +99,7 @@ def confidence_of_each(subject: str, confidence: float) -> float:
     if each == 1:
         rule = "must be below 1 by more than float64 can lose in half of the difference"
         got, remedy = f"confidence={confidence!r}", f"Use at most {1 - 2 ** (-50)!r}."
-        raise _refuse(subject, "confidence", rule, got, remedy)
+        raise ArgumentError(subject, "confidence", rule, got, remedy)
     return each
 
 
@@ -121,4 +108,4 @@ def check_seed(subject: str, seed: int) -> None:
     check_count(subject, "seed", seed, minimum=0)
     if seed >= 2**63:
         remedy = "Any smaller whole number, such as 0, serves as well."
-        raise _refuse(subject, "seed", "must be below 2**63", f"seed={seed!r}", remedy)
+        raise ArgumentError(subject, "seed", "must be below 2**63", f"seed={seed!r}", remedy)

@@ -211,13 +211,9 @@ def check_squares(points: Tensor) -> float:
     """The largest absolute value; raises where distances could overflow."""
     largest = points.abs().max().item()
     if math.frexp(largest)[1] - 1 > _LARGEST:
-        raise DataError(
-            subject="wasserstein",
-            rule="features must be at most 2**500 about their mean, so that their squares are "
-            "finite",
-            got=f"{largest:.3g}",
-            remedy="Divide them by a constant, or use scaling.",
-        )
+        rule = "features must be at most 2**500 about their mean, so that their squares are finite"
+        remedy = "Divide them by a constant, or use scaling."
+        raise DataError("wasserstein", rule=rule, got=f"{largest:.3g}", remedy=remedy)
     return largest
 
 

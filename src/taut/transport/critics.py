@@ -51,12 +51,8 @@ def dual_value(critic: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tens
     # One pass over both samples halves the number of layer calls.
     value = critic(torch.cat([x, y]))
     if value.numel() != len(x) + len(y):
-        raise ArgumentError(
-            subject="dual_value",
-            argument="critic",
-            rule="must give one number per point",
-            got=f"output of shape {tuple(value.shape)} for {len(x) + len(y)} points",
-        )
+        got = f"output of shape {tuple(value.shape)} for {len(x) + len(y)} points"
+        raise ArgumentError("dual_value", "critic", "must give one number per point", got)
     value = value.flatten()
     return value[: len(x)].mean() - value[len(x) :].mean()
 
@@ -147,12 +143,9 @@ def check_finite(subject: str, number: Tensor, when: str) -> float:
     """Returns the number; raises if training has diverged."""
     value = number.item()
     if not math.isfinite(value):
-        raise NonFiniteError(
-            subject=subject,
-            rule="distances and the dual value must stay finite",
-            got=f"{value} {when}",
-            remedy="Lower the learning rate, or look for non-finite samples.",
-        )
+        rule = "distances and the dual value must stay finite"
+        remedy = "Lower the learning rate, or look for non-finite samples."
+        raise NonFiniteError(subject, rule=rule, got=f"{value} {when}", remedy=remedy)
     return value
 
 

@@ -50,11 +50,9 @@ class BatchStream:
         for at, item in enumerate(self._data):
             batch = as_table([item], f"{self.source}, batch {at}", min_rows=1)
             if batch.dim != self._first.dim or batch.columns != self._first.columns:
-                raise DataError(
-                    subject=self.source,
-                    rule=f"every batch must have the columns of the first, {self._first.dim} of them",
-                    got=f"{batch.dim} columns, or other names, in batch {at}",
-                )
+                rule = f"every batch must have the columns of the first, {self._first.dim} of them"
+                got = f"{batch.dim} columns, or other names, in batch {at}"
+                raise DataError(self.source, rule=rule, got=got)
             yield batch.select(self._positions)
 
     def select(self, columns: Sequence[str | int]) -> "BatchStream":
@@ -77,12 +75,9 @@ def open_pair(
     first, second = columns_of(x, "x"), columns_of(y, "y")
     if first is None or second is None:
         if encoding is not None:
-            raise ArgumentError(
-                subject="wasserstein",
-                argument="encoding",
-                rule="needs two tables with columns: frames, or streams of text or parquet files",
-                got=f"{type(x).__name__} and {type(y).__name__}",
-            )
+            rule = "needs two tables with columns: frames, or streams of text or parquet files"
+            got = f"{type(x).__name__} and {type(y).__name__}"
+            raise ArgumentError("wasserstein", "encoding", rule, got)
         sides: Any = open_dataset(x, "x"), open_dataset(y, "y")
         return check_pair(*sides)
     shared_encoding, notes = fit_pair(first, second, encoding)
@@ -123,8 +118,7 @@ def open_dataset(
     if not in_memory and isinstance(data, Iterable) and (batches := iter(data)) is not iter(data):
         first = next(batches, None)
         if first is None:
-            rule = "a sample must have at least two rows"
-            raise DataError(subject=name, rule=rule, got="no batches")
+            raise DataError(name, rule="a sample must have at least two rows", got="no batches")
         inner = first[0] if isinstance(first, (list, tuple)) and first else first
         # An iterable of single rows or numbers is small enough for memory.
         if getattr(inner, "ndim", 0) > 1:
@@ -140,15 +134,12 @@ def match_columns(data: Dataset, columns: Sequence[str] | None, dim: int, whose:
     """
     if columns and data.columns and tuple(columns) != data.columns:
         if missing := [name for name in columns if name not in data.columns]:
-            raise DataError(
-                subject=data.source,
-                rule=f"must have the columns that {whose}",
-                got=f"none called {list_some(missing)}",
-            )
+            rule = f"must have the columns that {whose}"
+            raise DataError(data.source, rule=rule, got=f"none called {list_some(missing)}")
         return data.select(columns)
     if data.dim != dim:
         rule = f"must have the {dim} columns that {whose}"
-        raise DataError(subject=data.source, rule=rule, got=str(data.dim))
+        raise DataError(data.source, rule=rule, got=str(data.dim))
     return data
 
 
@@ -173,15 +164,12 @@ def load_rows(data: Dataset, subject: str) -> Tensor:
         parts.append(batch.double())
         cells += batch.numel()
         if cells > _MOST_CELLS:
-            raise ArgumentError(
-                subject=subject,
-                argument="finite",
-                rule="needs both sets in memory, so a stream must have at most "
-                f"{_MOST_CELLS // data.dim} rows of {data.dim} columns",
-                got=f"more in {data.source}",
-                remedy="Take a sample of its rows.",
-                option=("finite", False),
+            rule = (
+                "needs both sets in memory, so a stream must have at most "
+                f"{_MOST_CELLS // data.dim} rows of {data.dim} columns"
             )
+            got, remedy = f"more in {data.source}", "Take a sample of its rows."
+            raise ArgumentError(subject, "finite", rule, got, remedy, option=("finite", False))
     return torch.cat(parts)
 
 

@@ -285,11 +285,8 @@ def _support_width(subject: str, name: str, points: Tensor, diameter: float | No
     # A distance that occurs in the sample, so the support is at least as wide.
     farthest = float(torch.linalg.vector_norm(points - points[radii.argmax()], dim=-1).max())
     if farthest > diameter * (1 + 2 * gamma(points.shape[1] + 8)):
-        raise ArgumentError(
-            subject=subject,
-            argument="diameter",
-            rule="must be at least every distance inside a sample",
-            got=f"diameter={diameter}, and two points of `{name}` {farthest:.6g} apart",
-            remedy="Give the diameter of the support, or None to take it from the data.",
-        )
+        rule = "must be at least every distance inside a sample"
+        got = f"diameter={diameter}, and two points of `{name}` {farthest:.6g} apart"
+        remedy = "Give the diameter of the support, or None to take it from the data."
+        raise ArgumentError(subject, "diameter", rule, got, remedy)
     return diameter

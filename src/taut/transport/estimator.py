@@ -121,7 +121,7 @@ def wasserstein(
     confidence_of_each(_SUBJECT, confidence)
     if not critics or set(critics) - set(CRITICS):
         rule = "must be some of 'linear', 'cones', 'network'"
-        raise ArgumentError(subject=_SUBJECT, argument="critics", rule=rule, got=f"{critics=!r}")
+        raise ArgumentError(_SUBJECT, "critics", rule, f"{critics=!r}")
     pair = open_pair(x, y, encoding)
     if scaling is None:
         pair_encoding = pair.first.encoding

@@ -63,12 +63,9 @@ class Transport:
         """
         points = check_points("Transport.critic", "points", points)
         if points.shape[1] != self.anchors.shape[1]:
-            raise ArgumentError(
-                subject="Transport.critic",
-                argument="points",
-                rule="must have the dimension of the sets",
-                got=f"{points.shape[1]} coordinates instead of {self.anchors.shape[1]}",
-            )
+            rule = "must have the dimension of the sets"
+            got = f"{points.shape[1]} coordinates instead of {self.anchors.shape[1]}"
+            raise ArgumentError("Transport.critic", "points", rule, got)
         return _lower_envelope(points, self.anchors, self.offsets)
 
 
@@ -117,13 +114,12 @@ def exact_transport(
     a = check_weights(subject, "x_weights", x_weights, len(x))
     b = check_weights(subject, "y_weights", y_weights, len(y))
     if 8 * len(x) * len(y) > max_bytes:
-        raise ArgumentError(
-            subject=subject,
-            rule=f"the {len(x)} x {len(y)} distances must fit into max_bytes={max_bytes}",
-            got=f"{8 * len(x) * len(y)} bytes",
-            remedy="Use coupling_upper_bound (an upper bound in O(n + m) memory), a subsample, or a "
-            "larger max_bytes.",
+        rule = f"the {len(x)} x {len(y)} distances must fit into max_bytes={max_bytes}"
+        remedy = (
+            "Use coupling_upper_bound (an upper bound in O(n + m) memory), a subsample, or a "
+            "larger max_bytes."
         )
+        raise ArgumentError(subject, rule=rule, got=f"{8 * len(x) * len(y)} bytes", remedy=remedy)
 
     # A point without mass says nothing about the offsets, so the solver does not see it.
     here, there = a.nonzero().flatten(), b.nonzero().flatten()
@@ -131,7 +127,7 @@ def exact_transport(
     rows, columns, mass, offsets, solved = solve(distances(x[here], anchors), a[here], b[there])
     if not solved:
         raise NotConvergedError(
-            subject=subject,
+            subject,
             rule=f"the network simplex must end at an optimum; it did not, for {len(x)} x "
             f"{len(y)} points",
             remedy="Look for weights or distances of wildly different size.",
@@ -166,12 +162,10 @@ def distances(x: Tensor, y: Tensor) -> Tensor:
     """
     distance = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
     if distance.numel() and not math.isfinite(float(distance.max())):
-        raise NonFiniteError(
-            subject="exact_transport",
-            rule="the distances must be finite",
-            got="infinity, from squares past the largest float64",
-            remedy="Divide the points by a constant, and multiply the result by it.",
-        )
+        rule = "the distances must be finite"
+        got = "infinity, from squares past the largest float64"
+        remedy = "Divide the points by a constant, and multiply the result by it."
+        raise NonFiniteError("exact_transport", rule=rule, got=got, remedy=remedy)
     return distance
 
 

@@ -76,12 +76,9 @@ def fit_scaling(
     widths = torch.stack([shift, spread, low - shift, high - shift])
     if not bool(widths.isfinite().all()):
         at = int((~widths.isfinite()).any(0).nonzero()[0])
-        raise DataError(
-            subject="wasserstein",
-            rule="features must be narrow enough to be centred in float64",
-            got=f"{describe_columns(names, [at])} from {low[at]:.3g} to {high[at]:.3g}",
-            remedy="Divide it by a constant.",
-        )
+        rule = "features must be narrow enough to be centred in float64"
+        got = f"{describe_columns(names, [at])} from {low[at]:.3g} to {high[at]:.3g}"
+        raise DataError("wasserstein", rule=rule, got=got, remedy="Divide it by a constant.")
     varies = low < high
     if fixed is not None:
         varies &= ~fixed

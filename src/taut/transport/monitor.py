@@ -170,11 +170,9 @@ class Monitor:
         points = self.scaling(rows)
         digest = hashlib.sha256(rows.numpy().tobytes()).hexdigest()
         if digest in (names_by_digest := {batch.digest: batch.name for batch in self.batches}):
-            raise DataError(
-                subject="Monitor.update",
-                rule="every batch must hold new rows, or they would count twice",
-                got=f"the rows of batch {names_by_digest[digest]!r} again",
-            )
+            rule = "every batch must hold new rows, or they would count twice"
+            got = f"the rows of batch {names_by_digest[digest]!r} again"
+            raise DataError("Monitor.update", rule=rule, got=got)
         draws, number = self.scores(points), len(self.batches) + 1
         past, shared = number - self.start, 1
         if self.window is not None:
@@ -263,12 +261,8 @@ def fit_monitor(
         (True, 'column 0 higher')
     """
     if not 0 < false_alarm_rate < 1:
-        raise ArgumentError(
-            subject=_SUBJECT,
-            argument="false_alarm_rate",
-            rule="must lie strictly between 0 and 1",
-            got=f"false_alarm_rate={false_alarm_rate!r}",
-        )
+        got = f"false_alarm_rate={false_alarm_rate!r}"
+        raise ArgumentError(_SUBJECT, "false_alarm_rate", "must lie strictly between 0 and 1", got)
     check_nonnegative(_SUBJECT, "tolerance", tolerance)
     check_choice(_SUBJECT, "scaling", scaling, SCALINGS)
     check_seed(_SUBJECT, seed)
@@ -336,7 +330,7 @@ def _split(
     if source is None:
         if options:
             rule = "needs a table with columns: a frame, or a text or parquet file"
-            raise ArgumentError(subject=_SUBJECT, argument="encoding", rule=rule)
+            raise ArgumentError(_SUBJECT, "encoding", rule)
         opened = open_dataset(reference, "reference")
         rows = load_rows(opened, _SUBJECT)
         first, second = drawn = _halves(len(rows), generator)
@@ -358,7 +352,7 @@ def _split(
 def _halves(rows: int, generator: Generator) -> tuple[Tensor, Tensor]:
     if rows < _MIN_ROWS:
         rule = f"a reference must have at least {_MIN_ROWS} rows"
-        raise ArgumentError(subject=_SUBJECT, rule=rule, got=str(rows))
+        raise ArgumentError(_SUBJECT, rule=rule, got=str(rows))
     order = torch.randperm(rows, generator=generator)
     first, second = order.tensor_split([min(rows // 2, _MOST_TRAINING)])
     return first, second[:_MOST_HELD_OUT]

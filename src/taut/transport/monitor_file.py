@@ -83,11 +83,10 @@ def load_monitor(path: str | os.PathLike[str]) -> Monitor:
     try:
         return _read(file.model, file.metadata["monitor"], file.extra_tensors)
     except (LookupError, TypeError, ValueError) as error:
+        rule, got = "must hold a monitor", "no monitor, or an incomplete one"
+        remedy = "Write it with taut.transport.save_monitor, or taut watch --save."
         raise DamagedFileError(
-            subject=f"load_monitor: {os.path.basename(os.fspath(path))}",
-            rule="must hold a monitor",
-            got="no monitor, or an incomplete one",
-            remedy="Write it with taut.transport.save_monitor, or taut watch --save.",
+            f"load_monitor: {os.path.basename(os.fspath(path))}", rule=rule, got=got, remedy=remedy
         ) from error
 
 

@@ -291,13 +291,9 @@ class PopulationComparison(Comparison):
     def _set_rows(self, *rows: int) -> None:
         self.rows = rows
         if min(rows) < _MIN_ROWS:
-            raise ArgumentError(
-                subject=SUBJECT,
-                rule=f"`x` and `y` must have at least {_MIN_ROWS} rows for bounds on populations",
-                got=f"{rows[0]} and {rows[1]}",
-                remedy="Give more rows.",
-                option=("finite", True),
-            )
+            rule = f"`x` and `y` must have at least {_MIN_ROWS} rows for bounds on populations"
+            got, remedy = f"{rows[0]} and {rows[1]}", "Give more rows."
+            raise ArgumentError(SUBJECT, rule=rule, got=got, remedy=remedy, option=("finite", True))
 
     def _on_rows(self, stage: str, side: Dataset) -> Callable[[int], None] | None:
         """A progress callback for a pass over a stream; the total is known if the file states it."""

@@ -97,9 +97,7 @@ def shifted_gaussians(dim: int, shift: float) -> Problem:
     """
     check_count("shifted_gaussians", "dim", dim)
     if not math.isfinite(shift):
-        raise ArgumentError(
-            subject="shifted_gaussians", argument="shift", rule="must be finite", got=shift
-        )
+        raise ArgumentError("shifted_gaussians", "shift", "must be finite", shift)
     return Problem(
         f"gaussians {shift:g} apart in {dim} dimensions",
         dim,
@@ -205,8 +203,8 @@ def _draw_spheres(centres: Centres, n: int, generator: Generator) -> Tensor:
 def check_last_dimension(points: Tensor, dim: int) -> None:
     """Raises unless the points are of the problem's dimension."""
     if points.shape[-1:] != (dim,):
-        rule, got = f"must have last dimension {dim}", f"shape {tuple(points.shape)}"
-        raise ArgumentError(subject="Problem.potential", argument="points", rule=rule, got=got)
+        rule = f"must have last dimension {dim}"
+        raise ArgumentError("Problem.potential", "points", rule, f"shape {tuple(points.shape)}")
 
 
 def _height(centres: Centres, base: float, slope: float, points: Tensor) -> Tensor:

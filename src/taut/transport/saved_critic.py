@@ -244,11 +244,10 @@ def load_critic(path: str | os.PathLike[str]) -> SavedCritic:
         )
     except (LookupError, TypeError, ValueError) as error:
         reason = error.rule if isinstance(error, DamagedFileError) else "a part is missing"
+        rule, got = "must hold a critic with its scores", f"none: {reason}"
+        remedy = "Write it with WassersteinResult.save."
         raise DamagedFileError(
-            subject=f"load_critic: {os.path.basename(os.fspath(path))}",
-            rule="must hold a critic with its scores",
-            got=f"none: {reason}",
-            remedy="Write it with WassersteinResult.save.",
+            f"load_critic: {os.path.basename(os.fspath(path))}", rule=rule, got=got, remedy=remedy
         ) from error
 
 

@@ -115,13 +115,12 @@ def score_held_out(
         if on_rows is not None:
             on_rows(rows)
     if rows != split.rows or checksum != split.checksum:
-        raise DataError(
-            subject=data.source,
-            rule="must give the same rows in the same order at every pass, so that no row that "
-            "trained the critic is scored as unseen",
-            got="other rows at the second pass",
-            remedy="Turn shuffling off, or pass a sample in memory.",
+        rule = (
+            "must give the same rows in the same order at every pass, so that no row that "
+            "trained the critic is scored as unseen"
         )
+        remedy = "Turn shuffling off, or pass a sample in memory."
+        raise DataError(data.source, rule=rule, got="other rows at the second pass", remedy=remedy)
     scored = torch.zeros(split.rows, 2, dtype=torch.float64)
     scored[parallel.gather(torch.cat(positions))] = parallel.gather(torch.cat(scores))
     return Scores(*scored[torch.from_numpy(~split.used)].unbind(1))

@@ -72,8 +72,8 @@ def two_sample_p_value(
     """
     check_count("two_sample_p_value", "num_permutations", num_permutations)
     if x.dim() != 2 or y.dim() != 2 or x.shape[1] != y.shape[1] or 0 in (*x.shape, *y.shape):
-        rule, got = "and `y` must have shapes (n, dim)", f"{tuple(x.shape)} and {tuple(y.shape)}"
-        raise ArgumentError(subject="two_sample_p_value", argument="x", rule=rule, got=got)
+        got = f"{tuple(x.shape)} and {tuple(y.shape)}"
+        raise ArgumentError("two_sample_p_value", "x", "and `y` must have shapes (n, dim)", got)
     most = min(_MOST_ROWS, max(_FEWEST_ROWS, _MOST_CELLS // x.shape[1]))
     x, y = (shuffle(side, generator)[:most].double() for side in (x, y))
     groups = _features(torch.cat([x, y]), generator)
