@@ -74,10 +74,8 @@ def coverage_problems(count: int) -> Iterator[tuple[Problem, int]]:
     )
     for i in range(count):
         # So that every sample size and every dimension occurs with every family.
-        number, size = (
-            i // len(families),
-            i + i // len(families) + i // (len(families) * len(_DIMS)),
-        )
+        number = i // len(families)
+        size = i + i // len(families) + i // (len(families) * len(_DIMS))
         dim = _DIMS[number % len(_DIMS)]
         yield families[i % len(families)](dim), _SIZES[size % len(_SIZES)]
 

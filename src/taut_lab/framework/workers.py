@@ -155,10 +155,8 @@ class ClusterWorkers:
             self._client = distributed.Client(address, timeout=_TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
             remedy = "Start one with dask scheduler, and workers with dask worker"
-            remedy, rule = (
-                f"{remedy} {address} --nthreads 1.",
-                "must be that of a running dask scheduler",
-            )
+            remedy = f"{remedy} {address} --nthreads 1."
+            rule = "must be that of a running dask scheduler"
             raise _refusal(rule, f"{address!r} ({error})", remedy) from error
         self._address = address
         self._killed: type[Exception] = KilledWorker
