@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from taut.plotting import Figure
-from taut_lab.benchmarks.zoo import read_zoo
+from taut_lab.benchmarks.layer_zoo import read_zoo
 from taut_lab.cli.zoo_output import COLUMNS, budget, cells, draw_zoo
 from taut_lab.experiments import registry
 from taut_lab.framework.presentation import ResultTable, TableEntry
@@ -25,7 +25,7 @@ from taut_lab.report.claim_sentences import (
     verdict_cells,
     verdict_summary,
 )
-from taut_lab.report.collection import ExperimentReport, collect_report
+from taut_lab.report.experiment_report import ExperimentReport, collect_report
 from taut_lab.report.run_details import command
 
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 import taut
 from random_programs import Program, Step, make, slice_added, slice_rectified
 from taut.audit import audit_program, find_program, prepare
-from taut.audit.constants_interpreter import ConstantsInterpreter
+from taut.audit.lipschitz_interpreter import ConstantsInterpreter
 from taut.certificates import bound_outputs
 from taut.errors import NoRuleError
 from taut.norms import L1, L2, LINF, Norm

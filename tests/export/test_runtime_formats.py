@@ -6,7 +6,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from test_fold import snapshot
+from test_folding import snapshot
 from torch import nn
 
 import taut

@@ -8,7 +8,7 @@ import safetensors
 import safetensors.torch
 import torch
 from forging import forge, linear_header, linear_tensors
-from test_fold import dtypes, snapshot, wild
+from test_folding import dtypes, snapshot, wild
 from torch import nn
 
 import taut

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError
 from taut.linalg import bound_convolution, convolution_norm
-from taut.linalg.symbol import bound_symbol, widen_grid
+from taut.linalg.convolution_symbol import bound_symbol, widen_grid
 
 ORDERS = {"l1": 1, "l2": 2, "linf": np.inf}
 MODES = ["zeros", "circular", "reflect", "replicate"]

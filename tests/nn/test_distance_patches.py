@@ -7,7 +7,7 @@ import torch
 import taut
 from taut.errors import ArgumentError
 from taut.nn import LinfDistance2d
-from taut.training.distance_networks import set_exponent
+from taut.training.linf_distance_training import set_exponent
 
 GEOMETRIES = [(1, 1, 0), (3, 1, 0), (3, 2, 1), (2, 3, 2), (4, 1, 3)]
 geometries = pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)

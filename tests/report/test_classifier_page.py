@@ -11,7 +11,7 @@ from support import make_classifier
 from taut.evaluation import EvaluatedClassifier, evaluate_robustness
 from taut.norms import L2
 from taut.report import figures
-from taut.report.classifier import classifier_page
+from taut.report.classifier_report import classifier_page
 from taut.report.figures import Tile, draw_gallery
 from taut.training import Examples
 

@@ -16,10 +16,10 @@ from support import BROWSER, make_classifier
 from taut.data import Table
 from taut.evaluation import evaluate_robustness
 from taut.report import Page, Section
-from taut.report.classifier import classifier_page
+from taut.report.classifier_report import classifier_page
 from taut.report.demo import demo_page
 from taut.report.demo_run import demo_tasks, run_demo
-from taut.report.wasserstein import wasserstein_page
+from taut.report.wasserstein_report import wasserstein_page
 from taut.transport import wasserstein
 from taut_lab.report.pages import write_report
 

@@ -12,7 +12,7 @@ from taut.bounds import Bound
 from taut.data import Table
 from taut.report import column_records, distance_guarantees, distance_headline, format_bound
 from taut.report.figures import as_image
-from taut.report.wasserstein import draw_interval, wasserstein_page
+from taut.report.wasserstein_report import draw_interval, wasserstein_page
 from taut.transport import WassersteinResult, wasserstein
 from taut.transport.dataset import open_pair
 

@@ -14,7 +14,7 @@ from taut.data import LabelledData, LabelledSet
 from taut.errors import ArgumentError
 from taut.nn import Clip
 from taut.training import TrainConfig, build_network, load_run, train
-from taut.training.interval_propagation import training_radius, worst_logits
+from taut.training.worst_case_logits import training_radius, worst_logits
 
 SMALL = {"norm": "linf", "arch": "ibp", "radius": 0.05, "threads": 1}
 

@@ -26,7 +26,7 @@ from taut.transport import (
     exact_transport,
 )
 from taut.transport.coupling import _sweep
-from taut.transport.exact import plan_cost
+from taut.transport.exact_solver import plan_cost
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

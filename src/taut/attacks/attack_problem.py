@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from taut.attacks.attack_losses import predict
 from taut.attacks.attack_result import AttackResult
 from taut.attacks.ball import Ball, distances, per_input
-from taut.attacks.objectives import predict
 from taut.certificates import check_batch, check_labels
 from taut.errors import ArgumentError, check_count
 from taut.norms import L1, Norm, NormLike, as_norm

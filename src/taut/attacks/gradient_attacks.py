@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from taut.attacks.attack_losses import OBJECTIVES, AttackLoss, predict, rivals
 from taut.attacks.attack_problem import AttackProblem
 from taut.attacks.attack_result import AttackResult
 from taut.attacks.ball import Ball
-from taut.attacks.objectives import OBJECTIVES, AttackLoss, predict, rivals
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.norms import NormLike
 

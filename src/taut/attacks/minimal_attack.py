@@ -5,11 +5,11 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor, nn
 
+from taut.attacks.attack_losses import predict
 from taut.attacks.attack_problem import AttackProblem
 from taut.attacks.attack_result import AttackResult
 from taut.attacks.ball import distances, per_input
 from taut.attacks.gradient_attacks import Descent
-from taut.attacks.objectives import predict
 from taut.errors import check_count
 from taut.norms import NormLike
 

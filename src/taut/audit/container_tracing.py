@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from taut.audit.evaluation_copy import Prepared
+from taut.audit.eval_mode_copy import Prepared
 from taut.audit.program import Program, target_name
 from taut.errors import ArgumentError, NoRuleError
 from taut.rules import Record, find_record

@@ -16,16 +16,16 @@ from torch.overrides import TorchFunctionMode
 
 from taut import functional
 from taut.audit.container_tracing import stored_like
-from taut.audit.evaluation_copy import Prepared
-from taut.audit.export_conversion import Rewriter
+from taut.audit.eval_mode_copy import Prepared
 from taut.audit.program import Program
+from taut.audit.torch_export_conversion import Rewriter
 from taut.errors import NoRuleError
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
 from taut.rules.elementwise import softshrink, softsign, tanhshrink
 from taut.rules.normalisation import batch_norm
+from taut.rules.operation_registry import bind_arguments
 from taut.rules.pooling import adaptive_average, adaptive_maximum
-from taut.rules.record import bind_arguments
 from taut.rules.shape import identity
 
 _LOCK = threading.Lock()

@@ -6,10 +6,10 @@ from functools import partial
 
 from torch import nn
 
-from taut.audit.constants_interpreter import Audit, ConstantsInterpreter
 from taut.audit.container_tracing import find_input_shape, is_structural, trace
-from taut.audit.evaluation_copy import Prepared, prepare
+from taut.audit.eval_mode_copy import Prepared, prepare
 from taut.audit.forward_capture import capture
+from taut.audit.lipschitz_interpreter import Audit, ConstantsInterpreter
 from taut.audit.program import Program
 from taut.bounds import Bound, Hypotheses
 from taut.errors import ArgumentError, NoRuleError

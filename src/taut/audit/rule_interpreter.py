@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from taut.audit.program import Program
 from taut.errors import NoRuleError
 from taut.rules import Call, Record, Value, find_record
-from taut.rules.record import bind_arguments
+from taut.rules.operation_registry import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 
 

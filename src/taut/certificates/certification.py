@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from taut.audit import audit_program, bound_of, find_program, prepare
 from taut.bounds import Bound, Hypotheses
 from taut.certificates.certification_result import Certificates
-from taut.certificates.direct_execution import float32_executor
+from taut.certificates.float32_execution import float32_executor
 from taut.certificates.input_checks import check_batch, check_labels
+from taut.certificates.input_tolerances import Tolerance, scale_problem
 from taut.certificates.interval_propagation import BoxInterpreter
 from taut.certificates.interval_propagation_radii import InputRange, interval_radii
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.rounded_execution import RoundedExecution, dtype_of, in_double
 from taut.certificates.rounded_tensor import RoundedTensor
-from taut.certificates.weighted_norm import Tolerance, scale_problem
 from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
 from taut.names import Arithmetic, CertificateMethod

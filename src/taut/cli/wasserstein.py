@@ -158,7 +158,7 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
 def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     """Compares two datasets and prints the result; whether to raise the alarm."""
     from taut.cli.output import check_outputs, print_json, progress
-    from taut.cli.wasserstein_data import names_of, open_data, rows_for_page
+    from taut.cli.wasserstein_input import names_of, open_data, rows_for_page
     from taut.cli.wasserstein_output import ComparisonOutput
     from taut.data import check_pair
     from taut.report import check_extras, column_records, wasserstein_page
@@ -208,7 +208,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
 def _score(first: bool, options: dict[str, Any]) -> bool:
     """Scores new rows with a saved critic and prints the result; whether to raise the alarm."""
     from taut.cli.output import check_outputs, print_json
-    from taut.cli.wasserstein_data import open_data
+    from taut.cli.wasserstein_input import open_data
     from taut.cli.wasserstein_output import ScoreOutput
     from taut.transport import load_critic
 

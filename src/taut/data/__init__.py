@@ -6,7 +6,7 @@ else is refused with an error that says where and what to do. `load_labelled` re
 test data with the class of each row, `read_labelled` one file for a trained network.
 """
 
-from taut.data.columns import (
+from taut.data.column_selection import (
     Columns,
     column_label,
     describe_columns,

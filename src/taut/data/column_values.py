@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from taut.data.columns import column_label, keep_columns
-from taut.data.text_formats import read_numbers
+from taut.data.column_selection import column_label, keep_columns
+from taut.data.number_and_date_parsing import read_numbers
 from taut.errors import DataError
 
 LARGEST_WHOLE = 2**53

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.data.column_selection import check_names, list_some
 from taut.data.column_values import (
     as_column_values,
     check_finite,
@@ -15,7 +16,6 @@ from taut.data.column_values import (
     stack_numbers,
     to_floats,
 )
-from taut.data.columns import check_names, list_some
 from taut.data.frames import FrameSource, is_frame
 from taut.data.table import Table, TableStream
 from taut.errors import ArgumentError, DataError

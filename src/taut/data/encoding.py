@@ -32,9 +32,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from taut.data.column_selection import list_some
 from taut.data.column_values import is_missing, to_floats
-from taut.data.columns import list_some
-from taut.data.text_formats import FORMATS, parse_column, read_numbers, to_days, to_unit
+from taut.data.number_and_date_parsing import FORMATS, parse_column, read_numbers, to_days, to_unit
 from taut.errors import DataError
 
 ColumnKind = Literal["number", "date", "time", "ordered", "category", "left out"]
@@ -49,7 +49,7 @@ class ColumnEncoding:
     Attributes:
         name: name of the column.
         kind: what the column holds, or "left out".
-        form: how its text writes numbers or dates, one of `taut.data.text_formats.FORMATS`.
+        form: how its text writes numbers or dates, one of `taut.data.number_and_date_parsing.FORMATS`.
         categories: the categories, in order where they are ordered.
         distance: distance of any two categories.
         missing: whether some values are missing.

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from taut.data.column_selection import check_names, list_some, select_positions
 from taut.data.column_values import LARGEST_WHOLE, check_rows, is_missing
-from taut.data.columns import check_names, list_some, select_positions
 from taut.data.encoding import ColumnEncoding, Encoding, name_category
+from taut.data.number_and_date_parsing import FORMATS, parse_column
 from taut.data.source_base import ColumnSource
-from taut.data.text_formats import FORMATS, parse_column
 from taut.errors import ArgumentError, DataError, check_positive
 
 _SUBJECT = "fit_encoding"

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from taut.data.column_selection import check_names
 from taut.data.column_values import as_column_values
-from taut.data.columns import check_names
 from taut.data.encoding import name_category
 from taut.data.source_base import ColumnSource
 from taut.errors import DataError

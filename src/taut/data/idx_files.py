@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 import numpy as np
 
+from taut.data.column_selection import list_some
 from taut.data.column_values import to_floats
-from taut.data.columns import list_some
 from taut.data.source_base import Source, open_bytes, read_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.data.columns import list_some
+from taut.data.column_selection import list_some
 from taut.data.encoding import Encoding
 from taut.data.labels import number_classes
 from taut.errors import DataError, check_within

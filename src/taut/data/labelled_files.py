@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from taut.data.column_selection import list_some
 from taut.data.column_values import to_floats
-from taut.data.columns import list_some
 from taut.data.idx_files import labels_beside, parse_idx, parse_labels
 from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
 from taut.data.labelled import LabelledSet, label_images

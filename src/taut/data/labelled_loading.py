@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from taut.data.columns import Columns, list_some
+from taut.data.column_selection import Columns, list_some
 from taut.data.download import Progress, fetch_file
 from taut.data.encoding import Encoding
 from taut.data.format_detection import PathLike, detect_format

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.data.column_selection import Columns, select_positions
 from taut.data.column_values import check_finite
-from taut.data.columns import Columns, select_positions
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
 from taut.data.format_detection import open_source

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from taut.data.column_selection import list_some, select_positions
 from taut.data.column_values import parse_number
-from taut.data.columns import list_some, select_positions
 from taut.errors import ArgumentError, DataError
 
 _USUAL = ("label", "target", "class", "y")

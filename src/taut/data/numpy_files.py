@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from taut.data.column_selection import list_some
 from taut.data.column_values import to_floats
-from taut.data.columns import list_some
 from taut.data.source_base import Source, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError
 

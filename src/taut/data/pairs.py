@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from taut.data.columns import keep_columns, list_some
+from taut.data.column_selection import keep_columns, list_some
 from taut.data.encoding import Encoding
 from taut.data.encoding_fit import fit_encoding
 from taut.data.source_base import ColumnSource

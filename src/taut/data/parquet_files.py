@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from taut.data.column_selection import Columns, check_names
 from taut.data.column_values import as_column_values
-from taut.data.columns import Columns, check_names
 from taut.data.source_base import ColumnSource, refuse_damage
 from taut.errors import require
 

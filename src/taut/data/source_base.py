@@ -12,8 +12,8 @@ from typing import BinaryIO, Self, TypeVar, cast
 
 import numpy as np
 
+from taut.data.column_selection import Columns, check_names, list_some, select_positions
 from taut.data.column_values import stack_numbers
-from taut.data.columns import Columns, check_names, list_some, select_positions
 from taut.errors import ArgumentError, DamagedFileError, DataError, TautError
 
 T = TypeVar("T")

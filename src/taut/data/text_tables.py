@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from taut.data.column_selection import list_some
 from taut.data.column_values import is_missing, parse_number
-from taut.data.columns import list_some
 from taut.data.labels import as_position
 from taut.data.source_base import ColumnSource, open_bytes, refuse_damage
 from taut.errors import ArgumentError, DamagedFileError, DataError

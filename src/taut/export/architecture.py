@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from taut import nn as taut_nn
 from taut.errors import ArgumentError, NonFiniteError
 from taut.rules import find_schema
-from taut.rules.schema import Arguments, shorten
+from taut.rules.file_schema import Arguments, shorten
 
 _DEEPEST = 32
 _MOST_LAYERS = 1000

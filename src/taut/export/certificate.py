@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from taut.audit import bound_lipschitz
 from taut.certificates import scale_network
 from taut.errors import ArgumentError, NoRuleError
-from taut.export.fold import fold
+from taut.export.folding import fold
 from taut.nn import Scale
 from taut.norms import L1, L2, LINF, NormLike, as_norm
 from taut.rules import Constants

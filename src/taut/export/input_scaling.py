@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from taut.errors import ArgumentError
-from taut.export.fold import fold
+from taut.export.folding import fold
 
 _SUBJECT = "standardise"
 # What rounding in float32 may move a standardised column by, in standard deviations.

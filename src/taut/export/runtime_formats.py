@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from taut.audit import find_input_shape
 from taut.errors import ArgumentError, NotConvergedError, require
-from taut.export.container import write_atomically
-from taut.export.fold import fold
-from taut.export.relu import rewrite_relu
+from taut.export.folding import fold
+from taut.export.relu_rewriting import rewrite_relu
+from taut.export.safetensors_file import write_atomically
 from taut.nn import Scale
 
 _BATCHES = (1, 2, 5, 32)

@@ -25,16 +25,7 @@ from taut.audit import bound_lipschitz, copy_for_evaluation
 from taut.bounds import Bound
 from taut.errors import ArgumentError, DamagedFileError, TautError
 from taut.export.architecture import build, describe
-from taut.export.container import (
-    FORMAT,
-    digest,
-    digest_span,
-    read_header,
-    read_tensors,
-    write_atomically,
-)
-from taut.export.fold import fold as fold_model
-from taut.export.limits import check_arguments, check_intermediates
+from taut.export.folding import fold as fold_model
 from taut.export.norm_witnesses import (
     EVALUATION,
     check_evaluation,
@@ -42,6 +33,15 @@ from taut.export.norm_witnesses import (
     make_witnesses,
 )
 from taut.export.quantised_weights import StoredWeights, restore_weights, round_weights
+from taut.export.resource_limits import check_arguments, check_intermediates
+from taut.export.safetensors_file import (
+    FORMAT,
+    digest,
+    digest_span,
+    read_header,
+    read_tensors,
+    write_atomically,
+)
 from taut.nn import ConstrainedLayer, ConstrainedLinear, Residual
 from taut.norms import L2, Norm, NormLike, as_norm
 from taut.rules import find_schema, registered_modules
@@ -216,7 +216,7 @@ def load(path: str | os.PathLike[str], sha256: str | None = None) -> nn.Module:
     numbers. The checksum over every byte, the layers' arguments, shapes and dtypes, and the
     finiteness of all numbers are checked, and the constant is proven again: it must be what the
     file states (to six digits, since machines round their proofs differently). Time and memory are
-    bounded by the size of the file (see `taut.export.limits`).
+    bounded by the size of the file (see `taut.export.resource_limits`).
 
     Args:
         path: a file that `save` wrote.

@@ -14,9 +14,9 @@ from taut.lattice.activation_equivalences import (
     maxout_from_group_sort,
     relu_from_max_min,
 )
-from taut.lattice.extrema import maximum, maximum_of, minimum, minimum_of
+from taut.lattice.equal_singular_values import unit_singular_values
 from taut.lattice.interpolation import interpolate
-from taut.lattice.unit_singular_values import unit_singular_values
+from taut.lattice.pointwise_maximum import maximum, maximum_of, minimum, minimum_of
 
 __all__ = [
     "abs_from_max_min",

@@ -20,7 +20,7 @@ from taut.errors import (
     check_positive,
     check_within,
 )
-from taut.lattice.decomposition import as_linear, beside_zeros
+from taut.lattice.affine_maps import as_linear, beside_zeros
 from taut.nn import Abs, FullSort, GroupSort, MaxMin
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError, check_positive
-from taut.lattice.decomposition import as_linear
+from taut.lattice.affine_maps import as_linear
 from taut.linalg import gamma, project_l1_ball, project_l2_ball, project_linf_ball
 from taut.nn import MaxMin
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm

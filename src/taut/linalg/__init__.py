@@ -10,18 +10,11 @@ from taut.linalg.ball_projections import (
     project_l2_ball,
     project_linf_ball,
 )
-from taut.linalg.bjorck import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
-from taut.linalg.block_convolution import block_convolution, retract_stack
+from taut.linalg.bjorck_iteration import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
+from taut.linalg.block_kernels import block_convolution, retract_stack
+from taut.linalg.convolution_divisor import bound_kernel_norm, norm_on_grid
 from taut.linalg.convolution_norm import bound_convolution
-from taut.linalg.kernel_norm import bound_kernel_norm, norm_on_grid
-from taut.linalg.orthonormal import (
-    follow_tangent,
-    polar,
-    project_tangent,
-    retract,
-    retract_once,
-    rounding_margin,
-)
+from taut.linalg.matrix_norm import bound_operator_norm, bound_spectral_norm, power_iteration
 from taut.linalg.orthonormalisations import (
     ORTHONORMALISATIONS,
     cayley,
@@ -29,11 +22,18 @@ from taut.linalg.orthonormalisations import (
     exponential,
     qr_orthonormal,
 )
-from taut.linalg.padding import bound_padding
+from taut.linalg.padding_norm import bound_padding
+from taut.linalg.pooling_norm import bound_adaptive_pooling, bound_pooling
 from taut.linalg.rounding import gamma, round_down, round_up, unit_roundoff
-from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm, power_iteration
+from taut.linalg.stiefel import (
+    follow_tangent,
+    polar,
+    project_tangent,
+    retract,
+    retract_once,
+    rounding_margin,
+)
 from taut.linalg.symmetric import estimate_extreme_eigenvalues, even_vector, gram, symmetric_product
-from taut.linalg.windows import bound_adaptive_pooling, bound_pooling
 
 __all__ = [
     "ORTHONORMALISATIONS",

@@ -18,10 +18,10 @@ from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg.autocorrelation import bound_autocorrelation
 from taut.linalg.convolution_axis import Blocks, ConvAxis, padding_sides, per_dimension
-from taut.linalg.padding import PADDING_MODES, bound_padding, norm_of_copies
+from taut.linalg.convolution_symbol import bound_symbol, widen_grid
+from taut.linalg.matrix_norm import bound_operator_norm, bound_spectral_norm
+from taut.linalg.padding_norm import PADDING_MODES, bound_padding, norm_of_copies
 from taut.linalg.rounding import exact_double, float_up, scale_to_unit, sqrt_up
-from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm
-from taut.linalg.symbol import bound_symbol, widen_grid
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
 # Multiplications: what takes a few seconds on one core chooses the grid of frequencies, and what

@@ -16,6 +16,7 @@ from taut.nn.conv_aol import (
     AOLConvTranspose2d,
     AOLConvTranspose3d,
 )
+from taut.nn.conv_convex_potential import CPLResidual2d, PotentialStep2d, SLLResidual2d
 from taut.nn.conv_orthonormal import (
     OrthonormalConv1d,
     OrthonormalConv2d,
@@ -32,6 +33,7 @@ from taut.nn.conv_spectral import (
     SpectralConvTranspose2d,
     SpectralConvTranspose3d,
 )
+from taut.nn.convex_potential import CPLResidual, PotentialStep, SLLResidual
 from taut.nn.distance import LinfDistance, SortDistance
 from taut.nn.distance_patches import LinfDistance2d
 from taut.nn.downsampling import (
@@ -46,13 +48,11 @@ from taut.nn.lipnext import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.monotone import Monotone
 from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.potential import CPLResidual, PotentialStep, SLLResidual
-from taut.nn.potential_conv import CPLResidual2d, PotentialStep2d, SLLResidual2d
 from taut.nn.rectifiers import LPReLU, SoftHuber
-from taut.nn.rescaled import AOLLinear, UnitNormLinear
-from taut.nn.residual import Residual
+from taut.nn.row_rescaling import AOLLinear, UnitNormLinear
 from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale
+from taut.nn.skip_connection import Residual
 from taut.nn.spectral import ParsevalLinear, SpectralLinear
 from taut.nn.symmetric_padding import SymmetricPad1d, SymmetricPad2d, SymmetricPad3d
 

@@ -20,7 +20,7 @@ from taut import functional
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg import bound_padding
 from taut.linalg.convolution_axis import padding_sides, per_dimension
-from taut.linalg.padding import PADDING_MODES
+from taut.linalg.padding_norm import PADDING_MODES
 from taut.nn.constrained import ConstrainedLayer
 from taut.nn.symmetric_padding import SYMMETRIC_PADS
 from taut.norms import L2

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, check_count, check_within
-from taut.linalg.distance import lp_distance
+from taut.linalg.lp_distances import lp_distance
 from taut.linalg.rounding import exact_double
 from taut.norms import LINF, Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register

@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_count
-from taut.linalg.distance import lp_distance
+from taut.linalg.lp_distances import lp_distance
 from taut.linalg.rounding import exact_double
 from taut.nn.distance import StoredPoints, corner_distances, largest_difference
 from taut.rules import Call, Constants, FileSchema, Rounding, register
-from taut.rules.operation_families import output_shape
+from taut.rules.shared_rules import output_shape
 
 
 @final

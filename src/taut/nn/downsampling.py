@@ -20,8 +20,8 @@ from taut.nn.function_layer import FunctionLayer
 from taut.nn.scale import Scale
 from taut.norms import L2, Norm
 from taut.rules import Call, Constants, FileSchema, register
-from taut.rules.operation_families import in_each_norm, input_shape, register_linear
-from taut.rules.schema import Sizes
+from taut.rules.file_schema import Sizes
+from taut.rules.shared_rules import in_each_norm, input_shape, register_linear
 
 
 class _Rearrangement(nn.Module):

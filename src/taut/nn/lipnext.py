@@ -15,8 +15,8 @@ from taut.nn.conv_orthonormal import OrthonormalConv2d
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, Constants, register, relu_forms
 from taut.rules.elementwise import image_of_magnitudes
-from taut.rules.operation_families import along_dim, batch_free_dims, register_selection
-from taut.rules.record import Bounds
+from taut.rules.operation_registry import Bounds
+from taut.rules.shared_rules import along_dim, batch_free_dims, register_selection
 
 
 def half_abs(x: Tensor, dim: int = -1) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from taut.audit import audit
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_positive
-from taut.nn.residual import Residual
+from taut.nn.skip_connection import Residual
 from taut.nn.weight_cache import WeightCache
 from taut.norms import LINF
 from taut.rules import register

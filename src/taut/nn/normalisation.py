@@ -12,7 +12,7 @@ from taut.linalg.rounding import float_up
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, Constants, FileSchema, Rounding, register
 from taut.rules.normalisation import batch_norm, subtract_mean
-from taut.rules.operation_families import batch_free_dims, length_along
+from taut.rules.shared_rules import batch_free_dims, length_along
 
 
 class _BatchLayer(nn.Module):

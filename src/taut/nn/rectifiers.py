@@ -9,8 +9,8 @@ from taut.errors import check_count, check_positive, check_within
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, FileSchema, Rounding, register
 from taut.rules.elementwise import image_of_magnitudes
-from taut.rules.operation_families import same_constants
-from taut.rules.record import Bounds
+from taut.rules.operation_registry import Bounds
+from taut.rules.shared_rules import same_constants
 
 
 @final

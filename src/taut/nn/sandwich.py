@@ -32,8 +32,8 @@ from taut.nn.relu_pairs import (
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
-from taut.rules.operation_families import in_each_norm
-from taut.rules.schema import with_bias
+from taut.rules.file_schema import with_bias
+from taut.rules.shared_rules import in_each_norm
 
 
 def _halves(weight: Tensor) -> tuple[Tensor, Tensor]:

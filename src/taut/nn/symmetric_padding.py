@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from taut import functional
 from taut.linalg.convolution_axis import per_dimension
 from taut.rules import FileSchema, register
-from taut.rules.schema import Sizes
+from taut.rules.file_schema import Sizes
 
 
 class _SymmetricPad(nn.Module):

@@ -14,7 +14,7 @@ from taut.errors import ArgumentError
 from taut.nn import ball_layers, conv_aol, conv_orthonormal, conv_spectral
 from taut.nn.constrained import ConstrainedLayer
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.rescaled import AOLLinear, UnitNormLinear
+from taut.nn.row_rescaling import AOLLinear, UnitNormLinear
 from taut.nn.spectral import SpectralLinear
 from taut.norms import L2
 

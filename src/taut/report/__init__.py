@@ -1,8 +1,8 @@
 """Self-contained HTML reports: one file, no external resources, readable without scripts."""
 
 from taut.plotting import COLOURS, Picture, draw
-from taut.report.classifier import classifier_page, classifier_sections, run_metadata
-from taut.report.monitor import monitor_headline, monitor_page, monitor_rows
+from taut.report.classifier_report import classifier_page, classifier_sections, run_metadata
+from taut.report.monitor_report import monitor_headline, monitor_page, monitor_rows
 from taut.report.page import Code, Compared, Link, Meter, Page, Section, Table, check_extras
 from taut.report.sentences import (
     ATTACK_NAMES,
@@ -22,8 +22,8 @@ from taut.report.sentences import (
     round_accuracies,
     round_percent,
 )
-from taut.report.wasserstein import wasserstein_page
 from taut.report.wasserstein_differences import column_records
+from taut.report.wasserstein_report import wasserstein_page
 
 __all__ = [
     "ATTACK_NAMES",

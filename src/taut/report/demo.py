@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from taut.plotting import COLOURS, Picture, draw
-from taut.report.classifier import classifier_sections
+from taut.report.classifier_report import classifier_sections
 from taut.report.demo_run import DemoRun, DigitsResult, TaskResult, TrainedCritic
 from taut.report.page import Compared, Meter, Page, Section, Table
 from taut.report.sentences import format_bound, percent

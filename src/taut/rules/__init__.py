@@ -12,8 +12,9 @@ from taut.rules import (  # noqa: F401 (importing a family registers its records
     softmax,
     sorting,
 )
-from taut.rules.constants import Constants, Value
-from taut.rules.record import (
+from taut.rules.file_schema import FileSchema
+from taut.rules.lipschitz_constants import Constants, Value
+from taut.rules.operation_registry import (
     Call,
     Record,
     Rounding,
@@ -23,7 +24,6 @@ from taut.rules.record import (
     registered_functions,
     registered_modules,
 )
-from taut.rules.schema import FileSchema
 
 __all__ = [
     "Call",

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
-from taut.rules.constants import Constants, Value
-from taut.rules.operation_families import (
+from taut.rules.lipschitz_constants import Constants, Value
+from taut.rules.operation_registry import Bounds, Call, Rounding, register
+from taut.rules.shared_rules import (
     along_dim,
     batch_free_dims,
     input_shape,
@@ -19,7 +20,6 @@ from taut.rules.operation_families import (
     register_linear,
     register_selection,
 )
-from taut.rules.record import Bounds, Call, Rounding, register
 
 aten = torch.ops.aten
 

@@ -13,15 +13,15 @@ from taut.errors import ArgumentError, NoRuleError, check_count
 from taut.linalg import bound_convolution
 from taut.linalg.convolution_axis import padding_sides
 from taut.norms import Norm
-from taut.rules.constants import Constants
-from taut.rules.operation_families import (
+from taut.rules.file_schema import Arguments, FileSchema, Shapes, Sizes, check_sizes, with_bias
+from taut.rules.lipschitz_constants import Constants
+from taut.rules.operation_registry import Call, register
+from taut.rules.shared_rules import (
     call_with_attributes,
     each_dimension,
     in_each_norm,
     register_linear,
 )
-from taut.rules.record import Call, register
-from taut.rules.schema import Arguments, FileSchema, Shapes, Sizes, check_sizes, with_bias
 
 aten = torch.ops.aten
 DIRECT = "convolutions by direct sums or matrix products (no Winograd, no FFT), in full precision"

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from taut.errors import NoRuleError
 from taut.linalg import bound_operator_norm
 from taut.norms import L1, LINF, Norm
-from taut.rules.constants import Constants
-from taut.rules.operation_families import (
+from taut.rules.file_schema import FileSchema
+from taut.rules.lipschitz_constants import Constants
+from taut.rules.operation_registry import Call, register
+from taut.rules.shared_rules import (
     call_with_attributes,
     in_each_norm,
     input_shape,
     register_linear,
 )
-from taut.rules.record import Call, register
-from taut.rules.schema import FileSchema
 
 aten = torch.ops.aten
 PRODUCTS = "sums of products in any order, in full precision (no TF32, no 16-bit products)"

@@ -10,8 +10,10 @@ from torch.nn import functional as F
 
 from taut.errors import NoRuleError
 from taut.linalg.rounding import exact_double
-from taut.rules.constants import Constants, Value
-from taut.rules.operation_families import (
+from taut.rules.file_schema import FileSchema
+from taut.rules.lipschitz_constants import Constants, Value
+from taut.rules.operation_registry import Bounds, Call, Rounding, register
+from taut.rules.shared_rules import (
     Image,
     call_with_attributes,
     lipschitz_image,
@@ -19,8 +21,6 @@ from taut.rules.operation_families import (
     same_constants,
     smooth_rounding,
 )
-from taut.rules.record import Bounds, Call, Rounding, register
-from taut.rules.schema import FileSchema
 
 aten = torch.ops.aten
 Slope = Callable[[Call], float]

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from taut.rules.record import Record, find_schema, registered_modules
+from taut.rules.operation_registry import Record, find_schema, registered_modules
 
 CAPABILITIES = ("bound", "certify", "interval", "fold", "save", "export", "relu")
 # What torch's own exporter does not write.

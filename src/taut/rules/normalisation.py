@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import exact_double
-from taut.rules.constants import Constants
-from taut.rules.operation_families import call_with_attributes, same_constants
-from taut.rules.record import Bounds, Call, Rounding, register
-from taut.rules.schema import Arguments, FileSchema, Shapes
+from taut.rules.file_schema import Arguments, FileSchema, Shapes
+from taut.rules.lipschitz_constants import Constants
+from taut.rules.operation_registry import Bounds, Call, Rounding, register
+from taut.rules.shared_rules import call_with_attributes, same_constants
 
 aten = torch.ops.aten
 

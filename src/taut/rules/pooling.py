@@ -11,8 +11,10 @@ from torch.nn import functional as F
 from taut import functional
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg import bound_adaptive_pooling, bound_pooling
-from taut.rules.constants import Constants
-from taut.rules.operation_families import (
+from taut.rules.file_schema import FileSchema, Sizes
+from taut.rules.lipschitz_constants import Constants
+from taut.rules.operation_registry import Call, Rounding, register
+from taut.rules.shared_rules import (
     along_dim,
     call_with_attributes,
     each_dimension,
@@ -21,8 +23,6 @@ from taut.rules.operation_families import (
     register_linear,
     register_selection,
 )
-from taut.rules.record import Call, Rounding, register
-from taut.rules.schema import FileSchema, Sizes
 
 aten = torch.ops.aten
 _PROOF = "overlap of windows"

@@ -9,14 +9,14 @@ from torch.nn import functional as F
 from taut.errors import NoRuleError
 from taut.linalg import bound_operator_norm
 from taut.norms import Norm
-from taut.rules.constants import Constants
-from taut.rules.operation_families import (
+from taut.rules.lipschitz_constants import Constants
+from taut.rules.operation_registry import Call, Rounding, register
+from taut.rules.shared_rules import (
     in_each_norm,
     input_shape,
     output_shape,
     register_selection,
 )
-from taut.rules.record import Call, Rounding, register
 
 aten = torch.ops.aten
 

@@ -11,8 +11,10 @@ from taut import functional
 from taut.errors import NoRuleError
 from taut.linalg import bound_padding
 from taut.norms import Norm
-from taut.rules.constants import Constants, Value
-from taut.rules.operation_families import (
+from taut.rules.file_schema import FileSchema, Sizes
+from taut.rules.lipschitz_constants import Constants, Value
+from taut.rules.operation_registry import Call, register
+from taut.rules.shared_rules import (
     along_dim,
     batch_free_dims,
     call_with_attributes,
@@ -23,8 +25,6 @@ from taut.rules.operation_families import (
     register_selection,
     same_constants,
 )
-from taut.rules.record import Call, register
-from taut.rules.schema import FileSchema, Sizes
 
 aten = torch.ops.aten
 

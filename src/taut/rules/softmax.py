@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from taut.rules.constants import Constants
-from taut.rules.operation_families import ELEMENTARY, along_dim, length_along
-from taut.rules.record import Call, Rounding, register
+from taut.rules.lipschitz_constants import Constants
+from taut.rules.operation_registry import Call, Rounding, register
+from taut.rules.shared_rules import ELEMENTARY, along_dim, length_along
 
 aten = torch.ops.aten
 

@@ -7,15 +7,15 @@ from torch import Tensor
 
 from taut import functional
 from taut.linalg.rounding import exact_double
-from taut.rules.constants import Constants
-from taut.rules.operation_families import (
+from taut.rules.lipschitz_constants import Constants
+from taut.rules.operation_registry import Call, Rounding, register
+from taut.rules.shared_rules import (
     ELEMENTARY,
     along_dim,
     input_shape,
     refuse_batch_dim,
     register_selection,
 )
-from taut.rules.record import Call, Rounding, register
 
 aten = torch.ops.aten
 

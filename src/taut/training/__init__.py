@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     )
     from taut.training.config import TrainConfig, from_toml, to_toml
     from taut.training.config_fields import Configuration, FieldType, field_docs, field_types
+    from taut.training.data_preparation import Examples, InputSpec, Prepared, load_data, prepare
     from taut.training.defaults import architecture_of, resolve
     from taut.training.evaluation import Evaluation, certify_inputs, evaluate
-    from taut.training.examples import Examples, InputSpec, Prepared, load_data, prepare
     from taut.training.fitting import fit
     from taut.training.gan import GanConfig, GanRun, load_gan, train_gan
     from taut.training.loop import train
@@ -67,7 +67,7 @@ else:
         "config_fields": "Configuration FieldType field_docs field_types",
         "defaults": "architecture_of resolve",
         "evaluation": "Evaluation certify_inputs evaluate",
-        "examples": "Examples InputSpec Prepared load_data prepare",
+        "data_preparation": "Examples InputSpec Prepared load_data prepare",
         "fitting": "fit",
         "gan": "GanConfig GanRun load_gan train_gan",
         "loop": "train",

@@ -14,7 +14,7 @@ from taut.certificates import Certificates, certify, radii_after_rounding
 from taut.errors import ArgumentError
 from taut.names import Arithmetic, CertificateMethod
 from taut.norms import NormLike, as_norm
-from taut.training.examples import Examples, InputSpec
+from taut.training.data_preparation import Examples, InputSpec
 
 # Most combinations of the values of free categories: each is certified for every row.
 _MOST_CHOICES = 256

@@ -18,25 +18,31 @@ from taut.losses import RampLoss
 from taut.training.architectures import build_network
 from taut.training.augmentation import augment
 from taut.training.config import TrainConfig
+from taut.training.data_preparation import (
+    Examples,
+    Prepared,
+    load_data,
+    prepare,
+    with_absolute_paths,
+)
 from taut.training.defaults import resolve
-from taut.training.distance_networks import (
+from taut.training.environment import Environment
+from taut.training.evaluation import Evaluation, evaluate
+from taut.training.learning_rate_schedule import learning_rate
+from taut.training.linf_distance_training import (
     cross_entropy_weight,
     exponent_at,
     set_exponent,
     start_distances,
     update_means,
 )
-from taut.training.environment import Environment
-from taut.training.evaluation import Evaluation, evaluate
-from taut.training.examples import Examples, Prepared, load_data, prepare, with_absolute_paths
-from taut.training.interval_propagation import MAX_GRADIENT
-from taut.training.learning_rate_schedule import learning_rate
 from taut.training.objective import Objective, parseval_step
 from taut.training.progress import Log, Progress
 from taut.training.run_folder import RunFolder, write_json
 from taut.training.seeds import batches, generator_at
 from taut.training.state import Session, TrainingState, barrier
 from taut.training.trained_run import TrainedRun, load_run
+from taut.training.worst_case_logits import MAX_GRADIENT
 
 
 def train(

@@ -7,9 +7,9 @@ from taut.attacks import adversarial_batch
 from taut.losses import HingeKR, MultiClassHinge, OffsetCrossEntropy, RampLoss
 from taut.regularizers import spectral_jacobian
 from taut.training.config import TrainConfig
-from taut.training.examples import InputSpec
-from taut.training.interval_propagation import training_radius, worst_logits
+from taut.training.data_preparation import InputSpec
 from taut.training.seeds import generator_at
+from taut.training.worst_case_logits import training_radius, worst_logits
 
 
 def make_loss(config: TrainConfig) -> nn.Module:

@@ -22,7 +22,7 @@ from taut.errors import ArgumentError, DamagedFileError
 from taut.export import write_atomically
 from taut.training.config import TrainConfig, from_toml, to_toml
 from taut.training.config_fields import AnyConfig
-from taut.training.examples import InputSpec, with_absolute_paths
+from taut.training.data_preparation import InputSpec, with_absolute_paths
 
 _SUBJECT = "train"
 _LOCK = ".lock"

@@ -22,8 +22,8 @@ from taut.errors import ArgumentError, NonFiniteError
 from taut.optim import AggMo
 from taut.training.config import TrainConfig
 from taut.training.config_fields import AnyConfig
+from taut.training.data_preparation import Prepared
 from taut.training.environment import Environment
-from taut.training.examples import Prepared
 from taut.training.run_folder import RunFolder
 
 

@@ -11,7 +11,7 @@ from taut.data import LabelledData
 from taut.errors import ArgumentError
 from taut.export import load
 from taut.training.config import TrainConfig
-from taut.training.examples import InputSpec, Prepared, fingerprint_of, load_data, prepare
+from taut.training.data_preparation import InputSpec, Prepared, fingerprint_of, load_data, prepare
 from taut.training.run_folder import RunFolder
 
 

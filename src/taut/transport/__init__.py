@@ -16,8 +16,7 @@ from taut.transport.critics import (
     rescale_network,
 )
 from taut.transport.distance_bounds import bound_population_upper
-from taut.transport.estimator import wasserstein
-from taut.transport.exact import Transport, exact_transport
+from taut.transport.exact_solver import Transport, exact_transport
 from taut.transport.feature_comparison import FeatureComparison, compare_features
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fit_scaling
 from taut.transport.funnel_problem import funnels
@@ -35,8 +34,9 @@ from taut.transport.problems import (
 )
 from taut.transport.resampling import permutation_p_value
 from taut.transport.saved_critic import SavedCritic, load_critic
-from taut.transport.skewed_directions import pursue_centres, skewed_directions
+from taut.transport.skewness import pursue_centres, skewed_directions
 from taut.transport.two_sample_test import two_sample_p_value
+from taut.transport.wasserstein_distance import wasserstein
 from taut.transport.wasserstein_result import WassersteinResult
 
 __all__ = [

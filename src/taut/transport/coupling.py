@@ -9,7 +9,7 @@ from taut.bounds import Bound
 from taut.errors import check_count
 from taut.norms import L2
 from taut.transport.arguments import check_point_pair, check_weights
-from taut.transport.exact import Plan, distances, plan_cost, solve
+from taut.transport.exact_solver import Plan, distances, plan_cost, solve
 
 
 def coupling_upper_bound(

@@ -13,7 +13,7 @@ from taut.errors import DataError
 from taut.nn import ConeCritic, Scale
 from taut.transport.cone_fit import fit_cones
 from taut.transport.critics import Samples, fit_critic, network_critic, resampler, score_points
-from taut.transport.skewed_directions import pursue_centres
+from taut.transport.skewness import pursue_centres
 
 CriticName = Literal["linear", "cones", "network"]
 CRITICS: tuple[CriticName, ...] = get_args(CriticName)

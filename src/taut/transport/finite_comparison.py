@@ -14,7 +14,7 @@ from taut.transport.critic_selection import SelectedCritic, check_squares
 from taut.transport.critics import name_critic
 from taut.transport.dataset import find_unseen, load_rows, note_constant
 from taut.transport.distance_bounds import bound_finite_lower
-from taut.transport.exact import exact_transport
+from taut.transport.exact_solver import exact_transport
 from taut.transport.feature_scaling import column_ranges
 from taut.transport.line_transport import line_distance, line_potential
 from taut.transport.wasserstein_result import WassersteinResult
@@ -65,7 +65,7 @@ class FiniteComparison(Comparison):
         estimate = Estimate((lower.value + upper.value) / 2, L2, "middle of the interval")
         if self.unseen:
             upper = Bound(math.inf, L2, "upper", NO_UPPER)
-            estimate = Estimate(lower.value, L2, "the lower bound; a lower estimate")
+            estimate = Estimate(lower.value, L2, "the lower bound; may be too low")
         return self._result(
             selected,
             scale,

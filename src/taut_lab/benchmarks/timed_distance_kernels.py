@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from taut.linalg.distance import lp_distance
+from taut.linalg.lp_distances import lp_distance
 from taut_lab.framework.timing import TimedFunction
 
 DENSE = "torch linear"

@@ -9,8 +9,8 @@ from typing import Any
 from taut.errors import check_choice, check_positive
 from taut_lab.benchmarks.cone_and_coverage_jobs import cone_jobs, coverage_jobs
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticRecords, CriticResult, Stopwatch
-from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs, grid_jobs
-from taut_lab.benchmarks.real_problems import real_jobs
+from taut_lab.benchmarks.funnel_jobs import COUNTS, DIMS, funnel_jobs, grid_jobs
+from taut_lab.benchmarks.real_data_jobs import real_jobs
 from taut_lab.experiments.cone_dimensions import Recipe
 from taut_lab.framework.timing import one_thread
 

@@ -353,7 +353,7 @@ def zoo(
     import torch
 
     from taut.cli.output import say
-    from taut_lab.benchmarks.zoo import ZooSettings, read_zoo, run_zoo
+    from taut_lab.benchmarks.layer_zoo import ZooSettings, read_zoo, run_zoo
     from taut_lab.cli.zoo_output import draw_zoo, print_zoo, summary
 
     if show is not None:

@@ -81,7 +81,7 @@ def list_experiments(folder: Path, as_json: bool) -> None:
     from taut.cli.output import print_json
     from taut_lab.cli import reproduce_output as output
     from taut_lab.framework.records import Records
-    from taut_lab.report.collection import collect_report
+    from taut_lab.report.experiment_report import collect_report
 
     reports = [collect_report(experiment, Records(folder)) for experiment in _choose(("all",))]
     rows = [output.list_row(one) for one in reports]
@@ -212,7 +212,7 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
     from taut.cli.output import print_json
     from taut_lab.cli import reproduce_output as output
     from taut_lab.framework.records import Records
-    from taut_lab.report.collection import collect_report
+    from taut_lab.report.experiment_report import collect_report
 
     shown = []
     for experiment in _choose(names):

@@ -13,7 +13,7 @@ from taut_lab.framework import Cell, Experiment, ResultTable, TableEntry
 from taut_lab.framework.records import Record, Records, to_json
 from taut_lab.framework.sweep import SweepProgress, SweepResult
 from taut_lab.report.claim_sentences import claim_text, mean_text, paper_text
-from taut_lab.report.collection import ExperimentReport
+from taut_lab.report.experiment_report import ExperimentReport
 from taut_lab.report.run_details import duration
 
 _WIDE = 110  # columns

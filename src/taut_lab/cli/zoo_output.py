@@ -7,7 +7,7 @@ from taut.bounds import format_bound
 from taut.cli.output import say
 from taut.plotting import COLOURS, Figure
 from taut.report import percent
-from taut_lab.benchmarks.zoo import ZooRecord
+from taut_lab.benchmarks.layer_zoo import ZooRecord
 from taut_lab.cli.bench_tables import print_rows
 
 if TYPE_CHECKING:

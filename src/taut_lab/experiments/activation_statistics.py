@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from taut.plotting import COLOURS, Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result, ResultTable
-from taut_lab.framework.result_tables import numbers_of, select, tabulate
+from taut_lab.framework.result_selection import numbers_of, select, tabulate
 
 _FREE = "free"
 _THRESHOLDS = [round(0.02 * step, 2) for step in range(51)]

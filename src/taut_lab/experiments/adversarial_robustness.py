@@ -20,7 +20,7 @@ from taut_lab.experiments.robustness_figures import (
     proven_figure,
 )
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
-from taut_lab.framework.result_tables import numbers_of
+from taut_lab.framework.result_selection import numbers_of
 
 _CONSTANT = 1000.0
 # Keys of the records, and names of the attacks.

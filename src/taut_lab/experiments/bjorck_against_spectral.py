@@ -8,7 +8,7 @@ from taut.plotting import COLOURS, Figure
 from taut.transport import cone
 from taut_lab.experiments.critic_training import at_point, run_critic
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result, ResultTable
-from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
+from taut_lab.framework.result_selection import numbers_of, select, tabulate, values_of
 
 # The paper's tuned learning rates for Adam.
 _RATES = {"bjorck": 0.01, "spectral": 0.0033}

@@ -19,7 +19,7 @@ from taut_lab.framework import (
     ResultTable,
     TableEntry,
 )
-from taut_lab.framework.result_tables import numbers_of, select, values_of
+from taut_lab.framework.result_selection import numbers_of, select, values_of
 
 PARSEVAL = 0.0003
 _LINES = (("largest", "vermilion"), ("smallest", "blue"))

@@ -18,7 +18,7 @@ from taut_lab.framework import (
     ResultTable,
     TableEntry,
 )
-from taut_lab.framework.result_tables import numbers_of
+from taut_lab.framework.result_selection import numbers_of
 from taut_lab.framework.timing import TimedFunction, time_in_turn
 
 # Iterations -> seconds for the full form and for products with one vector, as published for a

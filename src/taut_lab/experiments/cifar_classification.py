@@ -9,7 +9,7 @@ from taut.data import LabelledData, LabelledSet
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART
-from taut_lab.framework.result_tables import numbers_of, tabulate
+from taut_lab.framework.result_selection import numbers_of, tabulate
 
 _SYNTHETIC = "stripes"
 _ACTIVATIONS = {"ReLU": "relu", "MaxMin": "maxmin"}

@@ -11,7 +11,7 @@ from taut.data import LabelledData
 from taut.training import TrainConfig, TrainedRun, train
 from taut_lab.framework.datasets import load_dataset
 from taut_lab.framework.experiment import Result
-from taut_lab.framework.result_tables import percent, select
+from taut_lab.framework.result_selection import percent, select
 
 # Plain cross-entropy, without margin and temperature. With a negligible radius, the best epoch is
 # selected by accuracy alone, as in the paper.

@@ -16,7 +16,7 @@ from taut_lab.experiments.critic_training import (
     run_critic,
 )
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result, ResultTable
-from taut_lab.framework.result_tables import numbers_of, tabulate
+from taut_lab.framework.result_selection import numbers_of, tabulate
 
 # (dimension, layers) -> activation -> the published estimate of a distance of 1 (Anil, Lucas and
 # Grosse 2019, table 1). GroupSort is not in that table.

@@ -13,7 +13,7 @@ from taut.training.gan import GanConfig, draw_grid
 from taut_lab.experiments.generator_distance import evaluate_generator, train_once
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART
-from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
+from taut_lab.framework.result_selection import numbers_of, select, tabulate, values_of
 
 # (critic, activation) -> name.
 KINDS = {

@@ -26,7 +26,7 @@ from taut_lab.experiments.critic_training import (
 )
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
 from taut_lab.framework.datasets import CIFAR_PART, load_dataset
-from taut_lab.framework.result_tables import numbers_of, tabulate, values_of
+from taut_lab.framework.result_selection import numbers_of, tabulate, values_of
 
 # (constraint, activation) -> the published values, by data set (Anil, Lucas and Grosse 2019,
 # table 2). Their generators differ from ours: only the order of the rows can be compared.

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from taut.plotting import Figure
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
-from taut_lab.framework.result_tables import numbers_of, tabulate
+from taut_lab.framework.result_selection import numbers_of, tabulate
 
 _SHOWN = (0, 1, 2, 3, 4)
 _EVALUATED = 200

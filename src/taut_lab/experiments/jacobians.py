@@ -11,7 +11,7 @@ from taut.plotting import COLOURS, Figure
 from taut.training import Prepared, TrainConfig, build_network, load_data, prepare, resolve
 from taut_lab.experiments.classifier_training import PLAIN, train_classifier, training_curve
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
-from taut_lab.framework.result_tables import numbers_of, select, tabulate, values_of
+from taut_lab.framework.result_selection import numbers_of, select, tabulate, values_of
 
 _CONSTANT = 10.0
 _NAMES = {"relu": "ReLU", "maxmin": "GroupSort (MaxMin)"}

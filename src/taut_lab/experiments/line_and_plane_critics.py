@@ -17,7 +17,7 @@ from taut_lab.experiments.critic_training import (
     run_critic,
 )
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
-from taut_lab.framework.result_tables import numbers_of, select, tabulate
+from taut_lab.framework.result_selection import numbers_of, select, tabulate
 
 _ROWS = {name: {"activation": activation} for activation, name in ACTIVATION_NAMES.items()}
 # Even counts of points avoid the kinks, which have no gradient.

@@ -16,7 +16,7 @@ from taut.plotting import COLOURS, Figure
 from taut_lab.experiments.classifier_training import train_classifier, training_curve
 from taut_lab.framework import Config, Experiment, Outcome, Presentation, Result, ResultTable
 from taut_lab.framework.datasets import CIFAR_PART
-from taut_lab.framework.result_tables import mean_of, select, tabulate, values_of
+from taut_lab.framework.result_selection import mean_of, select, tabulate, values_of
 
 _NUM_RADII, _FARTHEST = 40, 0.4
 # The paper's loss and constant, at the rate that suits a margin of 0.3 in units of the constant.

@@ -11,7 +11,7 @@ from taut.audit import bound_lipschitz
 from taut.nn import MaxMin, mlp
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework import Check, Config, Experiment, Outcome, Presentation, Result
-from taut_lab.framework.result_tables import numbers_of, select, tabulate
+from taut_lab.framework.result_selection import numbers_of, select, tabulate
 
 # Target functions, and the widths of the paper's networks.
 TARGETS = {"abs": "|x|", "w": "the letter W"}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from taut.audit import bound_lipschitz
 from taut.evaluation import values_and_gradient_norms
-from taut.lattice.decomposition import as_linear
+from taut.lattice.affine_maps import as_linear
 from taut.nn import Abs
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework import (
@@ -23,7 +23,7 @@ from taut_lab.framework import (
     ResultTable,
     TableEntry,
 )
-from taut_lab.framework.result_tables import numbers_of, select, values_of
+from taut_lab.framework.result_selection import numbers_of, select, values_of
 
 # The folds are exact within this distance, by which the first one shifts a coordinate.
 REACH = 4.0

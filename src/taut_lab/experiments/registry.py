@@ -2,6 +2,7 @@
 
 from taut.errors import check_choice
 from taut_lab.experiments import (
+    accuracy_tradeoff,
     activation_statistics,
     adversarial_robustness,
     bjorck_against_spectral,
@@ -19,7 +20,6 @@ from taut_lab.experiments import (
     network_views,
     plane_folding,
     small_mnist,
-    tradeoff,
 )
 from taut_lab.framework.experiment import Experiment
 
@@ -46,7 +46,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         cifar_classification.EXPERIMENT,
         jacobians.DYNAMICAL_ISOMETRY,
         gan_samples.EXPERIMENT,
-        tradeoff.EXPERIMENT,
+        accuracy_tradeoff.EXPERIMENT,
         linf_frontier.EXPERIMENT,
     )
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 from taut.plotting import COLOURS, Figure
 from taut_lab.framework import Result, ResultTable
-from taut_lab.framework.result_tables import tabulate
+from taut_lab.framework.result_selection import tabulate
 
 _COLUMNS = {
     "clean": "clean_error",

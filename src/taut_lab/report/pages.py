@@ -21,7 +21,7 @@ from taut_lab.report.claim_sentences import (
     verdict_cells,
     verdict_summary,
 )
-from taut_lab.report.collection import ExperimentReport, collect_report
+from taut_lab.report.experiment_report import ExperimentReport, collect_report
 from taut_lab.report.run_details import command, duration, run_details
 from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
 

@@ -15,7 +15,7 @@ from taut.transport import cone, shells, shifted_gaussians
 from taut_lab.benchmarks import unconstrained_critics
 from taut_lab.benchmarks.cone_and_coverage_jobs import cone_jobs, coverage_problems
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticRecords, CriticResult
-from taut_lab.benchmarks.funnel_problems import COUNTS, DIMS, funnel_jobs
+from taut_lab.benchmarks.funnel_jobs import COUNTS, DIMS, funnel_jobs
 from taut_lab.benchmarks.wasserstein import (
     PARTS,
     WassersteinSettings,

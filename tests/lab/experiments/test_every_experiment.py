@@ -12,7 +12,7 @@ import taut_lab.experiments
 from taut_lab.experiments.registry import EXPERIMENTS
 from taut_lab.framework.experiment import PRESETS
 from taut_lab.framework.records import Record, Records, from_json, read_record_file, to_json
-from taut_lab.report.collection import collect_report
+from taut_lab.report.experiment_report import collect_report
 
 RECORDS = Records(Path(__file__).parents[3] / "records")
 FILES = sorted(RECORDS.folder.glob("*/*.json"))

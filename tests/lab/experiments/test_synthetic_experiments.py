@@ -10,7 +10,7 @@ import torch
 from taut.audit import bound_lipschitz
 from taut_lab.experiments import bjorck_convergence, network_views, plane_folding
 from taut_lab.experiments.registry import find_experiment
-from taut_lab.framework.result_tables import select
+from taut_lab.framework.result_selection import select
 
 NAMES = (
     "absolute-value",

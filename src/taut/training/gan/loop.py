@@ -15,8 +15,8 @@ from taut.data import LabelledData
 from taut.errors import ArgumentError, NonFiniteError, require
 from taut.export import save, write_atomically
 from taut.regularizers import gradient_penalty
+from taut.training.data_preparation import Prepared, load_data, prepare
 from taut.training.environment import Environment
-from taut.training.examples import Prepared, load_data, prepare
 from taut.training.gan.config import GanConfig
 from taut.training.gan.networks import ImageGenerator, build_critic, build_generator
 from taut.training.gan.sample_grid import write_grid

@@ -9,16 +9,16 @@ from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
 from taut.audit.container_tracing import sample_shape
-from taut.audit.evaluation_copy import Prepared
+from taut.audit.eval_mode_copy import Prepared
 from taut.audit.program import Program
 from taut.errors import NoRuleError
 from taut.linalg.convolution_axis import padding_sides
 from taut.rules import find_record
 from taut.rules.convolution import padded_convolution
 from taut.rules.normalisation import batch_norm
-from taut.rules.operation_families import each_dimension
-from taut.rules.record import bind_arguments
+from taut.rules.operation_registry import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
+from taut.rules.shared_rules import each_dimension
 
 aten = torch.ops.aten
 _CASTS = (aten._to_copy.default, aten.to.dtype, aten.to.device, aten.type_as.default)

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from taut.linalg.convolution_axis import ConvAxis
 from taut.linalg.convolution_norm import ConvGrid, coarse_grid, split_phases
+from taut.linalg.convolution_symbol import ROOT2, complete_squares, grid_angles
+from taut.linalg.matrix_norm import largest_square_up
 from taut.linalg.rounding import (
     exact_double,
     float_up,
@@ -25,8 +27,6 @@ from taut.linalg.rounding import (
     sqrt_up,
     unit_roundoff,
 )
-from taut.linalg.spectral import largest_square_up
-from taut.linalg.symbol import ROOT2, complete_squares, grid_angles
 from taut.linalg.symmetric import even_vector
 
 # The largest matrices for which single precision proves enough, and the numbers that are held at once.

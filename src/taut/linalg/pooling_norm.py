@@ -14,9 +14,9 @@ from torch import Tensor
 from taut.bounds import Bound
 from taut.errors import ArgumentError, check_choice, check_count
 from taut.linalg.convolution_axis import per_dimension
-from taut.linalg.padding import norm_of_copies
+from taut.linalg.matrix_norm import bound_operator_norm
+from taut.linalg.padding_norm import norm_of_copies
 from taut.linalg.rounding import float_up, sqrt_up, unit_roundoff
-from taut.linalg.spectral import bound_operator_norm
 from taut.norms import L1, L2, LINF, Norm, NormLike, as_norm
 
 _KINDS = ("average", "max", "lp")

@@ -15,8 +15,8 @@ from taut.audit import bound_lipschitz
 from taut.data import load_labelled, read_table
 from taut.errors import require
 from taut.transport import fit_cones, fit_critic, wasserstein
-from taut_lab.benchmarks.critic_networks import scaled_network
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch, estimated
+from taut_lab.benchmarks.groupsort_critic import scaled_network
 from taut_lab.experiments.critic_training import critic_values
 
 Pair = tuple[Tensor, Tensor]

@@ -344,6 +344,6 @@ def test_the_assumption_about_the_supports_comes_first():
     assert (
         assumed.notes[0] == "the upper bound assumes that neither population is wider than the data"
     )
-    assert stated.notes[0].endswith("no wider than 2, as stated")
+    assert stated.notes[0].endswith("is wider than 2, as stated")
     assert "at 95 % if neither population is wider than the data, p = " in str(assumed)
     assert "at 95 % if neither population is wider than 2, p = " in str(stated)

@@ -12,8 +12,8 @@ from torch.autograd.functional import jacobian
 import taut
 from taut.data import load_labelled
 from taut.errors import ArgumentError, DamagedFileError, NoRuleError
-from taut_lab.benchmarks import zoo
-from taut_lab.benchmarks.zoo import ZooRecord, ZooSettings, read_zoo, run_zoo
+from taut_lab.benchmarks import layer_zoo
+from taut_lab.benchmarks.layer_zoo import ZooRecord, ZooSettings, read_zoo, run_zoo
 from taut_lab.benchmarks.zoo_layers import UNCONSTRAINED, plain_network, zoo_blocks, zoo_network
 from taut_lab.cli.zoo_output import draw_zoo, print_zoo, summary
 
@@ -60,7 +60,7 @@ def test_the_plain_network_of_a_peer_computes_the_same_and_bounds_its_slope(name
 
 
 def use_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zoo, "load_dataset", lambda name, folder: load_labelled("digits"))
+    monkeypatch.setattr(layer_zoo, "load_dataset", lambda name, folder: load_labelled("digits"))
 
 
 def test_a_run_records_each_layer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_without_a_rule_the_constant_is_called_not_proven(
         raise NoRuleError(rule="no rule")
 
     use_digits(monkeypatch)
-    monkeypatch.setattr(zoo, "certify", refuse)
+    monkeypatch.setattr(layer_zoo, "certify", refuse)
     (record,) = run_zoo(SMALL, tmp_path, layers=[UNCONSTRAINED])
     assert record.certified is None and record.lipschitz is None and 0 <= record.clean <= 1
     assert "not proven" in summary(record)

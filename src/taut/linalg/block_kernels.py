@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from taut.linalg.orthonormal import polar
+from taut.linalg.stiefel import polar
 
 _MOST_ROUNDS = 12
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from taut.transport import dual_value, fit_cones, funnels, pursue_centres, skewed_directions
-from taut.transport.skewed_directions import _third_moment, _whitening
+from taut.transport.skewness import _third_moment, _whitening
 
 pytestmark = pytest.mark.slow
 

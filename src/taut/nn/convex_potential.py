@@ -31,13 +31,13 @@ from taut.nn.relu_pairs import (
     register_pairs,
     rounding_of_pair,
 )
-from taut.nn.rescaled import rescale_rows
+from taut.nn.row_rescaling import rescale_rows
 from taut.nn.spectral import divide_by_norm, divide_by_norm_traceable
 from taut.norms import L1, L2, LINF, Norm
 from taut.rules import Call, Constants, register
 from taut.rules.dense import PRODUCTS
-from taut.rules.operation_families import in_each_norm
-from taut.rules.schema import with_bias
+from taut.rules.file_schema import with_bias
+from taut.rules.shared_rules import in_each_norm
 
 
 class _Potential(ReluPair):
@@ -92,8 +92,8 @@ class PotentialStep(_Potential, FixedReluPair):
 class SLLResidual(_Potential, ConstrainedReluPair):
     r"""$x - 2 W^\top T^{-1} \mathrm{relu}(W x + b)$ with $T_{ii} = \sum_j |WW^\top|_{ij}$.
 
-    The SDP-based layer of Araujo et al. (2023), 1-Lipschitz in L2: see `taut.nn.potential` for the
-    theorem and `taut.nn.rescaled.rescale_rows` for $\|T^{-1/2} W\|_2 \le 1$. The weights $q$ of the
+    The SDP-based layer of Araujo et al. (2023), 1-Lipschitz in L2: see `taut.nn.convex_potential` for the
+    theorem and `taut.nn.row_rescaling.rescale_rows` for $\|T^{-1/2} W\|_2 \le 1$. The weights $q$ of the
     published $T_{ii} = \sum_j |WW^\top|_{ij}\, q_j / q_i$ are the lengths of the rows of $W$ here,
     and $T^{-1/2} b$ is learned as it is, so rows of zeros divide nothing.
 
@@ -121,7 +121,7 @@ class SLLResidual(_Potential, ConstrainedReluPair):
 class CPLResidual(_Potential, ConstrainedReluPair):
     r"""$x - (2 / \bar\sigma^2)\, W^\top \mathrm{relu}(W x + b)$ with a proven $\bar\sigma \ge \|W\|_2$.
 
-    The convex potential layer of Meunier et al. (2022), 1-Lipschitz in L2: see `taut.nn.potential`
+    The convex potential layer of Meunier et al. (2022), 1-Lipschitz in L2: see `taut.nn.convex_potential`
     for the theorem. Published layers divide by an iterate below the norm, and pass 1; here the
     divisor is that of `taut.nn.SpectralLinear`. $b / \bar\sigma$ is learned as it is. The arguments are
     those of `SLLResidual`.

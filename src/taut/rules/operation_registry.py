@@ -18,8 +18,8 @@ from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from taut.errors import ArgumentError, NoRuleError
-from taut.rules.constants import Constants, Value
-from taut.rules.schema import FileSchema
+from taut.rules.file_schema import FileSchema
+from taut.rules.lipschitz_constants import Constants, Value
 
 Bounds = tuple[Tensor, Tensor]
 

@@ -11,7 +11,7 @@ from taut.plotting import COLOURS, Figure
 from taut.training import evaluate
 from taut_lab.experiments.classifier_training import train_classifier, training_curve
 from taut_lab.framework import Config, Experiment, Outcome, Presentation, Result
-from taut_lab.framework.result_tables import mean_of, tabulate, values_of
+from taut_lab.framework.result_selection import mean_of, tabulate, values_of
 
 _LINES = ("sky", "blue", "vermilion", "green", "purple", "orange")
 # Offsets, temperatures and the number of seeds.

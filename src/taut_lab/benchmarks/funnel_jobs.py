@@ -18,8 +18,8 @@ from taut.transport import (
     pursue_centres,
     wasserstein,
 )
-from taut_lab.benchmarks.critic_networks import scaled_network
 from taut_lab.benchmarks.critic_records import BenchmarkJob, CriticResult, Stopwatch, estimated
+from taut_lab.benchmarks.groupsort_critic import scaled_network
 from taut_lab.benchmarks.unconstrained_critics import (
     UNCONSTRAINED_CRITICS,
     fit_unconstrained_critic,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from taut.errors import ArgumentError
-from taut.lattice.decomposition import Affine, as_linear, beside_zeros, take_apart
+from taut.lattice.affine_maps import Affine, as_linear, beside_zeros, take_apart
 from taut.nn import GroupSort, MaxMin
 
 # Affine maps with a MaxMin between each and the next.

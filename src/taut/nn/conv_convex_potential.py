@@ -1,4 +1,4 @@
-r"""`SLLResidual2d`, `CPLResidual2d`: the residual layers of `taut.nn.potential` with a convolution in it.
+r"""`SLLResidual2d`, `CPLResidual2d`: the layers of `taut.nn.convex_potential` with a convolution in it.
 
 The theorem is the same, with the convolution $K$ for $W$ and its adjoint, the transposed convolution
 with the same kernel and padding, for $W^\top$: $x - 2 K^\top \mathrm{relu}(K x + b)$ is Lipschitz in
@@ -15,12 +15,12 @@ from taut.errors import ArgumentError
 from taut.linalg import bound_convolution
 from taut.nn.conv_aol import AOLConv, FreeKernelConv
 from taut.nn.conv_spectral import SpectralConv
-from taut.nn.potential import register_potential
+from taut.nn.convex_potential import register_potential
 from taut.nn.relu_pairs import ConstrainedReluPair, FixedReluPair, ReluPair, register_pairs
 from taut.norms import Norm
 from taut.rules import Call
 from taut.rules.convolution import DIRECT
-from taut.rules.schema import with_bias
+from taut.rules.file_schema import with_bias
 
 
 class _Potential2d(ReluPair):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from taut.errors import ArgumentError
-from taut.linalg import distance
-from taut.linalg.distance import lp_distance
+from taut.linalg import lp_distances
+from taut.linalg.lp_distances import lp_distance
 
 EXPONENTS = [2, 6, 8, 12, 64, 1024, math.inf]
 
@@ -42,7 +42,7 @@ def test_near_and_far_points_of_one_batch_lose_no_digits(p, gap):
     y = lp_distance(*leaves, p)
     y.backward(grad)
     exact = x.double().requires_grad_(), w.double().requires_grad_()
-    wanted = distance._distance(*exact, p)
+    wanted = lp_distances._distance(*exact, p)
     wanted.backward(grad.double())
     torch.testing.assert_close(y.double(), wanted, rtol=1e-5, atol=1e-30)
     for leaf, true in zip(leaves, exact, strict=True):
@@ -98,7 +98,7 @@ def test_chunks_change_nothing(p, monkeypatch):
         return [y.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
 
     whole = computed()
-    monkeypatch.setattr(distance, "_CHUNK", 60)
+    monkeypatch.setattr(lp_distances, "_CHUNK", 60)
     for a, b in zip(whole, computed(), strict=True):
         assert torch.equal(a, b)
 
@@ -108,8 +108,8 @@ def test_without_a_compiler_large_distances_are_computed_in_chunks(monkeypatch, 
         raise RuntimeError("no working C++ compiler")
 
     monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: no_compiler)
-    monkeypatch.setattr(distance, "_WORTH_COMPILING", 1)
-    distance._fused.cache_clear()
+    monkeypatch.setattr(lp_distances, "_WORTH_COMPILING", 1)
+    lp_distances._fused.cache_clear()
     try:
         x, w = points(3, 5).requires_grad_(), points(4, 5, seed=1)
         with caplog.at_level("INFO", logger="taut"):
@@ -119,7 +119,7 @@ def test_without_a_compiler_large_distances_are_computed_in_chunks(monkeypatch, 
         np.testing.assert_allclose(y.detach(), np.linalg.norm(cube(x, w), 8, -1))
         assert x.grad is not None
     finally:
-        distance._fused.cache_clear()
+        lp_distances._fused.cache_clear()
 
 
 @pytest.mark.slow
@@ -136,9 +136,9 @@ def test_fused_kernels_compute_the_same(monkeypatch):
     for p in (8, 66, math.inf):
         eager = computed(p)
         with monkeypatch.context() as patch:
-            patch.setattr(distance, "_WORTH_COMPILING", 1)
+            patch.setattr(lp_distances, "_WORTH_COMPILING", 1)
             fused = computed(p)
-        if distance._fused(distance._pulled_back, distance._bits(p)) is None:
+        if lp_distances._fused(lp_distances._pulled_back, lp_distances._bits(p)) is None:
             pytest.skip("no C++ compiler")
         for a, b in zip(eager, fused, strict=True):
             torch.testing.assert_close(a, b)

@@ -11,7 +11,7 @@ from taut.attacks import check_certificates, pgd
 from taut.errors import ArgumentError
 from taut.nn import Centering, LinfDistance
 from taut.training import TrainConfig, load_run, train
-from taut.training.distance_networks import (
+from taut.training.linf_distance_training import (
     cross_entropy_weight,
     exponent_at,
     set_exponent,

@@ -13,8 +13,8 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from taut.linalg.matrix_norm import UNDERFLOW, largest_square_up, shifted_factor
 from taut.linalg.rounding import float_up, gamma, scale_to_unit, sqrt_up, sum_up, unit_roundoff
-from taut.linalg.spectral import UNDERFLOW, largest_square_up, shifted_factor
 
 # Numbers per batch of transfer matrices: some ten megabytes with the working copies.
 _BATCH = 2**17

@@ -10,7 +10,7 @@ import torch
 
 from taut.errors import ArgumentError, DtypeError, NonFiniteError
 from taut.linalg import ball_projections
-from taut.linalg.spectral import bound_operator_norm, bound_spectral_norm, power_iteration
+from taut.linalg.matrix_norm import bound_operator_norm, bound_spectral_norm, power_iteration
 from taut.norms import L1, L2, LINF
 
 

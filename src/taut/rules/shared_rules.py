@@ -16,8 +16,8 @@ from torch.utils._pytree import tree_map
 
 from taut.errors import NoRuleError
 from taut.norms import Norm
-from taut.rules.constants import Constants, Value
-from taut.rules.record import Bounds, Call, Rounding, register, signature_of
+from taut.rules.lipschitz_constants import Constants, Value
+from taut.rules.operation_registry import Bounds, Call, Rounding, register, signature_of
 from taut.rules.upward_rounding import multiply_up, sqrt_up
 
 ELEMENTARY = "elementary functions (exp, log, tanh, erf, ...) within 4 units in the last place"

@@ -10,7 +10,7 @@ from taut.audit import Prepared, Program, find_program, prepare
 from taut.certificates.rounded_execution import operation_name
 from taut.rules import Call
 from taut.rules.convolution import direct_convolution
-from taut.rules.record import bind_arguments
+from taut.rules.operation_registry import bind_arguments
 
 
 def direct_executor(

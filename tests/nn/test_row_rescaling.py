@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from taut.linalg import bound_spectral_norm
-from taut.nn.rescaled import rescale_rows
+from taut.nn.row_rescaling import rescale_rows
 
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 

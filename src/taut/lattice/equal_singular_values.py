@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, check_positive
-from taut.lattice.decomposition import Affine, as_linear, take_apart
+from taut.lattice.affine_maps import Affine, as_linear, take_apart
 from taut.linalg import bound_spectral_norm, polar
 from taut.nn import Abs, FullSort, GroupSort, MaxMin
 
