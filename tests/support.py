@@ -1,8 +1,11 @@
 """What many tests use: seeded generators, runs of the command, a small classifier."""
 
 import shutil
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
+import numpy as np
 import torch
 from click.testing import CliRunner, Result
 
@@ -20,6 +23,15 @@ BROWSER = next(
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def randn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def jacobian(layer: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> np.ndarray:
+    made: Any = torch.autograd.functional.jacobian(layer, x)
+    return made.numpy()
 
 
 def invoke(*words: object, code: int | None = None) -> Result:

@@ -7,12 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support import randn
 from taut import functional
 from taut.errors import ArgumentError
-
-
-def randn(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("size", range(2, 11))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from support import randn
 from taut.errors import ArgumentError, NotConvergedError
 from taut.linalg import SCALINGS, apply_bjorck, bjorck, bound_by_scaling
 
@@ -21,10 +22,6 @@ matrices = hnp.arrays(
     hnp.array_shapes(min_dims=2, max_dims=2, max_side=8),
     elements=st.floats(-1e3, 1e3, allow_subnormal=False),
 )
-
-
-def randn(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def scalar_step(s, order):

@@ -48,7 +48,7 @@ def check(kernel, size, norm, tol=math.inf, **options):
 
 
 @st.composite
-def layers(draw, transposed):
+def layers(draw):
     dims = draw(st.integers(1, 3))
     groups = draw(st.integers(1, 2))
 
@@ -59,7 +59,7 @@ def layers(draw, transposed):
     size = each(1, {1: 9, 2: 5, 3: 3}[dims])
     options = {"groups": groups, "stride": each(1, 3), "padding": each(0, 3)}
     options["dilation"] = each(1, 3)
-    if transposed:
+    if draw(st.booleans()):
         options |= {"transposed": True, "output_padding": each(0, 2)}
     else:
         options["padding_mode"] = draw(st.sampled_from(MODES))
@@ -72,27 +72,13 @@ def layers(draw, transposed):
     return kernel, size, options
 
 
-@settings(max_examples=80)
-@given(layers(transposed=False))
+@settings(max_examples=120)
+@given(layers())
 def test_every_convolution_of_torch_is_below_its_bound(layer):
     kernel, size, options = layer
     try:
         matrix = dense(kernel, size, **options)
     except RuntimeError:  # torch refuses: a window or a padding longer than the input
-        assume(False)
-        return
-    assume(matrix.size)
-    for norm in ORDERS:
-        check(kernel, size, norm, **options)
-
-
-@settings(max_examples=40)
-@given(layers(transposed=True))
-def test_every_transposed_convolution_of_torch_is_below_its_bound(layer):
-    kernel, size, options = layer
-    try:
-        matrix = dense(kernel, size, **options)
-    except RuntimeError:
         assume(False)
         return
     assume(matrix.size)

@@ -8,15 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support import randn
 from taut.errors import ArgumentError, NonFiniteError
 from taut.linalg import even_vector, polar, project_tangent, retract, retract_once
 
 SHAPES = [(7, 4), (4, 7), (5, 5), (1, 6), (6, 1), (1, 1)]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
-
-
-def randn(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def orthonormal(rows, columns, generator=None):

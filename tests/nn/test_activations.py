@@ -9,16 +9,13 @@ from hypothesis.extra import numpy as hnp
 
 import taut.nn
 from cases import ACTIVATIONS
+from support import randn
 from taut.errors import ArgumentError
 from taut.norms import L2
 
 cases = pytest.mark.parametrize("case", ACTIVATIONS, ids=str)
 SORTING = [case for case in ACTIVATIONS if case.permutes]
 sorting = pytest.mark.parametrize("case", SORTING, ids=str)
-
-
-def randn(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def width_of(case, groups=2):

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import taut
+from support import jacobian
 from taut.errors import ArgumentError
 from taut.nn import (
     CPLResidual,
@@ -20,10 +21,6 @@ from taut.nn import (
 
 layers = pytest.mark.parametrize("kind", [SLLResidual, CPLResidual], ids=lambda k: k.__name__)
 modes = pytest.mark.parametrize("mode", ["train", "eval"])
-
-
-def jacobian(layer, x):
-    return torch.autograd.functional.jacobian(layer, x).numpy()
 
 
 def wild(shape, kind, generator):

@@ -7,14 +7,11 @@ import torch
 
 import taut.nn
 from cases import DENSE, SHAPES
+from support import randn
 from taut.linalg import polar, project_tangent
 
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 leadings = pytest.mark.parametrize("leading", [(), (5,), (2, 3)], ids=str)
-
-
-def randn(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def orthonormal_layer(shape) -> Any:

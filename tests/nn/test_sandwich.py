@@ -6,13 +6,10 @@ import torch
 from torch import nn
 
 import taut
+from support import jacobian
 from taut.nn import SandwichLinear, SandwichStep
 
 modes = pytest.mark.parametrize("mode", ["train", "eval"])
-
-
-def jacobian(layer, x):
-    return torch.autograd.functional.jacobian(layer, x).numpy()
 
 
 @modes

@@ -9,6 +9,7 @@ from torch.autograd import functional as plain
 
 import taut
 from cases import CONVOLUTIONS, DENSE, EVERY_LAYER
+from support import randn
 from taut.errors import ArgumentError, NonFiniteError
 
 # The forward mode of torch loads scripted functions, of which torch itself warns.
@@ -21,10 +22,6 @@ with_parameters = pytest.mark.parametrize(
     "case", [case for case in EVERY_LAYER if list(case.make().parameters())], ids=str
 )
 modes = pytest.mark.parametrize("mode", ["train", "eval"])
-
-
-def randn(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def settled(case, mode, wild=False) -> Any:
