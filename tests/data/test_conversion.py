@@ -127,6 +127,8 @@ def test_what_is_given_stays_as_it_is():
         (torch.ones(3, 2, dtype=torch.complex64), "got complex numbers (dtype complex64)."),
         ([[2**70, 1], [1, 2]], "at most 2**53 in size, or they lose digits; got 11805916207174"),
         (torch.tensor([2**60, 1]), "at most 2**53 in size"),
+        ([[2**60, 0.5], [1, 2]], "at most 2**53 in size"),
+        (np.ma.masked_equal(np.array([2**60, 1, 0]), 0), "at most 2**53 in size"),
         ([[1, None], [2, 3]], "1 value is missing or not finite, the first in row 0 (counted fro"),
         ([[1, 2], [float("nan"), float("inf")]], "2 values are missing or not finite, the first"),
         (

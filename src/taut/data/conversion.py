@@ -87,6 +87,7 @@ def _convert(data: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
         named = (title,) if isinstance(title, str) and title else ()
         return _from_cells(np.asarray(data.to_numpy())[:, None], name, named), named
     if isinstance(data, np.ma.MaskedArray) and data.dtype.kind in "biuf":
+        to_floats(name, data.compressed())  # refuses whole numbers that would lose digits
         data = np.ma.filled(data.astype(np.float64), np.nan)
     if hasattr(data, "__array__"):
         return _from_cells(np.asarray(data), name), ()
@@ -140,7 +141,9 @@ def _from_rows(rows: list[Any], name: str) -> np.ndarray:
     """Converts Python lists of numbers or of rows."""
     try:
         cells = np.asarray(rows)
-        if cells.dtype.kind not in "biufc":
+        # Beside fractions, whole numbers that lose digits must still be seen as such.
+        large = cells.dtype.kind == "f" and bool((np.abs(cells) >= 2.0**53).any())
+        if cells.dtype.kind not in "biufc" or large:
             cells = np.asarray(rows, dtype=object)
     except ValueError as error:
         lengths = [len(row) if isinstance(row, Sized) else 1 for row in rows]

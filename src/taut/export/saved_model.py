@@ -117,8 +117,9 @@ def save(
             by the checksum, and `open_file` returns them; what they mean is up to their writer.
 
     Returns:
-        The proven constant that the file states, which `taut verify` proves from the file alone:
-        that of `taut.bound_lipschitz`, or that of the checker if it is larger.
+        The proven constant that the file states: that of `taut.bound_lipschitz`, or that of the
+        checker if it is larger. `taut verify` proves it from the file alone, or refuses the file by the
+        name of a layer that it does not know.
 
     Raises:
         ArgumentError: a layer cannot be described in a file.
