@@ -1,6 +1,7 @@
 """Distance networks: they learn, their means are those of evaluation, and no attack breaks a radius."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -63,8 +64,9 @@ def test_exponents_rise_to_infinity_and_the_cross_entropy_fades():
     steps = [step / 1000 for step in range(1001)]
     exponents = [exponent_at(step) for step in steps]
     assert exponents == sorted(exponents) and exponents[0] == 8 and exponents[-1] == math.inf
-    finite = {p for p in exponents if math.isfinite(p)}
-    assert finite == {8, *(2**k + 2 for k in range(4, 11))}  # each is compiled
+    finite = [p for p in exponents if math.isfinite(p)]
+    assert max(finite) > 1000
+    assert max(b / a for a, b in pairwise(finite)) < 1.01  # no jumps
     weights = [cross_entropy_weight(step) for step in steps]
     assert weights == sorted(weights, reverse=True) and weights[-1] > 0
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import ArgumentError, check_count, check_within
-from taut.linalg.lp_distances import lp_distance
+from taut.linalg.linf_distances import linf_distance
 from taut.linalg.rounding import exact_double
 from taut.norms import LINF, Norm
 from taut.rules import Call, Constants, FileSchema, Rounding, register
@@ -64,10 +64,11 @@ class LinfDistance(StoredPoints):
     coordinate at full slope. Networks of such units approximate every 1-Lipschitz function in L-inf
     (Zhang et al. 2021).
 
-    Training needs a smoother function: with `exponent` $p < \infty$ (an even number; raise it from 8
-    to about 1000 and then to infinity), a forward pass in training mode computes
-    $\|x - w_o\|_p$ instead. Evaluation always uses the maximum, and so do all proofs. Distances are
-    positive and grow from layer to layer: put `taut.nn.Centering` behind each but the last.
+    Training needs a smoother function: with `exponent` $p < \infty$ (raise it from 8 to about 1000 and
+    then to infinity), a forward pass in training mode computes $\|x - w_o\|_8$ for $p = 8$, and for larger
+    $p$ a smooth distance between it and the maximum, at the same cost (`taut.linalg.linf_distances`).
+    Evaluation always uses the maximum, and so do all proofs. Distances are positive and grow from layer to
+    layer: put `taut.nn.Centering` behind each but the last.
 
     Args:
         in_features: length of a point.
@@ -76,7 +77,7 @@ class LinfDistance(StoredPoints):
         dtype: dtype of the weight.
 
     Attributes:
-        exponent: exponent of the norm in training mode, infinity by default.
+        exponent: exponent of the distance in training mode, at least 8; infinity by default.
 
     Example:
         >>> layer = LinfDistance(2, 1)
@@ -90,7 +91,7 @@ class LinfDistance(StoredPoints):
     def forward(self, x: Tensor) -> Tensor:
         """`(..., in_features) -> (..., out_features)`."""
         self._check(x)
-        return lp_distance(x, self.weight, self.exponent if self.training else math.inf)
+        return linf_distance(x, self.weight, self.exponent if self.training else math.inf)
 
 
 @final
@@ -105,8 +106,8 @@ class SortDistance(StoredPoints):
 
     Training needs no sorting: if every coordinate is kept with probability $q$, the largest distance
     among the kept ones is $u_{(k)}$ with probability $q (1 - q)^k$. A forward pass in training mode
-    draws one such set for the batch and computes the distance over it, in $\ell_p$ with
-    $p$ = `exponent`, as `LinfDistance` does.
+    draws one such set for the batch and computes the distance over it, with `exponent` as in
+    `LinfDistance`.
 
     Args:
         in_features: length of a point.
@@ -116,7 +117,7 @@ class SortDistance(StoredPoints):
         dtype: dtype of the weight.
 
     Attributes:
-        exponent: exponent of the norm in training mode, infinity by default.
+        exponent: exponent of the distance in training mode, at least 8; infinity by default.
 
     Example:
         >>> layer = SortDistance(3, 1, q=0.5).eval()
@@ -154,10 +155,10 @@ class SortDistance(StoredPoints):
         if not self.training:
             return sorted_distance(x, self.weight, self.coefficients)
         if self.q == 1:
-            return lp_distance(x, self.weight, self.exponent)
+            return linf_distance(x, self.weight, self.exponent)
         # A difference of zero is never the largest, so dropped coordinates are set to zero.
         kept = (torch.rand(self.in_features, device=x.device) < self.q).to(x.dtype)
-        return lp_distance(x * kept, self.weight * kept, self.exponent)
+        return linf_distance(x * kept, self.weight * kept, self.exponent)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""
@@ -208,14 +209,14 @@ def corner_distances(call: Call, lower: list[Tensor], upper: list[Tensor]) -> tu
         near, far = _sorted_ends(low, high, weight, call.module.coefficients)
     else:
         near = torch.maximum(_largest_excess(low, weight), _largest_excess(-high, -weight))
-        far = torch.maximum(lp_distance(low, weight), lp_distance(high, weight))
+        far = torch.maximum(linf_distance(low, weight), linf_distance(high, weight))
     return near.where(known & (near > 0), 0.0), far.where(known, math.inf)
 
 
 def _largest_excess(x: Tensor, weight: Tensor) -> Tensor:
     r"""$\max_i (x_i - w_{oi})$, never above the truth: shifted until all differences are positive."""
     shift = 2 * (weight.abs().amax() + x.abs().amax(-1, keepdim=True))
-    return (lp_distance(x + shift, weight) - shift) - 2.0**-48 * shift
+    return (linf_distance(x + shift, weight) - shift) - 2.0**-48 * shift
 
 
 def _sorted_ends(

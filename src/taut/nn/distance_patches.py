@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from taut.errors import ArgumentError, check_count
-from taut.linalg.lp_distances import lp_distance
+from taut.linalg.linf_distances import linf_distance
 from taut.linalg.rounding import exact_double
 from taut.nn.distance import StoredPoints, corner_distances, largest_difference
 from taut.rules import Call, Constants, FileSchema, Rounding, register
@@ -34,7 +34,7 @@ class LinfDistance2d(StoredPoints):
         dtype: dtype of the weight.
 
     Attributes:
-        exponent: exponent of the norm in training mode, infinity by default, as in `LinfDistance`.
+        exponent: exponent of the distance in training mode, as in `LinfDistance`; infinity by default.
 
     Example:
         >>> layer = LinfDistance2d(1, 4, kernel_size=3, padding=1)
@@ -81,7 +81,7 @@ class LinfDistance2d(StoredPoints):
             rule = f"must be (batch, {self.in_channels}, height, width)"
             raise ArgumentError("LinfDistance2d", "x", rule, f"shape {tuple(x.shape)}")
         p = self.exponent if self.training else math.inf
-        return lp_distance(self.patches(x), self.weight, p).movedim(-1, 1)
+        return linf_distance(self.patches(x), self.weight, p).movedim(-1, 1)
 
     def extra_repr(self) -> str:
         """The arguments, as torch prints them."""

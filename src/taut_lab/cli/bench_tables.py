@@ -23,8 +23,8 @@ _TITLES = {
     "networks": "Training step of 784-{width}-{width}-{width}-10: batch {batch}, Adam at {rate:g}",
     "conv": "Convolutions 3 x 3, training step: {in} x {side} x {side} to {out}, batch {batch}",
     "activations": "Activations, forward and backward: {batch} x {width}",
-    "distances": "Distances, forward and backward: {batch} points to {width} of length {width} (kernels of "
-    "{compiled} exponents were compiled in {seconds} s)",
+    "distances": "Distances, forward and backward: {batch} points to {width} of length {width} (kernels "
+    "were compiled in {seconds} s)",
 }
 
 
