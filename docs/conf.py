@@ -72,15 +72,16 @@ sphinx_gallery_conf = {
 }
 
 
-def _focus_what_scrolls(app, pagename, templatename, context, doctree):
+def _make_accessible(app, pagename, templatename, context, doctree):
     # What is wider than the page scrolls by the arrow keys only where it can have the focus.
     body = context.get("body", "")
     for start in ('<div class="table-wrapper', '<div class="math', "<pre"):
         tag = start.partition(" ")[0]
         body = body.replace(start, f'{tag} tabindex="0"{start.removeprefix(tag)}')
-    context["body"] = body
+    # Sphinx lists the parameters of a long signature as definitions without terms.
+    context["body"] = body.replace("<dl>\n<dd>", '<dl role="presentation">\n<dd>')
 
 
 def setup(app):
     """Connects what this file alone needs."""
-    app.connect("html-page-context", _focus_what_scrolls)
+    app.connect("html-page-context", _make_accessible)

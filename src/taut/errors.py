@@ -222,15 +222,17 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
         'Did you mean certify?'
         >>> did_you_mean("ph", ["pH", "acid", "alcohol"])
         'Did you mean pH?'
+        >>> did_you_mean("drift", ["audit", "attack"])
+        ''
     """
     from difflib import SequenceMatcher
 
     def bare(text: str) -> str:
-        return text.strip("'").casefold()  # matching quotes must not count as similarity
+        return text.strip("'-").casefold()  # quotes and dashes must not count as similarity
 
     ratios = {each: SequenceMatcher(None, bare(name), bare(each)).ratio() for each in choices}
     best = max(ratios.values(), default=0.0)
-    near = [each for each, ratio in ratios.items() if ratio >= max(0.6, best - 0.05)]
+    near = [each for each, ratio in ratios.items() if ratio >= max(0.65, best - 0.05)]
     return f"Did you mean {' or '.join(near[:3])}?" if 0 < len(near) < max(len(ratios), 2) else ""
 
 

@@ -88,6 +88,10 @@ def test_an_unknown_subcommand_is_a_usage_error():
         ("certfy", "taut: no such command 'certfy'. Did you mean certify?"),
         ("data ftch", "taut data: no such command 'ftch'. Did you mean fetch?"),
         ("audit x --norms l2", "taut audit: no such option '--norms'. Did you mean --norm?"),
+        (
+            "predict x y --label z",
+            "taut predict: no such option '--label'. See taut predict --help.",
+        ),
         ("audit", "taut audit: `PATH` is missing. See taut audit --help."),
         (
             "export . --out x",

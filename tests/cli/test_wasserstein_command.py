@@ -134,7 +134,7 @@ def test_without_explain_there_is_the_answer_and_its_assumptions(
     pair: tuple[Path, Path], finite: bool
 ):
     result = run(*pair, *["--finite"] * finite)
-    headline, estimate, assumed, more, _ = result.stdout.splitlines()
+    headline, estimate, assumed, *notes, more, _ = result.stdout.splitlines()
     assert headline.startswith("a.csv and b.csv are ") and "--explain" in more
     assert estimate.endswith("in the data's own units; 60 and 60 rows of 3 features.")
     if finite:
@@ -143,9 +143,11 @@ def test_without_explain_there_is_the_answer_and_its_assumptions(
         )
     else:
         assert assumed == (
-            "Assumption: the rows of each dataset are i.i.d. samples of one population. The upper "
-            "bound assumes that neither population is wider than the data."
+            "Assumption: the rows of each dataset are i.i.d. samples of one population."
         )
+        assert notes == [
+            "Note: The upper bound assumes that neither population is wider than the data."
+        ]
 
 
 def test_columns_that_are_left_out_are_named_without_explain(tmp_path: Path):
@@ -353,7 +355,7 @@ def test_the_page_is_written_with_the_command_that_repeats_it(
     html = page.read_text(encoding="utf-8")
     assert shlex.join(["taut", "wasserstein", *words, *QUICK, "--seed", "0"]) in html
     headline = result.stdout.splitlines()[0].rstrip(".")
-    assert f"<h1>{headline}</h1>" in html
+    assert f"<title>{headline}</title>" in html
 
 
 def test_the_answer_is_told_and_the_critic_kept_where_the_page_fails(

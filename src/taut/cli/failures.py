@@ -88,7 +88,8 @@ def _from_click(error: click.ClickException, path: str) -> TautError:
                 message, got = rule.format(**match.groupdict()), match["got"]
                 remedy = did_you_mean(got, _choices(kind, got)) or remedy
     elif near := getattr(error, "possibilities", None):
-        message, remedy = error.message.rstrip("."), f"Did you mean {' or '.join(near)}?"
+        typed = getattr(error, "option_name", "") or getattr(error, "command_name", "")
+        message, remedy = error.message.rstrip("."), did_you_mean(typed, near) or remedy
     rule = f"{message[:1].lower()}{message[1:]}"
     return ArgumentError(argument=argument, rule=rule, got=got, remedy=remedy)
 
@@ -109,9 +110,8 @@ def _with_options(error: TautError, command: click.Command) -> TautError:
     changes: dict[str, Any] = {"option": None}
     named = error.argument
     # Commands with a parameter for data call a network PATH.
-    if "data" in parameters and (
-        named == "name_or_path" or (error.subject, named) == ("data", "path")
-    ):
+    of_data = named == "path" and error.subject.partition(":")[0] == "data"
+    if "data" in parameters and (named == "name_or_path" or of_data):
         named = "data"
     # Names of functions mean nothing to those who typed a command.
     changes["subject"] = re.sub(r"^[a-z][a-z0-9_ ]*(: |$)", "", error.subject)

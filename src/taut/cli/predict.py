@@ -17,7 +17,7 @@ from taut.cli.parameters import (
     threads_option,
 )
 from taut.cli.prediction_output import check_format, open_output
-from taut.errors import ArgumentError, DataError
+from taut.errors import DataError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,16 +157,16 @@ class _Predictor:
 
     def batches(self, data: str, batch_rows: int) -> "Iterator[np.ndarray]":
         """Yields the rows of a file in batches."""
-        from taut.data import TableStream, open_source
+        from taut.data import TableStream, list_some, open_source
 
         spec, names = self.spec, [] if self.run is None else names_for(self.run, data)
-        try:
-            source = open_source(data, names)
-        except ArgumentError as error:
-            # The reader calls `path` what is DATA here.
-            named = "data" if error.argument == "path" else error.argument
-            raise error.replace(argument=named) from None
+        source = open_source(data, names)
         columns = list(spec.columns) if spec.columns and source.names else None
+        needed = columns if spec.encoding is None and columns else []
+        if missing := [name for name in needed if name not in source.names]:
+            rule = "must have the columns that the network is trained on"
+            got = f"none called {list_some(missing)} among {list_some(source.names, 20)}"
+            raise DataError(source.subject, rule=rule, got=got)
         if spec.encoding is not None and not source.names:
             used = len(spec.encoding.used)
             rule = f"a table without a header must have exactly {used} columns"

@@ -77,7 +77,9 @@ class ComparisonOutput:
             rows = " and ".join(f"{count:,}" for count in result.rows)
             estimate = f"Estimate {result.estimate.value:.4g}, {UNITS[result.scaling.method]}"
             say(f"{estimate}; {rows} rows of {len(result.scaling.shift)} features.")
-            say(" ".join([distance_assumption(result), *map(as_sentence, self.notes)]))
+            say(distance_assumption(result))
+            for note in self.notes:
+                say(f"Note: {as_sentence(note)}")
             say("Methods, guarantees and the use of each column: --explain.", style="dim")
         for name, path in (("Critic", options["save"]), ("Report", page)):
             if path is not None:

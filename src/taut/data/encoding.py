@@ -262,7 +262,8 @@ class Encoding:
             return [i for i, column in enumerate(self.columns) if column.kind != "left out"]
         if missing := [column.name for column in self.used if column.name not in names]:
             rule = "must have the columns that were encoded"
-            raise DataError(subject, rule=rule, got=f"none called {list_some(missing)}")
+            got = f"none called {list_some(missing)} among {list_some(names, 20)}"
+            raise DataError(subject, rule=rule, got=got)
         return [column.name for column in self.used]
 
     @property

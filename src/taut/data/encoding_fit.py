@@ -11,7 +11,7 @@ from taut.data.column_values import LARGEST_WHOLE, check_rows, is_missing
 from taut.data.encoding import ColumnEncoding, Encoding, name_category
 from taut.data.number_and_date_parsing import FORMATS, parse_column
 from taut.data.source_base import ColumnSource
-from taut.errors import ArgumentError, DataError, check_positive
+from taut.errors import ArgumentError, DataError, check_positive, did_you_mean
 
 _SUBJECT = "fit_encoding"
 _BATCH_ROWS = 16384
@@ -223,7 +223,7 @@ class _Profile:
         if kind and (kind not in _KINDS or (distance and kind != "category")):
             rule = f"must be {', '.join(_KINDS)}, category:2, or categories in order, a<b<c"
             got = f"{self.request!r} for column {self.name!r}"
-            raise ArgumentError(_SUBJECT, "encode", rule, got)
+            raise ArgumentError(_SUBJECT, "encode", rule, got, did_you_mean(kind, _KINDS))
         if self.missing == self.rows:
             return ColumnEncoding(self.name, "left out", reason="it has no values")
         encoded_kind, detail = self._read_as(kind) if kind else self._find_kind()

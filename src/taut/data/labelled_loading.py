@@ -180,7 +180,8 @@ def read_matching(
             "the table must have the columns that the network is trained on, "
             f"{list_some(selected, 20)}, in any order"
         )
-        raise DataError(f"data: {path.name}", rule=rule, got=error.got) from error
+        got = f"none called {error.got}"
+        raise DataError(f"data: {path.name}", rule=rule, got=got) from error
 
 
 def _find_path(subject: str, name: str) -> Path:

@@ -255,7 +255,8 @@ def paint_drift(axes: Any, drift: Mapping[float, WassersteinResult]) -> None:
         ends = [result.lower.value, result.upper.value]
         label = "95 % bounds" if shift == 0 else None
         axes.plot([shift, shift], ends, color=COLOURS["blue"], lw=6, alpha=0.45, label=label)
-        axes.plot(shift, result.estimate.value, "o", color=COLOURS["blue"])
+        label = "estimate" if shift == 0 else None
+        axes.plot(shift, result.estimate.value, "o", color=COLOURS["blue"], label=label)
     axes.plot([*drift], [*drift], color="#555555", lw=1, ls="--", label="true distance", zorder=0)
     axes.set(xlabel="shift of the data", ylabel="Wasserstein-1")
     axes.legend(loc="upper left")

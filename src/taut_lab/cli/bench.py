@@ -161,9 +161,9 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time the L-inf distance layers of taut train.
 
-    Forward and backward passes are timed for several exponents p: those of the fused kernels, of the
-    fallback for machines without a compiler, of torch.cdist and, for comparison, of a dense layer of the
-    same size. The benchmark takes about three minutes.
+    Forward and backward passes are timed for several exponents p, with the fused kernels, the fallback
+    for machines without a compiler, torch.cdist and, for comparison, a dense layer of the same size. The
+    benchmark takes about three minutes.
 
     \b
     Examples:

@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -62,10 +63,13 @@ class Workers(Protocol):
 def open_workers(jobs: int = 1, cluster: str | None = None) -> Iterator[Workers]:
     """Processes of this machine, or the workers of the dask scheduler at `cluster`, in a `with` block."""
     workers: Workers = LocalWorkers(jobs) if cluster is None else ClusterWorkers(cluster)
-    try:
-        yield workers
-    finally:
-        workers.close()
+    with warnings.catch_warnings():
+        # Between two cells, loky replaces a process that has grown; the cells do not notice.
+        warnings.filterwarnings("ignore", "A worker was restarted", UserWarning)
+        try:
+            yield workers
+        finally:
+            workers.close()
 
 
 class LocalWorkers:

@@ -68,6 +68,20 @@ def test_local_workers_that_are_killed_are_replaced(markers, records):
             os.kill(int(marker.name.split(".")[1]), 0)
 
 
+def grow(kept=[]):  # noqa: B006 - it is kept on purpose
+    time.sleep(1.1)  # loky measures the memory of a worker once a second
+    kept.append(b"x" * 10**7)
+    return len(kept)
+
+
+@pytest.mark.slow
+def test_a_process_that_has_grown_is_replaced_in_silence(monkeypatch):
+    monkeypatch.setenv("LOKY_MAX_MEMORY_LEAK_SIZE", "1e6")
+    with open_workers() as workers:
+        calls = [workers.submit(str(i), grow) for i in range(4)]
+        assert max(call.result(TIMEOUT) for call in calls) < 4
+
+
 @pytest.mark.parametrize("jobs", [0, -1, 1.5])
 def test_the_number_of_jobs_must_be_a_positive_integer(jobs):
     with pytest.raises(ArgumentError, match="`jobs` must be a whole number >= 1"):

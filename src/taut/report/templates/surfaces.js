@@ -41,9 +41,11 @@ class Surface {
   draw() {
     const { canvas, heights, extent, low, high } = this, [left, right, bottom, top] = extent;
     canvas.width = canvas.clientWidth * (window.devicePixelRatio || 1);
-    canvas.height = 0.55 * canvas.width;
-    const pen = canvas.getContext("2d"), scale = canvas.width / (1.06 * Math.hypot(right - left, top - bottom));
+    canvas.height = 0.6 * canvas.width;
+    const pen = canvas.getContext("2d"), width = right - left, depth = top - bottom;
     const [cos, sin, up, back] = [Math.cos(VIEW.turn), Math.sin(VIEW.turn), Math.cos(VIEW.tilt), Math.sin(VIEW.tilt)];
+    const height = (width * Math.abs(sin) + depth * Math.abs(cos)) * back + (high - low) * up;
+    const scale = Math.min(canvas.width / Math.hypot(width, depth), canvas.height / height) / 1.06;
     const [rows, columns] = [heights.length, heights[0].length];
     const points = heights.map((line, i) => line.map((z, j) => {
       const x = left + ((right - left) * j) / (columns - 1) - (left + right) / 2;
