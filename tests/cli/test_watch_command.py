@@ -65,7 +65,7 @@ def test_batches_before_a_bad_one_count(tmp_path, saved):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "one of --save WATCH (with a REFERENCE) and --with WATCH is needed"),
+        ([], "either --save (with a REFERENCE) or --with is needed"),
         (["--save", "x"], "--save needs one REFERENCE"),
         (["--with", "x"], "--with needs a BATCH, or --report"),
         (["--with", "x", "y.csv", "--drop", "id"], "--drop cannot be used with --with"),

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @radius_norm_option
 @click.option(
     "--tolerance",
+    metavar="TOLERANCES",
     help="Tolerances of the columns in their own units, such as pH=0.1,sulphur=2, or a TOML file; "
     "radii are then multiples of them.  [default: those of the training run]",
 )

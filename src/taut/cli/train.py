@@ -55,6 +55,8 @@ _LISTS = {
     "channels": "a list of channel counts",
     "milestones": "a list of epochs",
 }
+_METAVARS = {"milestones": "EPOCHS", "tolerance": "TOLERANCES", "test": "PATH"}
+_METAVARS |= dict.fromkeys(("names", "columns", "drop", "categorical"), "COLUMNS")
 _TYPES = {
     "positive": POSITIVE,
     "not_negative": NOT_NEGATIVE,
@@ -95,7 +97,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         command = click.option(
             f"--{field.name.replace('_', '-')}",
             type=_type(field.name, types[field.name]),
-            metavar="EPOCHS" if field.name == "milestones" else None,
+            metavar=_METAVARS.get(field.name),
             help=f"{text[:1].upper()}{text[1:]}.{default}",
         )(command)
     return command

@@ -104,9 +104,9 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     A and B are files with the same columns, one sample per row: .csv, .tsv (also .gz or .zip),
     .parquet, .npy, .npz (archive.npz:key selects one of several arrays), IDX files such as those of MNIST
     (train-images-idx3-ubyte.gz:3 selects the rows with label 3), or folders of images. The result is
-    the Wasserstein-1 distance, the smallest average distance that the rows of A have to travel to
-    become the rows of B, with a lower and an upper bound: proven with --finite, otherwise at a
-    confidence level (see --diameter for the assumption of the upper bound).
+    the Wasserstein-1 distance: the smallest average distance that the rows of A have to travel to
+    become the rows of B. Its lower and upper bound are proven with --finite, and otherwise hold at a
+    confidence level; the upper one then needs an assumption (see --diameter).
 
     Tables need no preparation. Before scaling, dates are counted in days and times in hours. The
     distance between two different categories is 1, and scaling does not change it; free text is left

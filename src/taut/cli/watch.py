@@ -98,7 +98,7 @@ def watch(files: Sequence[str], **options: Any) -> None:
     """
     given, save = options["monitor"], options["save"]
     if (given is None) == (save is None):
-        raise click.UsageError("one of --save WATCH (with a REFERENCE) and --with WATCH is needed.")
+        raise click.UsageError("either --save (with a REFERENCE) or --with is needed.")
     if save is not None and len(files) != 1:
         raise click.UsageError("--save needs one REFERENCE.")
     if given is not None and not (files or options["report"]):
