@@ -72,8 +72,9 @@ def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> 
                     ["change", "evidence", "difference"],
                     [[c.what, f"{c.evidence:.3g}", f"{c.difference:.3g}"] for c in last.changes],
                 ),
-                note=f"Differences of the last batch from the reference, {unit}. The evidence of a single "
-                "score shows where to look; the alarm depends on the mean over all scores.",
+                note=f"Differences of the last batch from the reference, {unit}; values beyond the range "
+                "of the reference count as its ends. The evidence of a single score shows where to "
+                "look; the alarm depends on the mean over all scores.",
             ),
             Section(
                 "Batches",

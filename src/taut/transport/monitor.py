@@ -46,8 +46,8 @@ class Change:
     Attributes:
         what: what the rise means, such as "age higher".
         evidence: evidence of this score alone; the mean over all scores is that of the batch.
-        difference: rise of the mean from the reference to the batch, in scaled units; negative if this
-            batch went the other way than earlier ones.
+        difference: rise of the mean from the reference to the batch, in scaled units, with values clamped
+            to the range of the reference; negative if this batch went the other way than earlier ones.
     """
 
     what: str
