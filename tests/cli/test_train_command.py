@@ -99,7 +99,7 @@ def test_a_table_has_radii_in_deviations(tmp_path):
     html = (out / "index.html").read_text()
     assert "Certified radii" in html and "Images and certified radii" not in html
     assert "in standard deviations of each column" in html
-    assert '>up</th>' in html
+    assert ">up</th>" in html
 
 
 @pytest.mark.parametrize(
