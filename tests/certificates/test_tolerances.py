@@ -53,6 +53,15 @@ def test_columns_that_cannot_change_do_not_count():
     assert "do not change" in str(fixed.hypotheses)
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
+def test_columns_that_cannot_change_stand_beside_any_unit(unit):
+    net = nn.Linear(2, 1, bias=False).double()
+    net.weight.data.copy_(torch.tensor([[1.0, 1.0]]))
+    x = torch.tensor([[3 * unit, unit]], dtype=torch.float64)
+    radius = taut.certify(net, x, "linf", tolerance=[unit, 0.0]).radius.item()
+    assert 4 * (1 - 1e-6) < radius < 4
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("arithmetic", ["real", "float64"])
 def test_nothing_within_the_tolerances_changes_the_prediction(norm, arithmetic):

@@ -127,5 +127,6 @@ def _with_small_steps(tolerance: Tensor, weight: Tensor) -> Tensor:
     columns = weight.abs().amax(0)
     largest = float((columns * tolerance).max()) or 1.0
     wanted = _NEGLIGIBLE * largest / torch.where(columns > 0, columns, largest)
-    small = torch.tensor([2.0 ** math.floor(math.log2(value)) for value in wanted.tolist()])
-    return torch.where(tolerance > 0, tolerance, small.double())
+    powers = [2.0 ** math.floor(math.log2(value)) for value in wanted.tolist()]
+    small = torch.tensor(powers, dtype=torch.float64)
+    return torch.where(tolerance > 0, tolerance, small)
