@@ -14,7 +14,7 @@ from taut.report import column_records, distance_guarantees, distance_headline, 
 from taut.report.figures import as_image
 from taut.report.wasserstein_report import draw_interval, wasserstein_page
 from taut.transport import WassersteinResult, wasserstein
-from taut.transport.dataset import open_pair
+from taut.transport.input_data import open_pair
 
 NAMES = ("old <a>.csv", "new & b.csv")
 

@@ -9,9 +9,9 @@ import scipy.stats
 import taut
 from taut.data import Table
 from taut.transport import compare_features
-from taut.transport.dataset import open_pair
 from taut.transport.feature_comparison import chi_square_test, correct_p_values, ks_test
 from taut.transport.independence_checks import note_copies, note_order
+from taut.transport.input_data import open_pair
 
 pd = pytest.importorskip("pandas")
 

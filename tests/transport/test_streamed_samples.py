@@ -8,9 +8,9 @@ import torch
 
 from taut.data import TableStream, as_table
 from taut.errors import ArgumentError, DataError
-from taut.transport import dataset, split, wasserstein
-from taut.transport.dataset import BatchStream, open_dataset
+from taut.transport import input_data, split, wasserstein
 from taut.transport.distance_bounds import Scores
+from taut.transport.input_data import BatchStream, open_dataset
 from taut.transport.split import score_held_out, split_rows
 
 QUICK: dict[str, Any] = {"critics": ("cones",), "num_steps": 20, "num_permutations": 19}
@@ -130,7 +130,7 @@ def test_memory_of_a_long_stream_is_that_of_its_sample(monkeypatch):
 def test_finite_sets_that_do_not_fit_into_memory_are_refused(pair, monkeypatch):
     x, y = pair
     assert wasserstein(Batches(x), y, finite=True).gap < 1e-6
-    monkeypatch.setattr(dataset, "_MOST_CELLS", 150)
+    monkeypatch.setattr(input_data, "_MOST_CELLS", 150)
     with pytest.raises(ArgumentError, match="at most 50 rows of 3 columns; got more in x"):
         wasserstein(Batches(x), y, finite=True)
 

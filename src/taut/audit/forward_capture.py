@@ -21,9 +21,9 @@ from taut.audit.program import Program
 from taut.audit.torch_export_conversion import Rewriter
 from taut.errors import NoRuleError
 from taut.rules import find_record
+from taut.rules.batch_normalisation import batch_norm
 from taut.rules.convolution import padded_convolution
 from taut.rules.elementwise import softshrink, softsign, tanhshrink
-from taut.rules.normalisation import batch_norm
 from taut.rules.operation_registry import bind_arguments
 from taut.rules.pooling import adaptive_average, adaptive_maximum
 from taut.rules.shape import identity

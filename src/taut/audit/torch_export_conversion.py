@@ -14,8 +14,8 @@ from taut.audit.program import Program
 from taut.errors import NoRuleError
 from taut.linalg.convolution_axis import padding_sides
 from taut.rules import find_record
+from taut.rules.batch_normalisation import batch_norm
 from taut.rules.convolution import padded_convolution
-from taut.rules.normalisation import batch_norm
 from taut.rules.operation_registry import bind_arguments
 from taut.rules.shape import EXACT_ON_STORED
 from taut.rules.shared_rules import each_dimension

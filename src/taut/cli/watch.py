@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taut.cli.alarm_exit_status import AlarmExitCommand
+from taut.cli.alarm_exit_command import AlarmExitCommand
 from taut.cli.column_encoding_options import COLUMN_OPTIONS, column_options
 from taut.cli.parameters import (
     COUNT,

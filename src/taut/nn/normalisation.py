@@ -11,7 +11,7 @@ from taut.linalg.func_transforms import in_transform
 from taut.linalg.rounding import float_up
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, Constants, FileSchema, Rounding, register
-from taut.rules.normalisation import batch_norm, subtract_mean
+from taut.rules.batch_normalisation import batch_norm, subtract_mean
 from taut.rules.shared_rules import batch_free_dims, length_along
 
 

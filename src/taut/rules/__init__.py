@@ -2,11 +2,12 @@
 
 from taut.rules import (  # noqa: F401 (importing a family registers its records)
     arithmetic,
+    batch_normalisation,
     convolution,
     dense,
     elementwise,
-    normalisation,
     pooling,
+    refusals,
     resizing,
     shape,
     softmax,

@@ -15,9 +15,9 @@ from taut.linalg import round_down, round_up
 from taut.nn import ConeCritic
 from taut.transport.critic_selection import CriticName, OnProgress, SelectedCritic, select_critic
 from taut.transport.critics import Samples
-from taut.transport.dataset import Dataset
 from taut.transport.distance_bounds import Scores, bound_mean_score
 from taut.transport.feature_scaling import FeatureScaling, Scaling, fit_scaling
+from taut.transport.input_data import Dataset
 from taut.transport.line_transport import score_line
 from taut.transport.wasserstein_result import WassersteinResult
 

@@ -12,10 +12,10 @@ from taut.transport.comparison import NO_UPPER, POTENTIAL, SUBJECT, Comparison, 
 from taut.transport.coupling import coupling_upper_bound
 from taut.transport.critic_selection import SelectedCritic, check_squares
 from taut.transport.critics import name_critic
-from taut.transport.dataset import find_unseen, load_rows, note_constant
 from taut.transport.distance_bounds import bound_finite_lower
 from taut.transport.exact_solver import exact_transport
 from taut.transport.feature_scaling import column_ranges
+from taut.transport.input_data import find_unseen, load_rows, note_constant
 from taut.transport.line_transport import line_distance, line_potential
 from taut.transport.wasserstein_result import WassersteinResult
 

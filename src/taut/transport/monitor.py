@@ -12,13 +12,6 @@ from torch import Generator, Tensor
 from taut.data import Encoding, LoadedSource, describe_columns, fit_encoding, read_source
 from taut.errors import ArgumentError, DataError, check_choice, check_count, check_nonnegative
 from taut.transport.arguments import check_seed
-from taut.transport.dataset import (
-    columns_of,
-    iterate_batches,
-    load_rows,
-    match_columns,
-    open_dataset,
-)
 from taut.transport.drift_evidence import (
     bound_rounding,
     log_evidence,
@@ -29,6 +22,13 @@ from taut.transport.drift_evidence import (
 )
 from taut.transport.drift_scores import DriftScores, fit_scores
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fit_scaling
+from taut.transport.input_data import (
+    columns_of,
+    iterate_batches,
+    load_rows,
+    match_columns,
+    open_dataset,
+)
 
 _SUBJECT = "fit_monitor"
 _MIN_ROWS = 4

@@ -18,7 +18,6 @@ from taut.transport.arguments import confidence_of_each
 from taut.transport.comparison import NO_UPPER, POTENTIAL, SUBJECT, Comparison, divide
 from taut.transport.critic_selection import SelectedCritic, check_squares
 from taut.transport.critics import Samples, name_critic, score_points
-from taut.transport.dataset import Dataset, find_unseen, iterate_batches, note_constant
 from taut.transport.distance_bounds import (
     Scores,
     Stage,
@@ -27,6 +26,7 @@ from taut.transport.distance_bounds import (
 )
 from taut.transport.feature_scaling import FeatureScaling, column_ranges
 from taut.transport.independence_checks import note_copies, note_order
+from taut.transport.input_data import Dataset, find_unseen, iterate_batches, note_constant
 from taut.transport.line_transport import line_potential
 from taut.transport.mean_bounds import Method, log_inverse
 from taut.transport.resampling import bootstrap_interval, combine_p_values, permutation_p_value

@@ -17,15 +17,15 @@ from taut.export import open_file, save
 from taut.norms import L2
 from taut.transport.arguments import check_seed, confidence_of_each
 from taut.transport.critics import name_critic, score_points
-from taut.transport.dataset import (
+from taut.transport.distance_bounds import Scores, Stage, bound_population_lower
+from taut.transport.feature_scaling import SCALINGS, FeatureScaling
+from taut.transport.input_data import (
     Dataset,
     find_unseen,
     iterate_batches,
     match_columns,
     open_dataset,
 )
-from taut.transport.distance_bounds import Scores, Stage, bound_population_lower
-from taut.transport.feature_scaling import SCALINGS, FeatureScaling
 from taut.transport.mean_bounds import METHODS, Method
 
 _SUBJECT = "SavedCritic.lower_bounds"

@@ -16,9 +16,9 @@ from torch import Tensor
 from taut import parallel
 from taut.data import Table
 from taut.errors import DataError
-from taut.transport.dataset import Dataset, find_unseen, iterate_batches
 from taut.transport.distance_bounds import Scores
 from taut.transport.feature_scaling import column_ranges
+from taut.transport.input_data import Dataset, find_unseen, iterate_batches
 
 _MOST_TRAINING = 100_000
 _MOST_VALIDATION = 10_000

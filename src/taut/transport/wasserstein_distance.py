@@ -7,9 +7,9 @@ from taut.data import Encoding
 from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.transport.arguments import check_seed, confidence_of_each
 from taut.transport.critic_selection import CRITICS, CriticName, OnProgress
-from taut.transport.dataset import open_pair
 from taut.transport.feature_scaling import SCALINGS, Scaling
 from taut.transport.finite_comparison import FiniteComparison
+from taut.transport.input_data import open_pair
 from taut.transport.mean_bounds import METHODS, Method
 from taut.transport.population_comparison import PopulationComparison
 from taut.transport.wasserstein_result import WassersteinResult
