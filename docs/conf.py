@@ -78,7 +78,8 @@ def _make_accessible(app, pagename, templatename, context, doctree):
     for start in ('<div class="table-wrapper', '<div class="math', "<pre"):
         tag = start.partition(" ")[0]
         body = body.replace(start, f'{tag} tabindex="0"{start.removeprefix(tag)}')
-    # Sphinx lists the parameters of a long signature as definitions without terms.
+    # Sphinx gives captions of contents no level, and parameters of long signatures no terms.
+    body = body.replace(' role="heading">', ' role="heading" aria-level="2">')
     context["body"] = body.replace("<dl>\n<dd>", '<dl role="presentation">\n<dd>')
 
 
