@@ -76,7 +76,8 @@ class ComparisonOutput:
         else:
             rows = " and ".join(f"{count:,}" for count in result.rows)
             estimate = f"Estimate {result.estimate.value:.4g}, {UNITS[result.scaling.method]}"
-            say(f"{estimate}; {rows} rows of {len(result.scaling.shift)} features.")
+            features = len(result.scaling.shift)
+            say(f"{estimate}; {rows} rows of {features} feature{'s' * (features > 1)}.")
             say(distance_assumption(result))
             for note in self.notes:
                 say(f"Note: {as_sentence(note)}")
