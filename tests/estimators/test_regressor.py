@@ -4,6 +4,7 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse
+import torch
 from copies import copies_of
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -159,3 +160,14 @@ def test_wrong_data_are_refused(model):
     for radius in (-0.1, [0.1, 0.2], float("nan")):
         with pytest.raises(ArgumentError, match="`radius` must be one number for all rows or one"):
             model.bound(x, radius)
+
+
+def test_another_default_dtype_of_torch_is_followed():
+    x = np.linspace(-1, 1, 40)[:, None]
+    usual = LipschitzRegressor((8,), lipschitz=1.0, epochs=3).fit(x, x[:, 0]).network_
+    torch.set_default_dtype(torch.float64)
+    try:
+        network = LipschitzRegressor((8,), lipschitz=1.0, epochs=3).fit(x, x[:, 0]).network_
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert next(network.parameters()).dtype == next(usual.parameters()).dtype

@@ -56,6 +56,16 @@ def test_the_same_seed_gives_the_same_answer():
     )
 
 
+def test_another_default_dtype_of_torch_is_followed():
+    x, y = np.random.default_rng(0).normal(size=(2, 60, 2))
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = wasserstein(x, y + 2, critics=("network",), num_steps=50)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert 0 < found.lower.value <= 8**0.5 <= found.upper.value
+
+
 def test_a_constant_critic_proves_nothing_and_does_not_fail():
     x = torch.ones(40, 2)
     result = wasserstein(x, x, critics=("network",), **QUICK)

@@ -167,7 +167,8 @@ class LipschitzEstimator(BaseEstimator):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
-                net = mlp(sizes, partial(make_activation, self.activation), _CONSTRAINTS[self.norm])
+                activation = partial(make_activation, self.activation)
+                net = mlp(sizes, activation, _CONSTRAINTS[self.norm]).float()
             except ArgumentError as error:
                 rule = "`hidden_sizes` and `activation` must make a network"
                 got = f"hidden_sizes={widths}, activation={self.activation!r}"

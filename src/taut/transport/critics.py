@@ -195,7 +195,8 @@ def network_critic(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
-        net = mlp([dim, width, width, 1], activation="groupsort8")
+        # In float32 under any default dtype, as the rows that it is trained on.
+        net = mlp([dim, width, width, 1], activation="groupsort8").float()
     return rescale_network(net, centre, length)
 
 
