@@ -37,8 +37,12 @@ html_math_renderer = "mathml"
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {
-    "light_css_variables": {"color-brand-primary": "#0072b2", "color-brand-content": "#0072b2"},
-    "dark_css_variables": {"color-brand-primary": "#56b4e9", "color-brand-content": "#56b4e9"},
+    f"{theme}_css_variables": {
+        "color-brand-primary": blue,
+        "color-brand-content": blue,
+        "color-worse": orange,
+    }
+    for theme, blue, orange in (("light", "#0072b2", "#b04a00"), ("dark", "#56b4e9", "#e69f00"))
 }
 pygments_style = "a11y-high-contrast-light"  # comes with furo
 pygments_dark_style = "monokai"
