@@ -443,6 +443,22 @@ def test_five_hundred_mutations(make, shape, tmp_path):
     print(f"refused {refused}, accepted and true {500 - refused}")
 
 
+def test_a_name_stands_for_one_layer(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 3), tnn.Scale(10.0), tnn.Scale(0.1))
+    header, tensors = split(saved(model, tmp_path, input_shape=(3,)))
+    header["model"]["children"][2][0] = "1"
+    with pytest.raises(checker.Refused, match="`1` names two layers"):
+        checker.check(forge({**header, "sha256": BLANK}, tensors))
+
+
+def test_batch_normalisation_with_negative_eps_is_refused(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    header, tensors = split(saved(model, tmp_path, input_shape=(3,)))
+    header["model"]["children"][1][1]["arguments"]["eps"] = -0.5
+    with pytest.raises(checker.Refused, match="`eps` is negative"):
+        checker.prove(header, {name: value.astype(float) for name, value in tensors.items()})
+
+
 def test_malformed_files_are_refused_in_one_line(tmp_path):
     good = saved(conv_network(), tmp_path, input_shape=(2, 5, 5))
     draw = random.Random(1)

@@ -420,7 +420,7 @@ def gains_of(layer: Layer) -> Any:
             gains = [wide, 1.0, wide]
         case "BatchNorm" | "LipschitzBatchNorm":
             spread = list(map(Fraction, layer.tensors["running_var"]))
-            require(min(spread) >= 0, f"{at}: a variance is negative")
+            require(min(*spread, a["eps"]) >= 0, f"{at}: a variance or `eps` is negative")
             if layer.kind == "LipschitzBatchNorm":
                 spread = [max(1, *spread)]
             factors = weight.tolist() if a.get("affine") else [1] * len(spread)
@@ -497,7 +497,7 @@ def prove(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> float:
                 bounds = [min(map(times, bounds, row)) for row in rows]
             case _:
                 raise Refused(f"`{path}` is described by {str(model)[:80]!r}")
-        seen[path] = model
+        require(seen.setdefault(path, model) is model, f"`{path}` names two layers")
         return within(bounds, shape)
 
     shape, (p, q) = header["input_shape"], (NORMS.index(header[n]) for n in ("norm", "output_norm"))

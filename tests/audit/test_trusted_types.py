@@ -238,3 +238,20 @@ def test_weights_kept_as_plain_attributes_count():
     bound = taut.bound_lipschitz(model).value
     assert torch.linalg.matrix_norm(weight.double(), 2) <= bound
     assert taut.certify(model, torch.ones(1, 3)).radius > 0
+
+
+class Wrapped(nn.Module):
+    """Returns its result inside a container, as models of some libraries do."""
+
+    def __init__(self, container: type) -> None:
+        super().__init__()
+        self.container = container
+
+    def forward(self, x: torch.Tensor):
+        return self.container([("logits", 2 * x)]) if self.container is dict else (2 * x,)
+
+
+@pytest.mark.parametrize("container", [dict, tuple])
+def test_results_inside_containers_are_refused_in_a_sentence(container):
+    with pytest.raises(NoRuleError, match=f"must return a tensor itself; got {container.__name__}"):
+        taut.bound_lipschitz(Wrapped(container), input_shape=(3,))

@@ -210,7 +210,11 @@ def _compare(model: nn.Module, program: Program) -> None:
             x = torch.randn(batch, *program.input_shape, generator=generator, dtype=torch.float64)
             x = x.to(stored_like(model))
             with torch.set_grad_enabled(batch == 1):
-                real = model(x.clone()).detach()
+                real = model(x.clone())
+            if not isinstance(real, Tensor):
+                got = type(real).__name__
+                raise NoRuleError(rule="the forward must return a tensor itself", got=got)
+            real = real.detach()
             try:
                 followed = program.module(x.clone())
             except RuntimeError as error:
