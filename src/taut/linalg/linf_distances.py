@@ -5,7 +5,7 @@ y_{bo} = M_{bo} \Bigl(\sum_i \max\Bigl(0, 1 + \tfrac p8
 \Bigl(\tfrac{|x_{bi} - w_{oi}|^2}{M_{bo}^2} - 1\Bigr)\Bigr)^4\Bigr)^{1/p}.$$
 
 The smooth distance is the $\ell_8$ norm for $p = 8$ and tends to the maximum as $p$ grows. Near the largest
-difference its terms are those of the $\ell_p$ norm to first order, but for any $p$ they cost three squarings.
+difference its terms are those of the $\ell_p$ norm to first order, but cost three squarings for any $p$.
 
 Forward and backward passes are reductions of the same cube `batch x out x in`, which is never stored:
 large ones are fused by `torch.compile` (C++ on CPUs, Triton on GPUs), small ones, and all of them where no
