@@ -35,7 +35,7 @@ def searched(config, activation, error):
     training = {"activation": activation, "hidden": [8]}
     return [
         Result({**config, "seed": 0, "training": {**training, "lr": rate}}, Outcome(numbers))
-        for rate in range(5)
+        for rate in range(8)
     ]
 
 
