@@ -37,7 +37,7 @@ def audit(
     at_most: float | None,
     as_json: bool,
 ) -> None:
-    """Prove the Lipschitz constant of a saved network, layer by layer.
+    """Prove a bound on the Lipschitz constant of a saved network, layer by layer.
 
     PATH is a file written by taut.save, or the folder of a taut train run. Its checksum, shapes and
     values are verified, no code from the file is run, and the constant is proven from the stored

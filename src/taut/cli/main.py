@@ -175,7 +175,7 @@ _HELP = {
     "predict": "Classify unlabelled rows, each with its certified radius.",
     "certify": "Compute the certified radius of each prediction.",
     "attack": "Attack a classifier and check its certificates.",
-    "audit": "Bound the Lipschitz constant of a saved network.",
+    "audit": "Prove a bound on the Lipschitz constant of a saved network.",
     "verify": "Verify a saved Lipschitz constant with an independent checker.",
     "export": "Convert a saved network for other runtimes.",
     "data": "List, download and inspect datasets.",

@@ -137,9 +137,10 @@ def train(
 ) -> None:
     """Train a classifier with certified radii.
 
-    The Lipschitz constant, the loss and its margin are derived from the norm and the target radius.
-    The network, its configuration, a log and a report are written to OUT. Running the same command again
-    resumes from the last checkpoint and ends with the weights of an uninterrupted run.
+    By default, the Lipschitz constant, the loss and its margin are derived from the norm, the target
+    radius and the architecture. The network, its configuration, a log and a report are written to OUT.
+    Running the same command again resumes from the last checkpoint and ends with the weights of an
+    uninterrupted run.
 
     \b
     Examples:

@@ -20,8 +20,8 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
 
     PATH is a file written by taut.save, or the folder of a taut train run. The checker is one
     file, taut/checker.py, which shares no code with the prover and needs only NumPy; it also runs
-    without taut: python checker.py FILE. It proves the norm of each layer from the stored weights
-    and from evidence that taut.save stored with them, and accounts for roundoff.
+    without taut: python checker.py FILE. It proves a bound on the norm of each layer from the stored
+    weights and from evidence that taut.save stored with them, and accounts for roundoff.
 
     The proof covers the weights that the network uses in evaluation mode, as stored in the file;
     taut.load rejects the file if its layers would produce different ones. The proof does not show who

@@ -65,7 +65,10 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
     "valid only if the population is no wider.",
 )
 @click.option(
-    "--num-steps", type=COUNT, default=1000, help="Maximum number of training steps per critic fit."
+    "--num-steps",
+    type=COUNT,
+    default=1000,
+    help="Maximum number of training steps for each critic.",
 )
 @seed_option
 @threads_option
@@ -108,6 +111,8 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     become the rows of B. Its lower and upper bound are proven with --finite, and otherwise hold at a
     confidence level; the upper one then needs an assumption (see --diameter).
 
+    Datasets with two or more columns need the extra ot: pip install 'taut[ot]'.
+
     Tables need no preparation. Before scaling, dates are counted in days and times in hours. The
     distance between two different categories is 1, and scaling does not change it; free text is left
     out. A missing category is a category of its own; a missing number is --missing-distance away from
@@ -118,8 +123,9 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     --save stores the critic, the function that separates A from B best; --critic and --score use it
     to score new rows.
 
-    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, this is the bound on
-    the distance between A and the new rows); 2 invalid file or option; 70 internal error; 130 interrupted.
+    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the bound on the
+    distance from the first dataset that the critic was trained on, A, to the new rows); 2 invalid file or
+    option; 70 internal error; 130 interrupted.
 
     \b
     Examples:

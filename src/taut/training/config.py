@@ -36,7 +36,7 @@ class TrainConfig(Configuration):
     Attributes:
         data: dataset: digits, mnist, fashion-mnist, cifar10, a .csv, .parquet or .npz file, or a
             folder of images.
-        data_dir: folder of the downloaded datasets; a resumed run may use another one.
+        data_dir: folder of the downloaded datasets; a resumed run may use a different folder.
         label: label column of a table: a name, or a zero-based index (-1 is the last column); by
             default the column called label, target, class or y.
         names: names of all columns of a table without a header, such as acid,sugar,pH.
@@ -98,7 +98,8 @@ class TrainConfig(Configuration):
         batch_size: number of examples per step, over all processes; by default about 1 % of the
             training rows, as a power of two from 32 to 512; at most 128 for distance, 256
             for ibp.
-        optimizer: optimizer; by default adam in l2, for distance and for ibp, aggmo otherwise.
+        optimizer: optimizer: adam, sgd or aggmo (aggregated momentum); by default aggmo in linf and l1,
+            except with --arch distance or ibp; adam otherwise.
         lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.006 for ibp; for aggmo
             in linf and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.
         schedule: learning-rate schedule: cosine decay to zero, a step decay at each milestone, or

@@ -155,15 +155,17 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     "--width",
     type=Whole(min=2),
     default=512,
-    help="Number of stored points, and length of each.",
+    help="Number of outputs of the layer (each is the distance to one learned point), and number "
+    "of inputs.",
 )
 @_timing
 def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time the L-inf distance layers of taut train.
 
-    Forward and backward passes are timed for several exponents p, with the fused kernels, the fallback
-    for machines without a compiler, torch.cdist and, for comparison, a dense layer of the same size. The
-    benchmark takes about three minutes.
+    Forward and backward passes are timed for several p: in training, p grows from 8, where the layers
+    compute the l8 distance, to infinity, where they compute the maximum, with smooth distances between
+    the two. The fused kernels are compared with the fallback for machines without a compiler, with
+    torch.cdist and with a dense layer of the same size. The benchmark takes about three minutes.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ class GanConfig(Configuration):
     Attributes:
         data: dataset, a name ("mnist", "digits", ...) or a path, as `taut.data.load_labelled`
             takes it; images of any number of channels, whose height and width are multiples of 4.
-        data_dir: folder of the downloaded datasets; a resumed run may use another one.
+        data_dir: folder of the downloaded datasets; a resumed run may use a different folder.
         critic: kind of critic: "lipschitz" (constrained layers, with a proven constant of at most
             1), "clipped" (weights kept in [-clip, clip]: WGAN), "penalty" (WGAN-GP).
         activation: activation of the critic; None is MaxMin for a 1-Lipschitz critic, which needs
