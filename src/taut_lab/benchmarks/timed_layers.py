@@ -160,6 +160,10 @@ def conv_layers_in_training(
     return _in_training(layers, data, nn.MSELoss(), 1e-3, errors, compiled=compiled)
 
 
+def _call(module: nn.Module, x: Tensor) -> Tensor:
+    return module(x)
+
+
 def _in_training(
     modules: dict[str, nn.Module],
     data: Batches,
@@ -168,13 +172,18 @@ def _in_training(
     errors: Callable[[Tensor], Errors],
     compiled: bool,
 ) -> list[TrainedModel]:
+    if compiled:
+        # Torch compiles one function for so many modules, and those of earlier comparisons are done.
+        torch.compiler.reset()
+    forwards: dict[str, Callable[[Tensor], Tensor]] = {**modules}
     for name, module in [*modules.items()] if compiled else []:
         if name.startswith(("taut", PLAIN, PLAIN_CONV)):
-            twin = copy.deepcopy(module)
-            twin.compile(fullgraph=True)
-            modules[f"{name}, compiled"] = twin
+            twin = modules[f"{name}, compiled"] = copy.deepcopy(module)
+            # A function around it: torch does not compile the forward of its own layers by itself.
+            forward = partial(_call, twin)
+            forwards[f"{name}, compiled"] = torch.compile(forward, fullgraph=True)
 
-    def step_of(module: nn.Module) -> Callable[[], float]:
+    def step_of(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> Callable[[], float]:
         optimiser = torch.optim.Adam(module.parameters(), lr=rate)
         batches = cycle(data)
 
@@ -182,7 +191,7 @@ def _in_training(
             x, y = next(batches)
             x.grad = None
             optimiser.zero_grad()
-            value = loss(module(x), y)
+            value = loss(forward(x), y)
             value.backward()
             optimiser.step()
             return value.item()
@@ -194,7 +203,9 @@ def _in_training(
         return tuple(layer for layer in inside if hasattr(layer, "weight"))
 
     return [
-        TrainedModel(TimedFunction(name, step_of(module)), layers_of(module), errors)
+        TrainedModel(
+            TimedFunction(name, step_of(module, forwards[name])), layers_of(module), errors
+        )
         for name, module in modules.items()
     ]
 

@@ -1,5 +1,7 @@
 """Timed layers and activations: the same task, the right function, the effective weight."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,11 @@ import torch
 from taut_lab.benchmarks import peer_imports
 from taut_lab.benchmarks.timed_layers import (
     PLAIN,
+    PLAIN_CONV,
     RELU,
     TrainedModel,
     activation_makers,
+    conv_layers_in_training,
     dense_makers,
     image_batches,
     networks_in_training,
@@ -179,3 +183,14 @@ def test_compiled_twins_take_the_same_steps():
         for _ in range(2):
             losses = [made[which].function.run() for which in (name, f"{name}, compiled")]
             assert losses[0] == losses[1]
+
+
+def test_compiled_twins_of_convolutions_take_the_same_steps(monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    layers = conv_layers_in_training(
+        (4, 4), 5, 3, kernel_size=3, peers=False, seed=0, compiled=True
+    )
+    made = {layer.function.name: layer for layer in layers}
+    for name in (PLAIN_CONV, "taut AOLConv2d"):
+        losses = [made[which].function.run() for which in (name, f"{name}, compiled")]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
