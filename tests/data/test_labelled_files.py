@@ -31,6 +31,17 @@ def save(folder, name, frame: Any = FRAME, **how):
     return path
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_free_text_is_left_out(tmp_path, ending):
+    notes = [f"remark {number}, written by hand" for number in range(300)]
+    numbers = np.arange(300.0)
+    frame = pd.DataFrame({"a": numbers, "note": notes, "b": -numbers, "kind": ["x", "y"] * 150})
+    data = load_labelled(save(tmp_path, f"table.{ending}", frame), label="kind")
+    rows = np.concatenate([data.train.inputs, data.test.inputs])
+    assert data.train.columns == ("a", "b")
+    assert (rows[:, 0] == -rows[:, 1]).all() and sorted(rows[:, 0]) == numbers.tolist()
+
+
 def rejoin(data):
     """All rows of both parts, in an order that does not depend on the split."""
     values = np.concatenate([data.train.inputs, data.test.inputs])

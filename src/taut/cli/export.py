@@ -37,7 +37,7 @@ def export(
 
     PATH is a file written by taut.save, or the folder of a taut train run. Constrained layers become
     plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
-    exported network are compared with the original before the file is written.
+    exported network are compared with those of the original before the file is written.
 
     `taut train` standardises the columns of a table. The exported network includes that step; its inputs
     are one raw value for each numeric column and one-hot values for each categorical column, in the

@@ -52,7 +52,7 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
 
     PATH is the folder of a taut train run, or a safetensors file written by taut.save or taut export.
     DATA is a file or folder without labels; its columns are matched by name, in any order, and extra
-    columns are ignored. A table without a header must have the columns in the order of training.
+    columns are ignored. A table without a header must have the columns in the order used in training.
 
     Rows are read, certified and written batch by batch. The output has, for each row, its number, the
     predicted class, the margin of the prediction, the radius within which no perturbation changes it, and

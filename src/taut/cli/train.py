@@ -61,6 +61,7 @@ _TYPES = {
     "positive": POSITIVE,
     "not_negative": NOT_NEGATIVE,
     "share": Finite(0, 1, max_open=True),
+    "fraction": Finite(0, 1, min_open=True),
     "whole": Whole(min=0),
 }
 

@@ -55,7 +55,9 @@ def read_labelled_table(
     else:
         inputs = _select_inputs(source, at, options)
         fitted = fit_encoding(source, columns=inputs, categorical=options.categorical)
-        encoding = fitted if fitted.mixed or len(fitted.used) < len(inputs) else None
+        encoding = None
+        if fitted.mixed or len(fitted.used) < len(inputs):
+            encoding, inputs = fitted, fitted.select(source.names, subject)
     table = read_source(source.select(inputs), encoding=encoding)
     check_range(subject, table.values, table.columns, missing=encoding is not None)
     return LabelledSet(

@@ -57,12 +57,12 @@ class TrainConfig(Configuration):
             deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1, and 1 if
             tolerances are given.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
-            (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus fading cross-entropy); by default
-            cross_entropy, or ramp for --arch distance; ibp uses the cross_entropy of the worst-case
-            logits from interval propagation.
+            (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus cross-entropy whose weight
+            decays); by default cross_entropy, or ramp for --arch distance; ibp uses the cross_entropy of
+            the worst-case logits from interval propagation.
         margin: target margin of the loss; by default derived from `radius`. In linf, a radius
-            is certified if the margin exceeds 2 * lipschitz * radius. To train with half of that, as Anil,
-            Lucas and Grosse (2019) do for radius 0.1: --arch dense --loss hinge --lipschitz 1000
+            is certified if the margin exceeds 2 * lipschitz * radius. To train with half of that for radius
+            0.1, as Anil, Lucas and Grosse (2019) do, use --arch dense --loss hinge --lipschitz 1000
             --margin 100.
         temperature: factor that multiplies the logits in the cross-entropy (1 / T for a temperature T); by
             default 4.4 / margin.
@@ -86,8 +86,8 @@ class TrainConfig(Configuration):
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
         keep: for --arch distance, probability that a unit keeps each of its inputs in training, as in
-            dropout. Below 1, all layers after the first replace the maximum of the distances by a weighted
-            sum of the sorted distances (SortNet).
+            dropout. Below 1, all layers after the first replace the maximum of the absolute differences by
+            a weighted sum of the sorted differences (SortNet).
         clip: for --arch ibp, pixels within this distance of the lowest or highest possible pixel value
             are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, or 0 where
             the pixel range is unknown or too narrow.
@@ -113,8 +113,9 @@ class TrainConfig(Configuration):
         adversarial_radius: radius of PGD adversarial training, for comparison; 0 disables it.
         adversarial_steps: number of PGD steps of adversarial training.
         jacobian_weight: weight of the Jacobian spectral-norm penalty, for unconstrained networks.
-        parseval_beta: step size of the Parseval retraction, applied to unconstrained layers after
-            each optimizer step, for comparison; 0 disables it.
+        parseval_beta: step size of the Parseval retraction, which moves the weights of
+            unconstrained layers towards orthonormal ones after each optimizer step, for comparison; 0
+            disables it.
         seed: random seed.
         dtype: floating-point type of training; bfloat16 uses autocast, and constrained layers still
             compute in float32.
@@ -152,7 +153,7 @@ class TrainConfig(Configuration):
     activation: ActivationName | str = "maxmin"
     constraint: ConstraintName | None = setting(None, "open")  # noqa: RUF009
     dropout: float = setting(0.0, "share")
-    keep: float = setting(1.0, "positive")
+    keep: float = setting(1.0, "fraction")
     clip: float | None = setting(None, "not_negative")
     epochs: int | None = None
     augment: AugmentationName | None = None

@@ -14,7 +14,7 @@ from taut.errors import (
     check_within,
 )
 
-Check = Literal["", "open", "positive", "not_negative", "share", "whole"]
+Check = Literal["", "open", "positive", "not_negative", "share", "fraction", "whole"]
 
 
 def setting(default: Any, check: Check = "") -> Any:
@@ -22,9 +22,9 @@ def setting(default: Any, check: Check = "") -> Any:
 
     Args:
         default: default value.
-        check: range of the value: "positive", "not_negative", "share" (at least 0 and below 1) or
-            "whole" (a whole number of at least 0); integers are at least 1 otherwise. "open" skips
-            the check of the choices.
+        check: range of the value: "positive", "not_negative", "share" (at least 0 and below 1),
+            "fraction" (above 0 and at most 1) or "whole" (a whole number of at least 0); integers are at
+            least 1 otherwise. "open" skips the check of the choices.
     """
     return field(default=default, metadata={"check": check})
 
@@ -118,6 +118,8 @@ class Configuration:
             check_nonnegative(subject, name, value)
         elif kind.check == "share":
             check_within(subject, name, value, "[0, 1)")
+        elif kind.check == "fraction":
+            check_within(subject, name, value, "(0, 1]")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, by name."""
