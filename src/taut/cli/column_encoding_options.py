@@ -35,6 +35,6 @@ column_options = option_group(
         "--missing-distance",
         type=POSITIVE,
         default=1.0,
-        help="Distance between a missing number and one at the centre of its column.",
+        help="Distance between a missing number and the centre of its column.",
     ),
 )

@@ -123,9 +123,9 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     --save stores the critic, the function that separates A from B best; --critic and --score use it
     to score new rows.
 
-    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the bound on the
-    distance from the first dataset that the critic was trained on, A, to the new rows); 2 invalid file or
-    option; 70 internal error; 130 interrupted.
+    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound on the
+    distance between the new rows and A, the first of the two datasets that the critic was trained on);
+    2 invalid file or option; 70 internal error; 130 interrupted.
 
     \b
     Examples:

@@ -162,10 +162,10 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
 def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
     """Time the L-inf distance layers of taut train.
 
-    Forward and backward passes are timed for several p: in training, p grows from 8, where the layers
-    compute the l8 distance, to infinity, where they compute the maximum, with smooth distances between
-    the two. The fused kernels are compared with the fallback for machines without a compiler, with
-    torch.cdist and with a dense layer of the same size. The benchmark takes about three minutes.
+    In training, the exponent p of the distance grows from 8 to infinity (the maximum of the absolute
+    differences). Forward and backward passes are timed for several values of p. The fused kernels are
+    compared with the fallback for machines without a compiler, with torch.cdist and with a dense layer
+    of the same size. The benchmark takes about three minutes.
 
     \b
     Examples:
