@@ -60,10 +60,10 @@ class TrainConfig(Configuration):
             (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus cross-entropy whose weight
             decays); by default cross_entropy, or ramp for --arch distance; ibp uses the cross_entropy of
             the worst-case logits from interval propagation.
-        margin: target margin of the loss; by default derived from `radius`. In linf, a radius
-            is certified if the margin exceeds 2 * lipschitz * radius. To train with half of that for radius
-            0.1, as Anil, Lucas and Grosse (2019) do, use --arch dense --loss hinge --lipschitz 1000
-            --margin 100.
+        margin: target margin of the loss; by default derived from `radius`. In linf, a prediction is
+            certified at a radius if the margin of its logits exceeds 2 * lipschitz * radius. Anil, Lucas
+            and Grosse (2019) train with a target of half of that; for radius 0.1: --arch dense --loss hinge
+            --lipschitz 1000 --margin 100.
         temperature: factor that multiplies the logits in the cross-entropy (1 / T for a temperature T); by
             default 4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
@@ -79,9 +79,9 @@ class TrainConfig(Configuration):
             1024,1024,1024 (dense), 1024,1024 (conv), 256,256,256 (distance), 512,512 (ibp); for
             smaller images: 256,256,256 (dense), 256,256 (conv), 128,128 (distance, ibp); for tables:
             128,128. lenet has one layer of width 50, wrn has none.
-        lipschitz: Lipschitz constant of the network; by default 1 in l2, l1 and without a constraint,
-            1000 for --arch dense in linf, and 1 / (standard deviation of the pixels) for --arch distance,
-            which standardises them.
+        lipschitz: Lipschitz constant of the network (without a constraint, a factor of its output); by
+            default 1000 for --arch dense in linf, 1 / (standard deviation of the pixels) for --arch
+            distance, which standardises them, and otherwise 1.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
@@ -100,8 +100,8 @@ class TrainConfig(Configuration):
             for ibp.
         optimizer: optimizer: adam, sgd or aggmo (aggregated momentum); by default aggmo in linf and l1,
             except with --arch distance or ibp; adam otherwise.
-        lr: peak learning rate; by default 0.003 for adam, 0.02 for distance, 0.006 for ibp; for aggmo
-            in linf and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.
+        lr: peak learning rate; by default 0.003 for adam (0.02 for --arch distance, 0.006 for ibp); for
+            aggmo in linf and l1, 0.1 with cross_entropy and 1 / lipschitz with hinge or hkr.
         schedule: learning-rate schedule: cosine decay to zero, a step decay at each milestone, or
             constant.
         milestones: epochs at which the step schedule decays.
