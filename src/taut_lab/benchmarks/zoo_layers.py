@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from taut.nn import (
     AOLConv2d,
+    CPLResidual2d,
     InvertibleDownsampling2d,
     MaxMin,
     OrthonormalConv2d,
@@ -45,6 +46,7 @@ def zoo_blocks(peers: bool = True) -> dict[str, Block]:
         "taut SpectralConv2d": partial(_with_max_min, SpectralConv2d),
         "taut AOLConv2d": partial(_with_max_min, AOLConv2d),
         "taut separable_conv2d": partial(_with_max_min, separable_conv2d),
+        "taut CPLResidual2d": CPLResidual2d,
         "taut SLLResidual2d": SLLResidual2d,
         "taut shift_rotate (LipNeXt)": shift_rotate,
     }
