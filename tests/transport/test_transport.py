@@ -25,7 +25,7 @@ from taut.transport import (
     coupling_upper_bound,
     exact_transport,
 )
-from taut.transport.coupling import _sweep
+from taut.transport.coupling_bound import _sweep
 from taut.transport.exact_solver import plan_cost
 
 

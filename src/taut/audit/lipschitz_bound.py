@@ -8,9 +8,9 @@ from torch import nn
 
 from taut.audit.container_tracing import find_input_shape, is_structural, trace
 from taut.audit.eval_mode_copy import Prepared, prepare
-from taut.audit.forward_capture import capture
 from taut.audit.lipschitz_interpreter import Audit, ConstantsInterpreter
 from taut.audit.program import Program
+from taut.audit.torch_export_capture import capture
 from taut.bounds import Bound, Hypotheses
 from taut.errors import ArgumentError, NoRuleError
 from taut.linalg.rounding import check_arithmetic

@@ -1,9 +1,9 @@
 """Torch modules that are 1-Lipschitz by construction, and stay so in training."""
 
 from taut.nn import init, utils
-from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout, PairLength
 from taut.nn.ball_layers import L1Linear, LinfConv1d, LinfConv2d, LinfLinear, MixedLinear
 from taut.nn.builders import make_activation, mlp, separable_conv2d
+from taut.nn.channel_activations import FullSort, GroupSort, Householder, MaxMin, Maxout, PairLength
 from taut.nn.clip import Clip
 from taut.nn.cone_critic import ConeCritic
 from taut.nn.constrained import ConstrainedLayer, ConstrainedLinear
@@ -44,11 +44,11 @@ from taut.nn.downsampling import (
     ScaledAdaptiveAvgPool2d,
     ScaledAvgPool2d,
 )
+from taut.nn.elementwise_activations import Abs, LPReLU, SoftHuber
 from taut.nn.lipnext import ChannelShift2d, HalfAbs, shift_rotate
 from taut.nn.monotone import Monotone
 from taut.nn.normalisation import Centering, LayerCentering, LipschitzBatchNorm
 from taut.nn.orthonormal import OrthonormalLinear
-from taut.nn.rectifiers import LPReLU, SoftHuber
 from taut.nn.row_rescaling import AOLLinear, UnitNormLinear
 from taut.nn.sandwich import SandwichLinear, SandwichStep
 from taut.nn.scale import Scale

@@ -11,10 +11,11 @@ from torch import nn
 
 from taut.errors import ArgumentError, check_choice, check_positive
 from taut.names import ActivationName, ConstraintName
-from taut.nn.activations import Abs, FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.ball_layers import L1Linear, LinfLinear
+from taut.nn.channel_activations import FullSort, GroupSort, Householder, MaxMin, Maxout
 from taut.nn.conv_orthonormal import OrthonormalConv2d
 from taut.nn.conv_spectral import SpectralConv2d
+from taut.nn.elementwise_activations import Abs
 from taut.nn.orthonormal import OrthonormalLinear
 from taut.nn.scale import Scale
 from taut.nn.spectral import ParsevalLinear, SpectralLinear

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import check_count
-from taut.nn.activations import ChannelActivation
+from taut.nn.channel_activations import ChannelActivation
 from taut.nn.conv_orthonormal import OrthonormalConv2d
 from taut.nn.function_layer import FunctionLayer
 from taut.rules import Call, Constants, register, relu_forms

@@ -4,7 +4,7 @@
 """
 
 from taut.transport.cone_fit import ConeFit, fit_cones
-from taut.transport.coupling import coupling_upper_bound
+from taut.transport.coupling_bound import coupling_upper_bound
 from taut.transport.critic_selection import CRITICS, CriticName
 from taut.transport.critics import (
     CriticFit,

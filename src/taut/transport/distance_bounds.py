@@ -12,7 +12,7 @@ from taut.errors import ArgumentError, check_positive
 from taut.linalg import gamma, round_down, round_up, unit_roundoff
 from taut.norms import L2
 from taut.transport.arguments import check_confidence, check_point_pair
-from taut.transport.coupling import coupling_upper_bound
+from taut.transport.coupling_bound import coupling_upper_bound
 from taut.transport.exact_solver import exact_transport
 from taut.transport.line_transport import line_distance
 from taut.transport.mean_bounds import (

@@ -9,7 +9,7 @@ from taut.bounds import Bound, Estimate, Interval
 from taut.nn import ConeCritic
 from taut.norms import L2
 from taut.transport.comparison import NO_UPPER, POTENTIAL, SUBJECT, Comparison, divide
-from taut.transport.coupling import coupling_upper_bound
+from taut.transport.coupling_bound import coupling_upper_bound
 from taut.transport.critic_selection import SelectedCritic, check_squares
 from taut.transport.critics import name_critic
 from taut.transport.distance_bounds import bound_finite_lower

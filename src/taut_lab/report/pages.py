@@ -23,7 +23,7 @@ from taut_lab.report.claim_sentences import (
 )
 from taut_lab.report.experiment_report import ExperimentReport, collect_report
 from taut_lab.report.run_details import command, duration, run_details
-from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
+from taut_lab.report.table_markup import escape_latex, escape_markdown, to_latex, to_markdown
 
 _PRESETS = {
     "smoke": "Small data and seconds of computation, to test the installation: these numbers cannot be "

@@ -18,7 +18,7 @@ from taut_lab.framework.records import Records
 from taut_lab.report.claim_sentences import compare, difference_text, mean_text
 from taut_lab.report.experiment_report import collect_report
 from taut_lab.report.pages import write_report
-from taut_lab.report.table_files import escape_latex, escape_markdown, to_latex, to_markdown
+from taut_lab.report.table_markup import escape_latex, escape_markdown, to_latex, to_markdown
 
 
 class Cells(HTMLParser):

@@ -1,4 +1,4 @@
-"""Activations of single entries with slopes in [-1, 1]: learned, or smooth."""
+"""Activations of single entries with slopes in [-1, 1]: absolute value, learned slopes, smooth."""
 
 from typing import final
 
@@ -7,10 +7,34 @@ from torch import Tensor, nn
 
 from taut.errors import check_count, check_positive, check_within
 from taut.nn.function_layer import FunctionLayer
-from taut.rules import Call, FileSchema, Rounding, register
+from taut.rules import Call, FileSchema, Rounding, register, relu_forms
 from taut.rules.elementwise import image_of_magnitudes
 from taut.rules.operation_registry import Bounds
 from taut.rules.shared_rules import same_constants
+
+
+@final
+class Abs(nn.Module):
+    """The absolute value of each entry: a fold along every axis.
+
+    1-Lipschitz and gradient-norm-preserving in every p-norm.
+
+    Example:
+        >>> Abs()(torch.tensor([-1.0, 2.0]))
+        tensor([1., 2.])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `x` to the same shape."""
+        return x.abs()
+
+
+register(
+    Abs,
+    call=lambda m: (torch.ops.aten.abs.default, {}),
+    relu=relu_forms.absolute_value,
+    file=FileSchema(Abs),
+)
 
 
 @final

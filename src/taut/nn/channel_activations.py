@@ -1,6 +1,6 @@
-"""Activations that keep the length of gradients, as modules.
+"""Activations of groups of channels that keep the length of gradients, as modules.
 
-Those that group channels act over dimension `dim`. It may be left out for inputs `(batch, features)`
+They act over dimension `dim`. It may be left out for inputs `(batch, features)`
 and must be given for all others: on images, the last dimension is the width.
 """
 
@@ -114,22 +114,6 @@ class PairLength(ChannelActivation, function=functional.pair_lengths):
 
 
 @final
-class Abs(nn.Module):
-    """The absolute value of each entry: a fold along every axis.
-
-    1-Lipschitz and gradient-norm-preserving in every p-norm.
-
-    Example:
-        >>> Abs()(torch.tensor([-1.0, 2.0]))
-        tensor([1., 2.])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` to the same shape."""
-        return x.abs()
-
-
-@final
 class Householder(
     ChannelActivation,
     function=functional.householder,
@@ -184,12 +168,6 @@ class Householder(
         return f"{self.num_channels}, learnable={isinstance(self.angle, nn.Parameter)}{dim}"
 
 
-register(
-    Abs,
-    call=lambda m: (torch.ops.aten.abs.default, {}),
-    relu=relu_forms.absolute_value,
-    file=FileSchema(Abs),
-)
 register(
     Householder,
     file=FileSchema(
