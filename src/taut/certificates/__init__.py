@@ -12,7 +12,7 @@ from taut.certificates.float32_execution import direct_executor
 from taut.certificates.input_checks import check_batch, check_labels
 from taut.certificates.input_tolerances import Tolerance, scale_network
 from taut.certificates.interval_propagation import bound_outputs
-from taut.certificates.order_gap import bound_order_gap
+from taut.certificates.monotone_order_gap import bound_order_gap
 from taut.certificates.output_bounds import BoundedEvaluation, bound_output
 from taut.certificates.radii import radii_after_rounding
 from taut.certificates.sphere_tracing import RayTrace, trace_rays

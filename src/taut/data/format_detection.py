@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taut.data.idx_files import IdxSource, looks_like_idx
-from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
+from taut.data.image_files import IMAGE_ENDINGS, FolderSource
 from taut.data.numpy_files import NPY, open_npy, open_npz
 from taut.data.parquet_files import ParquetSource
 from taut.data.source_base import Source, open_bytes, refuse_damage

@@ -14,7 +14,7 @@ import numpy as np
 from taut.data.column_selection import list_some
 from taut.data.column_values import to_floats
 from taut.data.idx_files import labels_beside, parse_idx, parse_labels
-from taut.data.image_folders import IMAGE_ENDINGS, FolderSource
+from taut.data.image_files import IMAGE_ENDINGS, FolderSource
 from taut.data.labelled import LabelledSet, label_images
 from taut.data.labelled_tables import check_range
 from taut.data.labels import NoLabelError, name_classes, number_classes

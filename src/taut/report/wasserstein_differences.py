@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from taut.data import Table as Rows
 from taut.plotting import COLOURS, Picture, draw
-from taut.report.feature_shares import attribute
+from taut.report.feature_attribution import attribute
 from taut.report.feature_table import feature_records, feature_sections
 from taut.report.figures import Tile, as_image, draw_gallery, draw_image
 from taut.report.page import Section, Table

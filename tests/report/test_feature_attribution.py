@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from support import seeded
 from taut.nn import ConeCritic, mlp
-from taut.report.feature_shares import attribute
+from taut.report.feature_attribution import attribute
 
 
 def draw(rows: int, dim: int, shift: float, seed: int) -> Tensor:
