@@ -24,7 +24,7 @@ _VIOLATED = 3
     type=click.Choice(["fgsm", "pgd", "autoattack", "all"]),
     multiple=True,
     help="Attack to run; repeatable. AutoAttack is the strongest and the slowest.  [default: fgsm and "
-    "pgd; in l1 autoattack]",
+    "pgd; autoattack in l1]",
 )
 @click.option("--num-steps", type=COUNT, default=200, help="Number of PGD steps.")
 @click.option("--num-restarts", type=COUNT, default=1, help="Number of random restarts of PGD.")

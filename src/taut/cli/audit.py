@@ -39,9 +39,9 @@ def audit(
 ) -> None:
     """Prove a bound on the Lipschitz constant of a saved network, layer by layer.
 
-    PATH is a file written by taut.save, or the folder of a taut train run. Its checksum, shapes and
-    values are verified, no code from the file is run, and the constant is proven from the stored
-    weights; roundoff in computing it is accounted for.
+    PATH is a file written by taut.save, or the folder of a taut train run. No code from the file is run;
+    its checksum and the shapes of its weights are verified. The constant is proven from the stored
+    weights, and covers the roundoff of computing it.
 
     Exit status: 0 proven; 1 not proven, or above --at-most; 2 invalid file or option.
 

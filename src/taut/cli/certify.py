@@ -20,8 +20,9 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 @click.option(
     "--method",
     type=click.Choice(["lipschitz", "interval", "best"]),
-    help="How radii are proven: from the Lipschitz constant, by interval propagation within the range of "
-    "the data (linf only), or best, the larger of both.  [default: the one that the run was trained for]",
+    help="Method of proof: lipschitz (from the Lipschitz constant), interval (interval propagation within "
+    "the range of the data, linf only) or best (the larger of the two radii).  [default: the one that the "
+    "run was trained for]",
 )
 @click.option("--limit", type=COUNT, metavar="N", help="Use at most N evenly spaced examples.")
 @click.option("--csv", "table", type=FILE, help="Write the predictions and radii to a CSV file.")

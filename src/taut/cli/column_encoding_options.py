@@ -13,14 +13,14 @@ COLUMN_OPTIONS = (
 column_options = option_group(
     click.option("--columns", type=columns, help="Columns to use: names or zero-based indices."),
     click.option("--drop", type=columns, help="Columns to leave out."),
-    click.option("--categorical", type=columns, help="Columns whose numbers are categories."),
+    click.option("--categorical", type=columns, help="Numeric columns to treat as categories."),
     click.option(
         "--encode",
         type=encodings,
         multiple=True,
         metavar="COLUMN=KIND",
-        help="Encoding of one column: number, category, category:2 (categories 2 apart), date, time, or "
-        "ordered categories from first to last, 'size=S<M<L'; repeatable.",
+        help="Encoding of one column: number, category, category:2 (distance 2 between categories), "
+        "date, time, or ordered categories from first to last, as in 'size=S<M<L'; repeatable.",
     ),
     click.option(
         "--names", type=columns, help="Names of all columns, for tables without a header."

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     "--weights",
     type=click.Choice(["float32", "bfloat16", "int8"]),
     default="float32",
-    help="Type to which weights are rounded and, in safetensors, stored; the constant is proven for the "
-    "rounded weights.",
+    help="Type to which the weights are rounded. A safetensors file also stores them in this type. The "
+    "constant is proven for the rounded weights.",
 )
 @input_shape_option
 def export(
@@ -39,9 +39,12 @@ def export(
     plain layers with the same weights, the batch dimension is dynamic, and the outputs of the
     exported network are compared with those of the original before the file is written.
 
-    `taut train` standardises the columns of a table. The exported network includes that step; its inputs
-    are one raw value for each numeric column and one-hot values for each categorical column, in the
-    order listed in the metadata of the file. It uses float64 where float32 is not precise enough.
+    `taut train` standardises the columns of a table. The exported network includes that step, in float64 if
+    float32 is not precise enough; its inputs are listed in the metadata of the file. Numbers are given in
+    their own units, dates in days since 1970-01-01, times in hours. A categorical column with two
+    categories is one input, 0 or 1. One with more categories is one input per category: 1/sqrt(2), not 1,
+    for the category of the row, and 0 for the others. A missing number is given as the mean of its column
+    (shift in inputs.json of the run), together with 1 in the input COLUMN missing.
 
     The metadata also contain the names of the classes and, for a run, its certificate: the Lipschitz
     constant of the difference between each pair of logits, with inputs measured in standard deviations (or

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 def gan(out: Path | None, size: str, as_json: bool, **fields: Any) -> None:
     """Train a Wasserstein GAN for images with a 1-Lipschitz critic.
 
-    The value of the critic is its mean over the real images of a batch minus its mean over the
-    generated ones. For a 1-Lipschitz critic it is a lower bound on the Wasserstein distance between
-    them, with pixels scaled to [-1, 1], and the generator is trained to minimise it.
+    The generator is trained to minimise the value of the critic: its mean output on a batch of real
+    images minus its mean output on a batch of generated ones. With a 1-Lipschitz critic, this value is
+    a lower bound on the Wasserstein distance between the two batches, with pixels scaled to [-1, 1].
 
     Sample images, the generator, the critic with its proven constant, and a log are written to OUT.
     Running the same command again resumes from the last checkpoint.

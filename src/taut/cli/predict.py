@@ -51,12 +51,13 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
     """Predict the class of each row, with its certified radius.
 
     PATH is the folder of a taut train run, or a safetensors file written by taut.save or taut export.
-    DATA is a file or folder without labels; its columns are matched by name, in any order, and extra
-    columns are ignored. A table without a header must have the columns in the order used in training.
+    DATA is a file or folder of rows to classify, which need no labels. The columns of a table are matched
+    by name, in any order, and extra columns are ignored. A table without a header must have the columns
+    in the order used in training.
 
-    Rows are read, certified and written batch by batch. The output has, for each row, its number, the
-    predicted class, the margin of the prediction, the radius within which no perturbation changes it, and
-    whether that radius exceeds the target radius of the run. With tolerances, radii are multiples of
+    Rows are read, certified and written batch by batch. For each row, the output has the row number, the
+    predicted class, the margin, the radius within which no perturbation changes the prediction, and whether
+    that radius exceeds the target radius of the run. With tolerances, radii are multiples of
     them: in linf, a radius above 1 means that the prediction holds even if every column changes by its
     tolerance at once.
 

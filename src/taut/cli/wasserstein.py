@@ -84,7 +84,7 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
     "--critic", type=EXISTING_FILE, metavar="CRITIC", help="Saved critic to use with --score."
 )
 @click.option(
-    "--score", metavar="NEW", help="File of new rows to score with --critic, without A and B."
+    "--score", metavar="NEW", help="File of new rows to score with --critic, instead of A and B."
 )
 @click.option(
     "--scores-out", type=FILE, metavar="CSV", help="Write the score of each new row to a CSV file."
@@ -98,33 +98,33 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
 @click.option(
     "--explain",
     is_flag=True,
-    help="Also print the methods, the guarantees and the use of each column.",
+    help="Also print the methods, the guarantees and how each column is used.",
 )
 @json_option
 def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     """Measure the Wasserstein distance between two datasets, with confidence bounds.
 
-    A and B are files with the same columns, one sample per row: .csv, .tsv (also .gz or .zip),
+    A and B are files with the same columns, one observation per row: .csv, .tsv (also .gz or .zip),
     .parquet, .npy, .npz (archive.npz:key selects one of several arrays), IDX files such as those of MNIST
     (train-images-idx3-ubyte.gz:3 selects the rows with label 3), or folders of images. The result is
     the Wasserstein-1 distance: the smallest average distance that the rows of A have to travel to
-    become the rows of B. Its lower and upper bound are proven with --finite, and otherwise hold at a
-    confidence level; the upper one then needs an assumption (see --diameter).
+    become the rows of B. With --finite, its lower and upper bounds are proven. Otherwise, they hold at a
+    confidence level, and the upper bound needs an assumption (see --diameter).
 
     Datasets with two or more columns need the extra ot: pip install 'taut[ot]'.
 
     Tables need no preparation. Before scaling, dates are counted in days and times in hours. The
     distance between two different categories is 1, and scaling does not change it; free text is left
-    out. A missing category is a category of its own; a missing number is --missing-distance away from
-    the centre of its column.
-    --explain lists how each column was used. The distance between two rows is the L2 norm of
-    their difference over all columns.
+    out. A missing category is a category of its own; a missing number is placed at distance 1 from the
+    centre of its column. --category-distance and --missing-distance change these distances, and
+    --explain lists how each column was used. The distance between two rows is the L2 norm of their
+    difference over all columns.
 
     --save stores the critic, the function that separates A from B best; --critic and --score use it
     to score new rows.
 
-    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the lower bound on the
-    distance between the new rows and A, the first of the two datasets that the critic was trained on);
+    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the distance is the one
+    between the new rows and A, the first of the two datasets that the critic was trained on);
     2 invalid file or option; 70 internal error; 130 interrupted.
 
     \b

@@ -48,7 +48,7 @@ _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
     "--tolerance",
     type=NOT_NEGATIVE,
     default=0.0,
-    help="Wasserstein distance from the reference that is tolerated, in scaled units.",
+    help="Largest Wasserstein distance from the reference that is tolerated, in scaled units.",
 )
 @click.option(
     "--scaling",
@@ -77,17 +77,17 @@ _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
 def watch(files: Sequence[str], **options: Any) -> None:
     """Watch batches of rows for drift from a reference.
 
-    `taut watch --save WATCH REFERENCE` fits a monitor to the reference and saves it in the file WATCH;
-    `taut watch --with WATCH BATCH...` checks new batches. REFERENCE and BATCH can have any format that
-    `taut wasserstein` reads. WATCH also stores the evidence for drift, and every run updates it; if
+    `taut watch --save WATCH REFERENCE` fits a monitor to the reference and saves the monitor in the file
+    WATCH; `taut watch --with WATCH BATCH...` checks new batches. REFERENCE and BATCH can have any format
+    that `taut wasserstein` reads. WATCH also stores the evidence for drift, and every run updates it; if
     several processes use the same file, each waits for the others. With --window N, the reference is
     replaced every N batches with the N most recent ones.
 
-    The evidence is an e-value, a number that stays small as long as there is no drift. The alarm is
+    The evidence is an e-value, a number that is unlikely ever to become large without drift. The alarm is
     raised when it reaches 1 / false-alarm rate (20 by default). Without drift, the probability that this
-    ever happens is at most that rate, over all batches together.
-    The alarm stays on; to continue with other data, fit a new reference. Leave out columns that always
-    increase, such as timestamps and row IDs (--drop).
+    ever happens is at most that rate, over all batches together. Once raised, the alarm stays on; to
+    start again, fit a new monitor. Leave out columns that always increase, such as timestamps and row
+    IDs (--drop).
 
     Exit status: 0 no alarm; 1 alarm; 2 invalid file or option; 70 internal error; 130 interrupted.
 

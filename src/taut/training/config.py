@@ -51,25 +51,25 @@ class TrainConfig(Configuration):
         tolerance: tolerances of the columns of a table in their own units, such as pH=0.1,sulphur=2,
             or a TOML file with them. Radii are then multiples of the tolerances: in linf, a radius above
             1 means that the prediction holds even if every column changes by its tolerance at once.
-            Columns that are not named, or given as column=fixed, are assumed not to change; a column
-            of categories given as column=free may take any value.
+            Columns given as column=fixed, or not given at all, are assumed not to change; a categorical
+            column given as column=free may take any category.
         radius: target certified radius, in input units (pixels scaled to [0, 1], or standard
             deviations of a table's columns); by default 0.5 in l2, 0.1 in linf, 1 in l1, and 1 if
             tolerances are given.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
             (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus cross-entropy whose weight
-            decays); by default cross_entropy, or ramp for --arch distance; ibp uses the cross_entropy of
-            the worst-case logits from interval propagation.
+            decays); by default cross_entropy, or ramp for --arch distance. For --arch ibp, cross_entropy is
+            that of the worst-case logits from interval propagation.
         margin: target margin of the loss; by default derived from `radius`. In linf, a prediction is
             certified at a radius if the margin of its logits exceeds 2 * lipschitz * radius. Anil, Lucas
-            and Grosse (2019) train with a target of half of that; for radius 0.1: --arch dense --loss hinge
-            --lipschitz 1000 --margin 100.
-        temperature: factor that multiplies the logits in the cross-entropy (1 / T for a temperature T); by
-            default 4.4 / margin.
+            and Grosse (2019) train with a margin of lipschitz * radius, which is half as large; for radius
+            0.1, these are the options --arch dense --loss hinge --lipschitz 1000 --margin 100.
+        temperature: inverse temperature: the factor of the logits in the cross-entropy; by default
+            4.4 / margin.
         alpha: weight of the hinge term in the hkr loss.
-        arch: architecture. For any data: dense; in linf also distance (distances from learned points)
-            and ibp (a plain ReLU network trained on interval bounds), which reach the highest certified
-            accuracy in that norm. For images: conv, lenet or wrn (Wide ResNet, whose certificates are
+        arch: architecture. For any data: dense and, in linf, distance (distances from learned points) and
+            ibp (a plain ReLU network trained on interval bounds); the last two reach the highest certified
+            accuracy in linf. For images: conv, lenet or wrn (Wide ResNet, whose certificates are
             too weak to be useful). By default distance in linf, unless a constraint or tolerances are
             given; dense otherwise.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
@@ -79,9 +79,9 @@ class TrainConfig(Configuration):
             1024,1024,1024 (dense), 1024,1024 (conv), 256,256,256 (distance), 512,512 (ibp); for
             smaller images: 256,256,256 (dense), 256,256 (conv), 128,128 (distance, ibp); for tables:
             128,128. lenet has one layer of width 50, wrn has none.
-        lipschitz: Lipschitz constant of the network (without a constraint, a factor of its output); by
-            default 1000 for --arch dense in linf, 1 / (standard deviation of the pixels) for --arch
-            distance, which standardises them, and otherwise 1.
+        lipschitz: Lipschitz constant of the network (if there is no weight constraint, the number by which
+            its output is multiplied); by default 1000 for --arch dense in linf, 1 / (standard deviation of
+            the pixels) for --arch distance, which standardises pixels, and otherwise 1.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
@@ -89,15 +89,15 @@ class TrainConfig(Configuration):
             dropout. Below 1, all layers after the first replace the maximum of the absolute differences by
             a weighted sum of the sorted differences (SortNet).
         clip: for --arch ibp, pixels within this distance of the lowest or highest possible pixel value
-            are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, or 0 where
-            the pixel range is unknown or too narrow.
-        epochs: number of training epochs; by default 40, or more if needed to reach 2500 steps.
+            are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, or 0 if
+            pixels are not in [0, 1] or less than a tenth of that range would remain.
+        epochs: number of training epochs; by default 40, or more if needed to reach about 2500 steps.
         augment: augmentation of the training images: crop (random crops, padded by an eighth of the
             shorter side), crop-flip (also random horizontal flips) or shift (by at most one pixel); by
             default shift for distance and ibp on images of at least 24 pixels a side, otherwise none.
-        batch_size: number of examples per step, over all processes; by default about 1 % of the
-            training rows, as a power of two from 32 to 512; at most 128 for distance, 256
-            for ibp.
+        batch_size: number of examples per step, over all processes; by default 1 % of the training
+            rows, rounded down to a power of two, but at least 32 and at most 512 (128 for distance, 256
+            for ibp).
         optimizer: optimizer: adam, sgd or aggmo (aggregated momentum); by default aggmo in linf and l1,
             except with --arch distance or ibp; adam otherwise.
         lr: peak learning rate; by default 0.003 for adam (0.02 for --arch distance, 0.006 for ibp); for
@@ -116,7 +116,7 @@ class TrainConfig(Configuration):
         parseval_beta: step size of the Parseval retraction, which moves the weights of
             unconstrained layers towards orthonormal ones after each optimizer step, for comparison; 0
             disables it.
-        seed: random seed.
+        seed: random seed; by default 0.
         dtype: floating-point type of training; bfloat16 uses autocast, and constrained layers still
             compute in float32.
         device: device: auto (a GPU if available), cpu, cuda or cuda:1.

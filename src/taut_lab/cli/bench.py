@@ -95,13 +95,14 @@ def bench() -> None:
 @_trained_layers
 @_timing
 def layers(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
-    """Time training steps, activation functions and the Björck iteration, which orthonormalises weights.
+    """Time dense layers, activations and the Björck iteration.
 
     A dense network with three hidden layers and MaxMin is trained to classify images, with the margin
     cross-entropy loss for L2 radius 1.58 and Adam at learning rates 0.001 and 0.003; the first training
-    steps are timed. Networks are timed in turn in one process, on one thread; the tables show the median
-    time of a step and its ratio to that of unconstrained layers. The benchmark takes about fifteen
-    minutes, or half of that with one batch size.
+    steps are timed. The Björck iteration, which orthonormalises weights, is timed for 1 to 10 steps.
+    Networks are timed in turn in one process, on one thread; the tables show the median time of a step
+    and its ratio to that of unconstrained layers. The benchmark takes about fifteen minutes, or half of
+    that with one batch size.
 
     \b
     Examples:
@@ -132,7 +133,7 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     """Time convolutional layers.
 
     Inputs have shape 3 x 32 x 32 and 64 x 16 x 16. Layers are timed in turn in one process, on one
-    thread; the tables show median times and their ratios to the unconstrained layer. The column
+    thread; the tables show median times and their ratios to that of the unconstrained layer. The column
     `error` is the largest deviation of a singular value from 1; all layers use circular padding. The
     benchmark takes about two minutes.
 
@@ -242,16 +243,20 @@ def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> 
 @click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of MNIST and the wine-quality tables; without it, only small datasets are used.",
+    help="Folder with MNIST and the wine-quality tables; without it, only small datasets are used.",
 )
 @_output
 def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
-    """Evaluate critics and bounds where the distance is known.
+    """Evaluate critics and bounds against known distances.
 
-    table1: Table 1 of the paper (Anil, Lucas and Grosse, 2019); funnels: synthetic pairs of
-    distributions in up to 128 dimensions, whose optimal critic is a minimum of cones (the funnels); grid:
-    the same pairs, with 100,000 rows per sample, measured with taut.wasserstein; coverage: how often the
-    bounds contain the true distance; real: the bounds on real data, compared with exact optimal transport.
+    \b
+    table1    Table 1 of the paper (Anil, Lucas and Grosse, 2019)
+    funnels   synthetic pairs of distributions in up to 128 dimensions, whose
+              optimal critic is a minimum of cones (the funnels)
+    grid      the same pairs, 100,000 rows per sample, with taut.wasserstein
+    coverage  how often the bounds contain the true distance
+    real      bounds on real data, compared with exact optimal transport
+
     The full benchmark takes several hours on one core. Each result is saved to OUT as soon as it is
     finished; if OUT exists, the benchmark resumes from it.
 
@@ -311,7 +316,7 @@ def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     "--layer",
     "layers",
     multiple=True,
-    help="Layer to run, or part of its name; repeatable.  [default: all]",
+    help="Name of a layer to run, or a part of it; repeatable.  [default: all]",
 )
 @_peers("layers from deel-torchlip and orthogonium")
 @seed_option
@@ -344,7 +349,8 @@ def zoo(
 
     Every layer is trained in a network of the same shape, for the same CPU time on one thread, and
     certified at L2 radius 36/255 (CIFAR-10) or 1.58 (MNIST) with a proven Lipschitz constant. Each
-    result is saved to OUT as soon as it is finished; running the command again resumes.
+    result is saved to OUT as soon as it is finished; running the command again resumes the
+    benchmark.
 
     \b
     Examples:
