@@ -37,7 +37,7 @@ def print_drift_record(record: DriftRecord) -> None:
         f"column. Time and memory of a large pair: {settings.large_rows} + {settings.large_rows} rows. "
         f"{record.date}. emd2: 19 permutations; sliced: 99; MMDDrift: 100; ks_2samp: each column, "
         "Bonferroni; its answer is the largest distance of a column. evidently tests each column at the "
-        "level 0.05; by default it tells of drift where half of them are found. ADWIN: each column, delta "
+        "level 0.05; by default it reports drift if half of the columns drift. ADWIN: each column, delta "
         "0.05 / columns.",
     )
     rows = []
