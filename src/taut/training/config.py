@@ -79,9 +79,9 @@ class TrainConfig(Configuration):
             1024,1024,1024 (dense), 1024,1024 (conv), 256,256,256 (distance), 512,512 (ibp); for
             smaller images: 256,256,256 (dense), 256,256 (conv), 128,128 (distance, ibp); for tables:
             128,128. lenet has one layer of width 50, wrn has none.
-        lipschitz: Lipschitz constant of the network (only a multiplier of its output with --arch dense or
-            conv and --constraint none); by default 1000 for --arch dense in linf, 1 / (standard deviation
-            of the pixels) for --arch distance, which standardises pixels, and otherwise 1.
+        lipschitz: Lipschitz constant of the network (only a multiplier of its output with --arch wrn or
+            --constraint none); by default 1000 for --arch dense in linf, 1 / (standard deviation of the
+            pixels) for --arch distance, which standardises pixels, and otherwise 1.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
         constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
         dropout: dropout probability.
