@@ -150,6 +150,38 @@ def test_a_free_category_does_not_change_for_a_file(folder, tmp_path):
     assert "columns without one are assumed fixed" in result.output
 
 
+def test_an_exported_network_takes_1_for_the_category_of_a_row(tmp_path):
+    """Three categories and gaps: the inputs of the file are written by hand, predict encodes them."""
+    generator = np.random.default_rng(0)
+    mass = generator.normal(10, 3, 240).round(2)
+    kind = np.array(["ash", "elm", "oak"])[generator.integers(3, size=240)]
+    level = np.where(mass + 3 * (kind == "elm") > 10, "high", "low")
+    cells = np.where(generator.random(240) < 0.1, "", mass.astype(str))
+    lines = [",".join(row) for row in zip(cells, kind, level, strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join(["mass,kind,level", *lines]) + "\n")
+    train(
+        TrainConfig(data=str(tmp_path / "table.csv"), label="level", hidden=(8,), epochs=2),
+        tmp_path / "run",
+    )
+    (tmp_path / "rows.csv").write_text("mass,kind\n9.5,elm\n11,oak\n,ash\n")
+    told = run(tmp_path / "run", tmp_path / "rows.csv", code=0)
+    invoke("export", tmp_path / "run", "--to", "safetensors", "--out", tmp_path / "net.safetensors")
+    saved = taut.export.open_file(tmp_path / "net.safetensors")
+    inputs, centre = saved.metadata["columns"], saved.metadata["centre"]
+    assert inputs == ["mass", "mass missing", "kind=ash", "kind=elm", "kind=oak"]
+    x = torch.tensor([[9.5, 0, 0, 1, 0], [11, 0, 0, 0, 1], [centre[0], 1, 1, 0, 0]])
+    with torch.no_grad():
+        outputs = saved.model(x.to(next(saved.model.parameters()).dtype))
+    rows = list(csv.DictReader(told.stdout.splitlines()))
+    assert [float(row["margin"]) for row in rows] == pytest.approx(
+        (outputs[:, 0] - outputs[:, 1]).abs().tolist(), rel=1e-4
+    )
+    # The radius by the certificate in the metadata is that of the run, in its units.
+    rates = torch.tensor(saved.metadata["certificate"]["rates"])
+    radius = (outputs[:, 0] - outputs[:, 1]).abs() / rates[0, 1]
+    assert [float(row["radius"]) for row in rows] == pytest.approx(radius.tolist(), rel=1e-3)
+
+
 def test_devices_and_links_stay_what_they_are(folder, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

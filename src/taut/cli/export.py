@@ -42,9 +42,9 @@ def export(
     `taut train` standardises the columns of a table. The exported network includes that step, in float64 if
     float32 is not precise enough; its inputs are listed in the metadata of the file. Numbers are given in
     their own units, dates in days since 1970-01-01, times in hours. A categorical column with two
-    categories is one input, 0 or 1. One with more categories is one input per category: 1/sqrt(2), not 1,
-    for the category of the row, and 0 for the others. A missing number is given as the mean of its column
-    (shift in inputs.json of the run), together with 1 in the input COLUMN missing.
+    categories is one input, 0 or 1. One with more categories is one input per category, 1 for the category
+    of the row and 0 for the others. A missing number is given as the centre of its column, which the
+    metadata contain, together with 1 in the input COLUMN missing.
 
     The metadata also contain the names of the classes and, for a run, its certificate: the Lipschitz
     constant of the difference between each pair of logits, with inputs measured in standard deviations (or
@@ -76,10 +76,11 @@ def export(
         more = {"metadata": {"classes": spec.classes, "columns": spec.columns}}
         norm, units = saved.bound.norm or "l2", None
         if spec.shift and path.is_dir():
+            spec = spec.with_indicators()
             model, shape = standardise(model, spec.shift, spec.spread), spec.shape
             dtype = str(model[0].weight.dtype).removeprefix("torch.")
             units, named = spec.certified_units(), spec.to_dict()["tolerance"] or spec.spread
-            more["metadata"] |= {"tolerance": named, "norm": str(norm)}
+            more["metadata"] |= {"tolerance": named, "norm": str(norm), "centre": spec.shift}
             what = "tolerances" if spec.tolerance else "standard deviations"
             said = (
                 f"It scales its inputs: give it the {len(spec.shift)} features of the table, as "

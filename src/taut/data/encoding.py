@@ -98,6 +98,14 @@ class ColumnEncoding:
         names = self.features
         return (True,) * len(names) if self.kind == "category" else (False, True)[: len(names)]
 
+    @property
+    def indicators(self) -> tuple[float, ...]:
+        """For each feature, its encoded value where a cell has the category or gap; 1 for numbers."""
+        count = len(self.features)
+        if self.kind == "category":
+            return (self.distance / math.sqrt(2 if count > 1 else 1),) * count
+        return (1.0, self.missing_distance)[:count]
+
     def encode(self, cells: np.ndarray) -> np.ndarray:
         """Encodes the output of `as_column_values` as features, `(n, features)`; NaN for a missing number.
 
@@ -120,7 +128,7 @@ class ColumnEncoding:
             # One category and all others; or two, and others in the middle.
             other = self.distance if len(index) == 1 else self.distance / 2
             return np.where(indices < 0, other, indices * self.distance)[:, None]
-        return (indices[:, None] == np.arange(len(index))) * (self.distance / math.sqrt(2))
+        return (indices[:, None] == np.arange(len(index))) * self.indicators[0]
 
     def _values(self, cells: np.ndarray) -> np.ndarray:
         if self.kind == "ordered":
@@ -282,6 +290,11 @@ class Encoding:
     def fixed(self) -> np.ndarray:
         """For each feature, whether its unit is stated, so that scaling leaves it alone."""
         return np.array([flag for column in self.used for flag in column.fixed], bool)
+
+    @property
+    def indicators(self) -> np.ndarray:
+        """For each feature, its encoded value where a cell has the category or gap; 1 for numbers."""
+        return np.array([value for column in self.used for value in column.indicators])
 
     @property
     def groups(self) -> list[slice]:

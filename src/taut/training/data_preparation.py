@@ -71,6 +71,16 @@ class InputSpec:
         """The unit of radii for each column, in its own unit; 0 for fixed columns."""
         return [0.0 if t == FREE else t for t in self.tolerance] or list(self.spread)
 
+    def with_indicators(self) -> "InputSpec":
+        """The inputs with 1, instead of its encoded value, for the category or gap that a cell has."""
+        if self.encoding is None:
+            return self
+        fields = ("shift", "spread", "tolerance")
+        given = {name: values for name in fields if (values := getattr(self, name))}
+        ones = self.encoding.indicators
+        scaled = {name: tuple((np.array(v) / ones).tolist()) for name, v in given.items()}
+        return replace(self, **scaled)
+
     def free_choices(self) -> list[tuple[slice, Tensor]]:
         """For each free category, its features and the inputs `(choices, features)` of its values."""
         if self.encoding is None or FREE not in self.tolerance:
