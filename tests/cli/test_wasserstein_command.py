@@ -331,6 +331,12 @@ def test_constant_columns_are_measured(tmp_path: Path):
             "must be a list of columns, such as age,income,3; got 'a,,b'",
         ),
         (["{a}", "{b}", "--columns", "shoe"], "shoe"),
+        (["{a}", "{b}", "--names", "age"], "`--names` must name all 3 columns; got 1 names"),
+        (
+            ["{a}", "{b}", "--diameter", "0.1"],
+            "`--diameter` must be at least every distance inside a sample; got 0.1, and two points of "
+            "the first sample",
+        ),
         (["{a}", "{b}", "--save", "{b}"], "must not be written over inputs"),
         (["{a}", "{b}", "--report", "{a}/x.html"], "must be a folder, not a file"),
         (["{a}", "{b}", "--report", "{folder}"], "must be a file, not a folder"),

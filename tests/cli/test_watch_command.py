@@ -1,6 +1,8 @@
 """`taut watch`: a reference once, batches as they come, an exit status for pipelines."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,25 @@ def test_batches_an_alarm_a_log_and_a_page(tmp_path, saved):
     assert "is at most 5 %, over all batches together" in html
     # The alarm stays on, and a page can be made without a batch.
     invoke("watch", "--with", saved, "--report", page, code=1)
+
+
+def test_a_batch_of_one_row(tmp_path, saved):
+    one = write(tmp_path / "one.csv", 1, 1)
+    result = invoke("watch", "--with", saved, one, "--json", code=0)
+    assert json.loads(result.stdout)["batches"][0]["rows"] == 1
+
+
+def test_a_folder_without_permission_or_space(tmp_path, saved, monkeypatch):
+    batch = write(tmp_path / "1.csv", 50, 1)
+
+    def refuse(path: str) -> None:
+        raise OSError(code, os.strerror(code), str(path))
+
+    monkeypatch.setattr("taut.transport.hold_monitor", refuse)
+    for code in (errno.EACCES, errno.ENOSPC):
+        result = invoke("watch", "--with", saved, batch, code=2)
+        assert str(saved) in result.stderr and result.stderr.count("\n") == 1
+        assert os.strerror(code).lower() in result.stderr
 
 
 def test_batches_before_a_bad_one_count(tmp_path, saved):

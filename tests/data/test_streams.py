@@ -127,6 +127,9 @@ def test_missing_files_and_wrong_names(tmp_path):
         read_table(tmp_path / "wine-rde.npy")
     with pytest.raises(ArgumentError, match="must be an existing file or folder"):
         read_table(tmp_path / "nowhere" / "a.npz:key")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "gone.csv")
+    with pytest.raises(ArgumentError, match="existing file or folder; got '[^']*link.csv'.$"):
+        read_table(tmp_path / "link.csv")
     (tmp_path / "wine-red.npy").rename(tmp_path / "wine.csv")
     with pytest.raises(DamagedFileError) as caught:
         read_table(tmp_path / "wine.csv")

@@ -1,19 +1,24 @@
 """The page of a distance: its figures are those of the result, and it stands alone."""
 
+import itertools
 import re
 from dataclasses import replace
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from support import seeded
 from taut.bounds import Bound
 from taut.data import Table
+from taut.plotting import STYLE
 from taut.report import column_records, distance_guarantees, distance_headline, format_bound
+from taut.report.feature_table import feature_sections
 from taut.report.figures import as_image
 from taut.report.wasserstein_report import draw_interval, wasserstein_page
-from taut.transport import WassersteinResult, wasserstein
+from taut.transport import WassersteinResult, compare_features, wasserstein
 from taut.transport.input_data import open_pair
 
 NAMES = ("old <a>.csv", "new & b.csv")
@@ -248,3 +253,29 @@ def test_columns_of_a_mixed_table_are_told_one_by_one():
     assert sum(record["share_of_distance"] for record in records) == pytest.approx(1, abs=1e-6)
     assert records[0]["share_of_distance"] > 0.6
     assert records[0]["corrected_p_value"] < 1e-6 < records[1]["corrected_p_value"]
+
+
+@pytest.mark.parametrize("days", [1, 40, 300, 5000])
+def test_dates_below_a_histogram_do_not_collide(days, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    painted = {}
+    monkeypatch.setattr(
+        "taut.report.feature_table.draw",
+        lambda paint, **options: painted.update(options, paint=paint),
+    )
+    rng = np.random.default_rng(0)
+    frames = [
+        pd.DataFrame({"hired": np.datetime64("2021-01-01") + rng.integers(0, days, 99)})
+        for _ in range(2)
+    ]
+    tables = open_pair(*frames)[:2]
+    feature_sections(compare_features(*tables), None, tables, NAMES)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=painted["size"], layout="constrained")
+        axes = figure.add_subplot()
+        painted["paint"](axes)
+        figure.draw_without_rendering()
+        labels = {label.get_text(): label.get_window_extent() for label in axes.get_xticklabels()}
+    assert labels and all(re.fullmatch(r"20\d\d-\d\d-\d\d", text) for text in labels)
+    boxes = sorted(labels.values(), key=lambda box: box.x0)
+    assert all(a.x1 + 5 < b.x0 for a, b in itertools.pairwise(boxes))

@@ -93,6 +93,15 @@ def test_copies_are_noticed_unless_they_are_natural():
     assert note_copies(as_rows(rng.integers(0, 3, (300, 3)))) == []
 
 
+def test_rounded_numbers_of_one_column_are_no_copies():
+    rng = np.random.default_rng(2)
+    ages, prices = rng.integers(18, 90, (3000, 1)), rng.normal(size=(3000, 1)).round(2)
+    for values in (ages, prices, rng.standard_cauchy((3000, 1)).round(1), np.full((300, 1), 0.1)):
+        assert note_copies(as_rows(values)) == []
+    values = rng.normal(size=(300, 1)).round(9)
+    assert "30 of 330 rows" in note_copies(as_rows(np.concatenate([values, values[:30]])))[0]
+
+
 def test_order_is_noticed_and_chance_is_not():
     rng = np.random.default_rng(3)
     for law in (rng.normal, rng.standard_cauchy, lambda size: rng.integers(0, 2, size)):
@@ -104,6 +113,15 @@ def test_order_is_noticed_and_chance_is_not():
     assert "column 2 (counted from 0), correlation 0." in note_order(as_rows(walk), ())[0]
     turns = np.where(np.arange(100) % 2, 1.0, -1.0)[:, None]
     assert "opposite" in note_order(as_rows(turns), ())[0]
+
+
+def test_a_column_that_numbers_the_rows_does_not_hide_a_time_series():
+    walk = np.random.default_rng(3).normal(size=(500, 3))
+    walk[:, 0] = np.arange(500) + 7
+    (note,) = note_order(as_rows(walk), ("id", "a", "b"))
+    assert "numbered or sorted by column 'id': leave out" in note
+    walk[:, 2] = walk[:, 2].cumsum()
+    assert "column 'b', correlation" in note_order(as_rows(walk), ("id", "a", "b"))[1]
 
 
 def test_the_result_notes_them():

@@ -193,7 +193,7 @@ def test_what_is_refused(tmp_path):
     monitor = fit_monitor(mixed(rng, 100))
     batch = mixed(rng, 50)
     monitor.update(batch, "monday")
-    with pytest.raises(DataError, match="the rows of batch 'monday' again"):
+    with pytest.raises(DataError, match="batch 2: .* the rows of batch 'monday' again"):
         monitor.update(batch)
     with pytest.raises(DataError, match="none called 'age'"):
         monitor.update(batch.drop(columns="age"))
@@ -312,6 +312,24 @@ def test_processes_that_update_one_file_at_a_time_lose_no_batch(tmp_path):
     for process in processes:
         process.join(60)
     assert {batch.name for batch in load_monitor(path).batches} == {"1", "2"}
+
+
+def test_few_rows_of_few_categories_may_recur():
+    colours = pd.DataFrame({"colour": ["red", "tan"] * 50})
+    monitor = fit_monitor(colours)
+    for _ in range(3):
+        monitor.update(colours[:8])
+    monitor.update(colours[:40])
+    with pytest.raises(DataError, match="the rows of batch '4' again"):
+        monitor.update(colours[:40])
+
+
+def test_the_share_of_a_category_is_named_once():
+    rng = np.random.default_rng(12)
+    draw = lambda p: pd.DataFrame({"colour": rng.choice(["red", "tan", "blue"], 400, p=p)})  # noqa: E731
+    changes = fit_monitor(draw([0.4, 0.3, 0.3])).update(draw([0.6, 0.2, 0.2])).changes
+    assert changes[0].what == "colour=red more often"
+    assert not any("spread" in change.what and "colour" in change.what for change in changes)
 
 
 def test_running_numbers_are_noted():

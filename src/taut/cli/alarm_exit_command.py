@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from taut.cli.failures import STORAGE_ERRORS
 from taut.errors import TautError
 
 _WRONG, _UNEXPECTED, _INTERRUPTED = 2, 70, 130
@@ -26,6 +27,9 @@ class AlarmExitCommand(click.Command):
                 raise
             status, cause = _WRONG, error
         except Exception as error:
+            # The program shows these in one line.
+            if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
+                raise
             status, cause = _UNEXPECTED, error
         click.echo("".join(traceback.format_exception(cause)), nl=False, err=True)
         raise SystemExit(status) from cause

@@ -1,5 +1,6 @@
 """Errors of commands: one line that names the command and its options, or one JSON object."""
 
+import errno
 import json
 import re
 import shlex
@@ -21,6 +22,11 @@ _RULES = (
     (r"(?:Path|File) (?P<got>'.+') is a directory", "must be a file, not a folder"),
     (r"Directory (?P<got>'.+') is a file", "must be a folder, not a file"),
 )
+
+
+# Errors of storage, which say what is wrong without a traceback.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+STORAGE_ERRORS = (*DISK_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 class Failure(click.ClickException):

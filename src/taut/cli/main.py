@@ -1,6 +1,5 @@
 """The command `taut`: a table of subcommands and plugins, each imported only when it is run."""
 
-import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from taut.cli.failures import Failure, explain
+from taut.cli.failures import DISK_FULL, STORAGE_ERRORS, Failure, explain
 from taut.cli.parameters import TYPED
 from taut.errors import ArgumentError, DataError, TautError, did_you_mean
 
@@ -139,7 +138,7 @@ def _reported(
                 command, path = subcommand, f"{path} {word}"
         raise Failure(*explain(error, command, path), as_json="--json" in words) from error
     except OSError as error:
-        if error.errno not in _STORAGE:
+        if error.errno not in STORAGE_ERRORS:
             raise
         raise Failure(path, _of_storage(error), as_json="--json" in words) from error
 
@@ -147,7 +146,7 @@ def _reported(
 def _of_storage(error: OSError) -> TautError:
     where = f"{error.filename}: " if error.filename else ""
     remedy = "Free some space, or choose another folder."
-    if error.errno not in _FULL:
+    if error.errno not in DISK_FULL:
         remedy = "Choose a file or folder that may be read and written."
     return DataError(rule=f"{where}{(error.strerror or str(error)).lower()}", remedy=remedy)
 
@@ -161,10 +160,6 @@ SECTIONS = {
     "Research": ("reproduce", "bench"),
 }
 OTHERS = "Other commands"
-
-# Errors of storage, which say what is wrong without a traceback.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_STORAGE = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 _HELP = {
     "demo": "Run a demo and write an HTML report.",

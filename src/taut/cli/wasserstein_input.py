@@ -49,7 +49,8 @@ def open_data(
         try:
             sources.append(open_source(path, names))
         except ArgumentError as error:
-            raise error.replace(subject="", argument=argument if error.argument else "") from error
+            named = argument if error.argument == "path" else error.argument
+            raise error.replace(subject="", argument=named) from error
     tables = [source for source in sources if isinstance(source, ColumnSource)]
     given: dict[str, Any] = {"columns": options["columns"], "names": names}
     if encoding is not None:

@@ -169,7 +169,8 @@ def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
         done = len(monitor.batches)
         try:
             for file in files:
-                monitor.update(TableStream(file, names=options["names"]), Path(file).name)
+                rows = TableStream(file, names=options["names"], min_rows=1)
+                monitor.update(rows, Path(file).name)
         finally:
             # Batches before one that cannot be read have been seen.
             if len(monitor.batches) > done:

@@ -114,7 +114,8 @@ def detect_format(path: Path) -> str:
 
 def _check_exists(path: Path) -> None:
     if not path.is_file():
-        nearby = [repr(item.name) for item in path.parent.iterdir()] if path.parent.is_dir() else []
+        others = path.parent.iterdir() if path.parent.is_dir() else ()
+        nearby = [repr(item.name) for item in others if item.name != path.name]  # not a broken link
         rule, got = "must be an existing file or folder", repr(str(path))
         raise ArgumentError("data", "path", rule, got, did_you_mean(repr(path.name), nearby))
     if not path.stat().st_size:

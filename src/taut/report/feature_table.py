@@ -111,6 +111,8 @@ def _plot(
             weights = np.full(len(values), 100 / len(values))
             axes.hist(np.clip(values, low, high), edges, weights=weights, **style)
         axes.locator_params(nbins=3 if column else 4, integer=one.kind == "ordered")
+        if one.kind == "date":  # whose labels are long
+            axes.set_xticks(np.floor(np.linspace(low, high, 5)[1::2]))
         if column is not None:
             axes.xaxis.set_major_formatter(lambda value, _, shown=column: _tick(shown, value))
 

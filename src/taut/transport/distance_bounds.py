@@ -232,7 +232,9 @@ def bound_population_upper(
     subject = "bound_population_upper"
     delta = check_confidence(subject, confidence)
     x, y = check_point_pair(subject, x, y)
-    widths = [_support_width(subject, name, z, diameter) for name, z in (("x", x), ("y", y))]
+    widths = [
+        _support_width(subject, name, z, diameter) for name, z in (("first", x), ("second", y))
+    ]
     sides = list(zip(widths, (x, y), strict=True))
     if min(len(x), len(y)) < _FEWEST_FOR_VARIANCE:
         name, log = "McDiarmid", log_inverse(delta)
@@ -286,7 +288,7 @@ def _support_width(subject: str, name: str, points: Tensor, diameter: float | No
     farthest = float(torch.linalg.vector_norm(points - points[radii.argmax()], dim=-1).max())
     if farthest > diameter * (1 + 2 * gamma(points.shape[1] + 8)):
         rule = "must be at least every distance inside a sample"
-        got = f"diameter={diameter}, and two points of `{name}` {farthest:.6g} apart"
-        remedy = "Give the diameter of the support, or None to take it from the data."
+        got = f"diameter={diameter}, and two points of the {name} sample {farthest:.6g} apart"
+        remedy = "Give the diameter of the support, or leave it out."
         raise ArgumentError(subject, "diameter", rule, got, remedy)
     return diameter

@@ -57,11 +57,12 @@ class DriftScores:
     def names(self, features: Sequence[str], counted: Sequence[bool]) -> list[str]:
         """Describes a rise of each score, in `2 k` phrases.
 
-        `counted` marks the features that indicate a category or a missing value.
+        `counted` marks the features that indicate a category or a missing value. Their spread changes
+        with their share, so its phrase is empty.
         """
         parts = [*features, *(f"principal component {i + 1}" for i in range(len(self.axes)))]
         often = [*counted, *(False for _ in self.axes)]
-        spreads = parts[_spreads(len(features)) :]
+        spreads = [*zip(parts, often, strict=True)][_spreads(len(features)) :]
         words = (("higher", "more often", "more spread out", "farther from"),)
         words += (("lower", "less often", "less spread out", "closer to"),)
         return [
@@ -69,7 +70,7 @@ class DriftScores:
             for level, share, spread, distance in words
             for phrase in (
                 *(f"{p} {share if o else level}" for p, o in zip(parts, often, strict=True)),
-                *(f"{part} {spread}" for part in spreads),
+                *("" if o else f"{p} {spread}" for p, o in spreads),
                 f"rows {distance} the reference",
             )
         ]

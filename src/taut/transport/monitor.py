@@ -22,6 +22,7 @@ from taut.transport.drift_evidence import (
 )
 from taut.transport.drift_scores import DriftScores, fit_scores
 from taut.transport.feature_scaling import SCALINGS, FeatureScaling, Scaling, fit_scaling
+from taut.transport.independence_checks import find_running
 from taut.transport.input_data import (
     columns_of,
     iterate_batches,
@@ -35,7 +36,7 @@ _MIN_ROWS = 4
 _MOST_TRAINING = 2**14
 _MOST_HELD_OUT = 2**15
 _MOST_CHANGES = 5
-_FEWEST_RUNNING = 12  # fewer rows may be in order by chance
+_LEAST_INFORMATION = 20.0  # of a batch that new rows will not repeat by chance: exp(-20) is 2e-9
 _LARGEST = 700.0  # logarithm of the largest evidence that is reported
 
 
@@ -164,16 +165,19 @@ class Monitor:
             name: name of the batch; by default its number.
 
         Raises:
-            DataError: other columns, or the rows of an earlier batch.
+            DataError: other columns, or the rows of an earlier batch, unless they are so few that new
+                ones may be the same by chance.
         """
         rows = self._read(data)
         points = self.scaling(rows)
         digest = hashlib.sha256(rows.numpy().tobytes()).hexdigest()
-        if digest in (names_by_digest := {batch.digest: batch.name for batch in self.batches}):
+        number = len(self.batches) + 1
+        names_by_digest = {batch.digest: batch.name for batch in self.batches}
+        if digest in names_by_digest and not _may_recur(rows):
             rule = "every batch must hold new rows, or they would count twice"
             got = f"the rows of batch {names_by_digest[digest]!r} again"
-            raise DataError("Monitor.update", rule=rule, got=got)
-        draws, number = self.scores(points), len(self.batches) + 1
+            raise DataError(name or f"batch {number}", rule=rule, got=got)
+        draws = self.scores(points)
         past, shared = number - self.start, 1
         if self.window is not None:
             shared = (self.moves + 1) * (self.moves + 2)
@@ -217,7 +221,8 @@ class Monitor:
         encoding = self.encoding
         counted = [False] * self.dim if encoding is None else encoding.fixed.tolist()
         names = self.scores.names(self.features, counted)
-        first = each.argsort(descending=True, stable=True)[:_MOST_CHANGES].tolist()
+        order = each.argsort(descending=True, stable=True).tolist()
+        first = [k for k in order if names[k]][:_MOST_CHANGES]
         evidence = each.clamp(max=_LARGEST).exp().tolist()
         return tuple(Change(names[k], evidence[k], difference[k].item()) for k in first)
 
@@ -282,6 +287,12 @@ def fit_monitor(
     )
 
 
+def _may_recur(rows: Tensor) -> bool:
+    """Whether new rows may be the same, in the same order, by chance, as a few categories may."""
+    counts = torch.unique(rows.nan_to_num(torch.inf), dim=0, return_counts=True)[1]
+    return float(torch.special.entr(counts / len(rows)).sum()) * len(rows) < _LEAST_INFORMATION
+
+
 def _fit_parts(
     train: Tensor,
     held_out: Tensor,
@@ -308,11 +319,8 @@ def _fit_parts(
 
 
 def _note_running(points: Tensor, columns: Sequence[str]) -> tuple[str, ...]:
-    """A note on columns that number the rows, or that are strictly monotone from row to row."""
-    steps, gaps = points.diff(dim=0), points.sort(0).values.diff(dim=0)
-    running = (steps > 0).all(0) | (steps < 0).all(0) | (gaps == 1).all(0)
-    positions = running.nonzero().flatten().tolist()
-    if not positions or len(points) < _FEWEST_RUNNING:
+    """A note on columns that number or sort the rows."""
+    if not (positions := find_running(points)):
         return ()
     which = describe_columns(columns, positions)
     return (f"running numbers or times, which later batches will exceed: {which}; leave them out",)

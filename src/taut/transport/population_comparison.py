@@ -87,7 +87,9 @@ class PopulationComparison(Comparison):
         p_value = self._test(fitted.rows, stages, num_permutations)
         constant = lipschitz.value or 1.0
         estimate = (sx.values.mean() - sy.values.mean()).item() / constant
-        self._note_overfit(fitted.trained / constant, estimate, stages[-1])
+        self._note_overfit(
+            fitted.trained / constant, estimate, stages[-1], p_value <= 1 - confidence
+        )
         if estimate < 0:
             self.notes.append(
                 f"the estimate is 0 because the held-out difference, {estimate:.3g}, is negative"
@@ -140,12 +142,12 @@ class PopulationComparison(Comparison):
         of_rows = two_sample_p_value(*rows, **options)
         return min(1.0, of_rows / (1 - _SCORES_WEIGHT), combined / _SCORES_WEIGHT)
 
-    def _note_overfit(self, trained: float, held_out: float, stage: Stage) -> None:
+    def _note_overfit(self, trained: float, held_out: float, stage: Stage, differ: bool) -> None:
         spread = sum(side.values.var().item() / len(side.values) for side in (stage.x, stage.y))
         error = math.sqrt(spread) / (stage.lipschitz or 1.0)
         beyond_chance = trained - held_out > _OVERFIT_ERRORS * error
         if beyond_chance and trained > _OVERFIT_RATIO * max(held_out, 0.0):
-            likely = ", and the distance is likely larger than the estimate" if held_out > 0 else ""
+            likely = ", and the distance is likely larger than the estimate" if differ else ""
             self.notes.append(
                 f"the critic separates its training rows by {trained:.3g} and held-out ones by "
                 f"{held_out:.3g}: it has learned noise{likely}; more rows would help"
