@@ -16,6 +16,7 @@ from taut.cli.train import configure, train
 from taut.data import load_labelled
 from taut.losses import margin_for_radius
 from taut.training import RunFolder, TrainConfig, from_toml, load_run, resolve
+from taut.training.architectures import build_network
 
 TINY = ("--hidden", "16", "--epochs", "2", "--batch-size", "256")
 
@@ -151,11 +152,12 @@ def test_help_states_the_defaults():
     norms = ("l2", "linf", "l1")
     found = {norm: resolve(TrainConfig(norm=norm, arch="dense"), data) for norm in norms}
     for_linf = [resolve(TrainConfig(norm="linf", arch=arch), data) for arch in ("distance", "ibp")]
+    wrn = resolve(TrainConfig(arch="wrn"), data)
     assert resolve(TrainConfig(norm="linf"), data) == for_linf[0]
     assert resolve(TrainConfig(norm="linf", constraint="linf"), data) == found["linf"]
     assert (
-        "By default distance in linf, unless a constraint or tolerances are given; dense otherwise"
-        in helped("arch")
+        "In linf, the default is distance, unless a constraint or tolerances are given; otherwise it is "
+        "dense" in helped("arch")
     )
     assert [each.lr for each in for_linf] == [0.02, 0.006]
     assert for_linf[1].clip == pytest.approx(
@@ -166,11 +168,19 @@ def test_help_states_the_defaults():
     aggmo = "by default aggmo in linf and l1, except with --arch distance or ibp; adam otherwise"
     assert aggmo in helped("optimizer")
     derived = ", ".join(f"{c.constraint} in {n}" for n, c in found.items())
-    assert f"by default {derived}" in helped("constraint")
+    assert f"by default {derived}; none for --arch distance, ibp and wrn" in helped("constraint")
+    assert {each.constraint for each in (*for_linf, wrn)} == {"none"}
     derived = ", ".join(f"{c.radius:g} in {n}" for n, c in found.items())
     assert f"by default {derived}" in helped("radius")
     assert [found[norm].lipschitz for norm in found] == [1, 1000, 1]
-    assert "by default 1000 for --arch dense in linf" in helped("lipschitz")
+    assert resolve(TrainConfig(norm="linf", arch="conv"), data).lipschitz == 1000
+    assert "with --arch wrn or ibp, the network ignores it" in helped("lipschitz")
+    for arch, norm in (("wrn", "l2"), ("ibp", "linf")):
+        config = resolve(TrainConfig(norm=norm, arch=arch), data)
+        shape, size = data.train.inputs.shape[1:], len(data.classes)
+        nets = [build_network(replace(config, lipschitz=k), shape, size) for k in (1.0, 5.0)]
+        assert str(nets[0]) == str(nets[1])
+    assert "by default 1000 for constrained layers in linf" in helped("lipschitz")
     assert [found[norm].lr for norm in found] == [0.003, 0.1, 0.1]
     hinge = resolve(TrainConfig(norm="linf", arch="dense", loss="hinge", lipschitz=50.0), data)
     assert hinge.lr == pytest.approx(1 / 50)
@@ -185,7 +195,8 @@ def test_help_states_the_defaults():
     for each in found.values():
         assert f"by default {each.loss}" in helped("loss")
         assert each.margin is not None and each.temperature == pytest.approx(4.4 / each.margin)
-    assert "by default 4.4 / margin" in helped("temperature")
+    assert "by default 4.4 / margin, or 1 for --arch ibp" in helped("temperature")
+    assert for_linf[1].temperature == 1
     assert found["l2"].hidden == (256,) * 3
     assert "for smaller images: 256,256,256 (dense), 256,256 (conv)" in helped("hidden")
     after = [resolve(TrainConfig(arch=arch), data).hidden for arch in ("conv", "lenet", "wrn")]

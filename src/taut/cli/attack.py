@@ -51,8 +51,9 @@ def attack(**options: Any) -> None:
     """Attack a classifier, and check that no attack contradicts its certificates.
 
     PATH is the folder of a taut train run, or a network file written by taut.save; for a file,
-    --data and --radius are required. The command prints clean accuracy, certified accuracy and
-    accuracy under attack side by side, and adds the attacks to the report of the run.
+    --data and --radius are required. With a norm other than that of the training run, --radius
+    is required, too. The command prints clean accuracy, certified accuracy and accuracy under attack
+    side by side, and adds the attacks to the report of the run.
 
     Exit status: 0 success; 2 invalid file or option; 3 an attack succeeded inside a certified
     radius, which would be a bug in taut: please report it.

@@ -31,7 +31,8 @@ def certify(**options: Any) -> None:
 
     PATH is the folder of a taut train run, or a network file written by taut.save; for a file,
     --data is required. Every prediction gets a certified radius: no smaller perturbation of the input
-    can change it. The table shows the certified accuracy at each radius.
+    can change it. The table shows the certified accuracy at each radius; by default, at multiples of
+    the target radius, or of the median certified radius if there is no target radius in this norm.
 
     \b
     Examples:

@@ -35,7 +35,7 @@ classifier_options = option_group(
         "radii",
         type=POSITIVE,
         multiple=True,
-        help="Radius to evaluate; repeatable.  [default: multiples of the target radius]",
+        help="Radius to evaluate; repeatable.  [default: multiples of the target radius, if there is one]",
     ),
     click.option(
         "--data",

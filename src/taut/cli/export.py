@@ -41,10 +41,10 @@ def export(
 
     `taut train` standardises the columns of a table. The exported network includes that step, in float64 if
     float32 is not precise enough; its inputs are listed in the metadata of the file. Numbers are given in
-    their own units, dates in days since 1970-01-01, times in hours. A categorical column with two
-    categories is one input, 0 or 1. One with more categories is one input per category, 1 for the category
-    of the row and 0 for the others. A missing number is given as the centre of its column, which the
-    metadata contain, together with 1 in the input COLUMN missing.
+    their own units, dates in days since 1970-01-01, times in hours. A categorical column has one
+    input per category, which is 1 for the category of the row and 0 for the others; a column with two
+    categories has only one of these inputs. For a missing number, give the centre of its column,
+    which is in the metadata, and set the input called "COLUMN missing" to 1.
 
     The metadata also contain the names of the classes and, for a run, its certificate: the Lipschitz
     constant of the difference between each pair of logits, with inputs measured in standard deviations (or

@@ -183,8 +183,9 @@ SUBCOMMANDS = {name: Subcommand(f"taut.cli.{name}:{name}", text) for name, text 
     table=SUBCOMMANDS,
     plugins=plugins,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    epilog="`taut COMMAND --help` describes the arguments and options of a command. A command with the "
-    'option --json can print one JSON object; an error is then an object with the key "error".',
+    epilog="`taut COMMAND --help` describes the arguments and options of a command. With the option "
+    "--json, which most commands have, a command prints one JSON object; if it fails, the object has the "
+    'key "error".',
 )
 @click.version_option(None, "-V", "--version", package_name="taut", prog_name="taut")
 @click.option("--debug", is_flag=True, help="Show the full traceback of an error.")

@@ -152,8 +152,8 @@ data_dir_option = click.option(
 radius_norm_option = click.option(
     "--norm",
     type=NORM,
-    help="Norm in which the radii are measured.  [default: the norm of the training run, or that of the "
-    "constant in the file]",
+    help="Norm in which the radii are measured.  [default: the norm of the training run, or the norm "
+    "stored in the file]",
 )
 arithmetic_option = click.option(
     "--arithmetic",

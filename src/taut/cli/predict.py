@@ -57,9 +57,9 @@ def predict(path: Path, data: str, out: Path | None, kind: str | None, **options
 
     Rows are read, certified and written batch by batch. For each row, the output has the row number, the
     predicted class, the margin, the radius within which no perturbation changes the prediction, and whether
-    that radius exceeds the target radius of the run. With tolerances, radii are multiples of
-    them: in linf, a radius above 1 means that the prediction holds even if every column changes by its
-    tolerance at once.
+    that radius exceeds the target radius of the run (or 1, with --tolerance). With tolerances, radii are
+    multiples of them: in linf, a radius above 1 means that the prediction holds even if every column
+    changes by its tolerance at once.
 
     \b
     Examples:

@@ -140,8 +140,8 @@ def train(
 
     By default, the Lipschitz constant, the loss and its margin are derived from the norm, the target
     radius and the architecture. The network, its configuration, a log and a report are written to OUT.
-    Running the same command again resumes from the last checkpoint and ends with the weights of an
-    uninterrupted run.
+    Running the same command again resumes from the last checkpoint and ends with the same weights as
+    an uninterrupted run.
 
     \b
     Examples:

@@ -55,7 +55,7 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
     "--method",
     type=click.Choice(["betting", "bernstein", "hoeffding"]),
     default="betting",
-    help="Type of confidence bound for the mean critic values; betting is the tightest.",
+    help="Type of confidence bound for the critic's mean values; betting is the tightest.",
 )
 @click.option(
     "--diameter",
@@ -84,7 +84,9 @@ _STAGES = {"cones": "cone critic", "network": "network critic", "transport": "ex
     "--critic", type=EXISTING_FILE, metavar="CRITIC", help="Saved critic to use with --score."
 )
 @click.option(
-    "--score", metavar="NEW", help="File of new rows to score with --critic, instead of A and B."
+    "--score",
+    metavar="NEW",
+    help="File of new rows to score with --critic; given instead of A and B.",
 )
 @click.option(
     "--scores-out", type=FILE, metavar="CSV", help="Write the score of each new row to a CSV file."
@@ -123,9 +125,9 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     --save stores the critic, the function that separates A from B best; --critic and --score use it
     to score new rows.
 
-    Exit status: 0 success; 1 the lower bound exceeds --fail-above (with --score, the distance is the one
-    between the new rows and A, the first of the two datasets that the critic was trained on);
-    2 invalid file or option; 70 internal error; 130 interrupted.
+    Exit status: 0 success; 1 the lower bound on the distance exceeds --fail-above; 2 invalid file or
+    option; 70 internal error; 130 interrupted. With --score, it is the distance from the new rows to A,
+    the first of the two datasets that the critic was trained on.
 
     \b
     Examples:

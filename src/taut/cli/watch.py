@@ -61,8 +61,8 @@ _SETTINGS = ("false_alarm_rate", "tolerance", "scaling", "window", "seed")
     "--window",
     type=COUNT,
     metavar="N",
-    help="Replace the reference with the last N batches, every N batches, so that slow drift raises "
-    "no alarm.",
+    help="After every N batches without an alarm, use their rows as the new reference, so that slow "
+    "drift raises no alarm.",
 )
 @column_options
 @click.option(
@@ -80,8 +80,8 @@ def watch(files: Sequence[str], **options: Any) -> None:
     `taut watch --save WATCH REFERENCE` fits a monitor to the reference and saves the monitor in the file
     WATCH; `taut watch --with WATCH BATCH...` checks new batches. REFERENCE and BATCH can have any format
     that `taut wasserstein` reads. WATCH also stores the evidence for drift, and every run updates it; if
-    several processes use the same file, each waits for the others. With --window N, the reference is
-    replaced every N batches with the N most recent ones.
+    several processes use the same file, each waits for the others. With --window N, the rows of
+    every N batches without an alarm become the new reference.
 
     The evidence is an e-value, a number that is unlikely ever to become large without drift. The alarm is
     raised when it reaches 1 / false-alarm rate (20 by default). Without drift, the probability that this

@@ -58,20 +58,21 @@ class TrainConfig(Configuration):
             tolerances are given.
         loss: training loss: cross_entropy (with a margin), hinge (multi-class), hkr
             (hinge-Kantorovich-Rubinstein) or ramp (clamped hinge plus cross-entropy whose weight
-            decays); by default cross_entropy, or ramp for --arch distance. For --arch ibp, cross_entropy is
-            that of the worst-case logits from interval propagation.
-        margin: target margin of the loss; by default derived from `radius`. In linf, a prediction is
-            certified at a radius if the margin of its logits exceeds 2 * lipschitz * radius. Anil, Lucas
-            and Grosse (2019) train with a margin of lipschitz * radius, which is half as large; for radius
-            0.1, these are the options --arch dense --loss hinge --lipschitz 1000 --margin 100.
-        temperature: inverse temperature: the factor of the logits in the cross-entropy; by default
-            4.4 / margin.
+            decays); by default cross_entropy, or ramp for --arch distance. With --arch ibp, the
+            cross-entropy is computed from the worst-case logits of interval propagation.
+        margin: target margin of the loss; by default derived from the radius (none for --arch ibp). In
+            linf, a prediction is certified at a radius if the margin of its logits exceeds
+            2 * lipschitz * radius. Anil, Lucas and Grosse (2019) train with a margin of lipschitz * radius,
+            which is half as large; for radius 0.1, their settings are --arch dense
+            --loss hinge --lipschitz 1000 --margin 100.
+        temperature: inverse temperature: the factor by which the cross-entropy multiplies the logits; by
+            default 4.4 / margin, or 1 for --arch ibp.
         alpha: weight of the hinge term in the hkr loss.
         arch: architecture. For any data: dense and, in linf, distance (distances from learned points) and
             ibp (a plain ReLU network trained on interval bounds); the last two reach the highest certified
             accuracy in linf. For images: conv, lenet or wrn (Wide ResNet, whose certificates are
-            too weak to be useful). By default distance in linf, unless a constraint or tolerances are
-            given; dense otherwise.
+            too weak to be useful). In linf, the default is distance, unless a constraint or tolerances
+            are given; otherwise it is dense.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.
@@ -79,18 +80,20 @@ class TrainConfig(Configuration):
             1024,1024,1024 (dense), 1024,1024 (conv), 256,256,256 (distance), 512,512 (ibp); for
             smaller images: 256,256,256 (dense), 256,256 (conv), 128,128 (distance, ibp); for tables:
             128,128. lenet has one layer of width 50, wrn has none.
-        lipschitz: Lipschitz constant of the network (only a multiplier of its output with --arch wrn or
-            --constraint none); by default 1000 for --arch dense in linf, 1 / (standard deviation of the
-            pixels) for --arch distance, which standardises pixels, and otherwise 1.
+        lipschitz: Lipschitz constant of the network; by default 1000 for constrained layers in linf,
+            1 / (standard deviation of the pixels) for --arch distance, which standardises pixels, and
+            otherwise 1. With --constraint none, it only rescales the outputs of layers; with --arch wrn or
+            ibp, the network ignores it.
         activation: activation function: maxmin, fullsort, groupsort4, abs, relu and others.
-        constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1.
+        constraint: weight constraint; by default orthonormal in l2, linf in linf, l1 in l1; none for
+            --arch distance, ibp and wrn.
         dropout: dropout probability.
         keep: for --arch distance, probability that a unit keeps each of its inputs in training, as in
             dropout. Below 1, all layers after the first replace the maximum of the absolute differences by
             a weighted sum of the sorted differences (SortNet).
         clip: for --arch ibp, pixels within this distance of the lowest or highest possible pixel value
-            are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, or 0 if
-            pixels are not in [0, 1] or less than a tenth of that range would remain.
+            are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, but 0
+            if pixels are not in [0, 1], or if clipping would leave less than a tenth of that range.
         epochs: number of training epochs; by default 40, or more if needed to reach about 2500 steps.
         augment: augmentation of the training images: crop (random crops, padded by an eighth of the
             shorter side), crop-flip (also random horizontal flips) or shift (by at most one pixel); by

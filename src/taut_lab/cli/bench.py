@@ -156,8 +156,7 @@ def conv(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> N
     "--width",
     type=Whole(min=2),
     default=512,
-    help="Number of outputs of the layer (each is the distance to one learned point), and number "
-    "of inputs.",
+    help="Number of inputs, and number of outputs (each is the distance to one learned point).",
 )
 @_timing
 def distances(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> None:
@@ -230,7 +229,7 @@ def drift(out: Path | None, show: Path | None, quick: bool, **settings: Any) -> 
     "--num-funnels",
     "counts",
     (4, 16, 64, 256),
-    "Number of cones in the optimal critic of the parts funnels and grid",
+    "Number of cones in the optimal critic, in the parts funnels and grid",
 )
 @click.option(
     "--budget-seconds",
@@ -316,7 +315,7 @@ def wasserstein(out: Path | None, show: Path | None, **settings: Any) -> None:
     "--layer",
     "layers",
     multiple=True,
-    help="Name of a layer to run, or a part of it; repeatable.  [default: all]",
+    help="Name of a layer to run, or part of a name; repeatable.  [default: all]",
 )
 @_peers("layers from deel-torchlip and orthogonium")
 @seed_option

@@ -53,8 +53,8 @@ class _NamesFirst(click.Group):
 def reproduce() -> None:
     """Reproduce the tables and figures of "Sorting Out Lipschitz Function Approximation".
 
-    An experiment is a table or figure. It consists of cells: single runs, each determined by its
-    configuration and random seed. Every finished cell is saved to a file, so running the same
+    Each experiment reproduces a table or figure. It consists of cells: single runs, each determined by
+    its configuration and random seed. Every finished cell is saved to a file, so running the same
     command again resumes after an interruption. `taut reproduce NAME` is short for
     `taut reproduce run NAME`.
 
@@ -75,7 +75,7 @@ def reproduce() -> None:
 def list_experiments(folder: Path, as_json: bool) -> None:
     """List the experiments with their progress and verdicts.
 
-    The verdict says whether the finished cells support the paper's claim: confirmed, refuted or
+    The verdict says whether the results so far support the paper's claim: confirmed, refuted or
     undecided.
     """
     from taut.cli.output import print_json
@@ -132,7 +132,7 @@ def run(
     data_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Compute the unfinished cells. The word `run` may be omitted.
+    """Compute the unfinished cells (single runs) of experiments. The word `run` may be omitted.
 
     NAME is an experiment from `taut reproduce list`, or all; the cells of several experiments are
     interleaved. An error in one cell does not stop the others: it is saved to a file next to the
@@ -203,7 +203,7 @@ def run(
 @_records
 @json_option
 def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool) -> None:
-    """Print the tables of finished cells beside the paper's numbers.
+    """Print the results so far beside the paper's numbers.
 
     \b
     Example:
@@ -238,7 +238,7 @@ def show(names: tuple[str, ...], preset: str | None, folder: Path, as_json: bool
 )
 @json_option
 def report(folder: Path, out: Path | None, as_json: bool) -> None:
-    """Write an HTML report of all finished cells, with figures.
+    """Write an HTML report of the results so far, with figures.
 
     \b
     Example:

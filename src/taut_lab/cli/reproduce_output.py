@@ -82,7 +82,8 @@ def print_list(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     # A name that is wrapped cannot be copied.
     print_table([*columns.values(), "finished cells"], cells, range(last + 1), (0, last))
     say_aloud(
-        f"Finished cells of all cells of a preset, in {folder}. Details: taut reproduce show NAME"
+        f"Number of finished cells out of all cells of the preset, in {folder}. Details: "
+        "taut reproduce show NAME"
     )
 
 
