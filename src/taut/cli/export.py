@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     "--weights",
     type=click.Choice(["float32", "bfloat16", "int8"]),
     default="float32",
-    help="Type to which the weights are rounded. A safetensors file also stores them in this type. The "
-    "constant is proven for the rounded weights.",
+    help="Type to which the weights are rounded. Only a safetensors file stores them in this type; the "
+    "other formats store the rounded values in the type of the network. The constant is proven for the "
+    "rounded weights.",
 )
 @input_shape_option
 def export(

@@ -23,9 +23,10 @@ def verify(path: Path, sha256: str | None, as_json: bool) -> None:
     without taut: python checker.py FILE. It proves a bound on the norm of each layer from the stored
     weights and from evidence that taut.save stored with them, and accounts for roundoff.
 
-    The proof covers the evaluation-mode weights that are stored in the file; taut.load rejects the file
-    if the layers that it builds would use other weights. The proof does not show who
-    wrote the file: to check that, compare its digest with one from a source you trust (--sha256).
+    A file holds the parameters of each layer, and the weights that the layer uses in evaluation mode.
+    The proof covers the latter; taut.load computes them again from the parameters, and rejects the file
+    if they differ. The proof does not show who wrote the file: to check that, compare its digest with
+    one from a source you trust (--sha256).
 
     Exit status: 0 proven; 1 not proven; 2 missing file or invalid option.
 

@@ -126,8 +126,8 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
     to score new rows.
 
     Exit status: 0 success; 1 the lower bound on the distance exceeds --fail-above; 2 invalid file or
-    option; 70 internal error; 130 interrupted. With --score, it is the distance from the new rows to A,
-    the first of the two datasets that the critic was trained on.
+    option; 70 internal error; 130 interrupted. With --score, --fail-above applies to the distance between
+    the new rows and A, the first of the two datasets that the critic was trained on.
 
     \b
     Examples:

@@ -89,8 +89,9 @@ class TrainConfig(Configuration):
             --arch distance, ibp and wrn.
         dropout: dropout probability.
         keep: for --arch distance, probability that a unit keeps each of its inputs in training, as in
-            dropout. Below 1, all layers after the first replace the maximum of the absolute differences by
-            a weighted sum of the sorted differences (SortNet).
+            dropout. If it is below 1, units of all layers after the first no longer compute the L-inf
+            distance, the largest absolute difference between an input and the learned point, but a
+            weighted sum of the sorted absolute differences (SortNet).
         clip: for --arch ibp, pixels within this distance of the lowest or highest possible pixel value
             are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, but 0
             if pixels are not in [0, 1], or if clipping would leave less than a tenth of that range.
