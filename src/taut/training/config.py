@@ -71,8 +71,8 @@ class TrainConfig(Configuration):
         arch: architecture. For any data: dense and, in linf, distance (distances from learned points) and
             ibp (a plain ReLU network trained on interval bounds); the last two reach the highest certified
             accuracy in linf. For images: conv, lenet or wrn (Wide ResNet, whose certificates are
-            too weak to be useful). In linf, the default is distance, unless a constraint or tolerances
-            are given; otherwise it is dense.
+            too weak to be useful). The default is distance in linf if neither a constraint nor
+            tolerances are given, and dense in all other cases.
         channels: number of channels of each convolutional stage; by default 16,64 for conv, 10,20
             for lenet, 64,128,256 for wrn, none for ibp.
         blocks: number of residual blocks per stage of wrn: 6 * blocks + 4 layers in all.
@@ -89,9 +89,9 @@ class TrainConfig(Configuration):
             --arch distance, ibp and wrn.
         dropout: dropout probability.
         keep: for --arch distance, probability that a unit keeps each of its inputs in training, as in
-            dropout. If it is below 1, units of all layers after the first no longer compute the L-inf
-            distance, the largest absolute difference between an input and the learned point, but a
-            weighted sum of the sorted absolute differences (SortNet).
+            dropout. At 1, a unit computes the L-inf distance: the largest absolute difference between
+            its inputs and the learned point. Below 1, units after the first layer compute a weighted
+            sum of the sorted absolute differences instead (SortNet).
         clip: for --arch ibp, pixels within this distance of the lowest or highest possible pixel value
             are set to that value; by default the smaller of 2 * radius and (radius + 0.5) / 2, but 0
             if pixels are not in [0, 1], or if clipping would leave less than a tenth of that range.
