@@ -6,7 +6,7 @@ from torch import nn
 
 import taut
 from taut import nn as tnn
-from taut.errors import NoRuleError
+from taut.errors import DtypeError, NoRuleError
 
 IMAGE, VECTOR = (2, 6, 6), (9,)
 
@@ -111,3 +111,26 @@ def test_numbers_that_float32_changes_are_refused(number):
         taut.bound_outputs(Rescaled(number), x, x, arithmetic="float32")
     low, high = taut.bound_outputs(Rescaled(number), x, x)
     assert low <= x.double() * number <= high
+
+
+def test_models_that_are_not_float32_are_not_executed_in_it():
+    """Rounding stored points to float32 is no rounding of an execution."""
+    model, x = taut.nn.LinfDistance(6, 4, dtype=torch.float64), torch.zeros(1, 6)
+    with pytest.raises(DtypeError, match="that of the model"):
+        taut.bound_outputs(model, x, x, arithmetic="float32")
+    low, high = taut.bound_outputs(model.float(), x, x, arithmetic="float32")
+    assert ((low <= model(x)) & (model(x) <= high)).all()
+
+
+class Summed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.avg_pool2d(x, 2, 1, divisor_override=-3)
+
+
+def test_a_negative_divisor_turns_no_box_over():
+    model, x = Summed(), torch.randn(1, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    for reach in (0.0, 1.0):
+        low, high = taut.bound_outputs(model, x - reach, x + reach)
+        for point in (x - reach, x, x + reach):
+            value = model(point.double())
+            assert ((low <= value) & (value <= high)).all()

@@ -137,3 +137,16 @@ def test_what_overflows_has_no_radius():
         taut.certify(net, torch.ones(1, 2).double(), "linf", tolerance=[1e-320, 1.0])
     far = torch.tensor([[1e300, 1.0]], dtype=torch.float64)
     assert taut.certify(net, far, "linf", tolerance=[1e-20, 1.0]).radius == 0
+
+
+def test_products_that_underflow_are_refused():
+    """Weights of 1e-200 and 1e200 in a row: a tolerance of 1e-130 would hide the input."""
+    first, second, last = (nn.Linear(2, 2).double() for _ in range(3))
+    for layer, size in ((first, 1e-200), (second, 1e100), (last, 1e100)):
+        layer.weight.data = size * torch.eye(2, dtype=torch.float64)
+        layer.bias.data.zero_()
+    last.bias.data[0] = 1.0
+    net, x = nn.Sequential(first, second, last), torch.zeros(1, 2, dtype=torch.float64)
+    assert taut.certify(net, x, "linf", tolerance=1e-100).radius <= 0.5e100
+    with pytest.raises(ArgumentError, match="underflow"):
+        taut.certify(net, x, "linf", tolerance=1e-130)

@@ -10,14 +10,14 @@ from taut.audit import audit_program, bound_of, find_program, prepare
 from taut.bounds import Bound, Hypotheses
 from taut.certificates.certification_result import Certificates
 from taut.certificates.float32_execution import float32_executor
-from taut.certificates.input_checks import check_batch, check_labels
+from taut.certificates.input_checks import check_batch, check_float32, check_labels
 from taut.certificates.input_tolerances import Tolerance, scale_problem
 from taut.certificates.interval_propagation import BoxInterpreter
 from taut.certificates.interval_propagation_radii import InputRange, interval_radii
 from taut.certificates.radii import PairRadii, differences, sign_radii, vector_radii
 from taut.certificates.rounded_execution import RoundedExecution, dtype_of, in_double
 from taut.certificates.rounded_tensor import RoundedTensor
-from taut.errors import ArgumentError, DtypeError, check_choice, check_count, check_positive
+from taut.errors import ArgumentError, check_choice, check_count, check_positive
 from taut.linalg.rounding import check_arithmetic
 from taut.names import Arithmetic, CertificateMethod
 from taut.norms import LINF, Norm, NormLike, as_norm
@@ -113,7 +113,7 @@ def certify(
         )
         return scaled.settle(certificates, p)
     if arithmetic == "float32":
-        _check_float32(model, x)
+        check_float32(_SUBJECT, model, x)
     prepared = prepare(model, _SUBJECT)
     stored = find_program(prepared, tuple(x.shape[1:]), _SUBJECT)
     home = next(model.parameters(), x).device
@@ -227,18 +227,6 @@ class _Certifier:
             self.method = "last-layer pairs"
             radii = self.pairs(run.last, prediction, margins)
         return prediction, margins.amin(1), radii.amin(1)
-
-
-def _check_float32(model: nn.Module, x: Tensor) -> None:
-    dtypes = {t.dtype for t in (x, *model.parameters(), *model.buffers()) if t.is_floating_point()}
-    if dtypes != {torch.float32}:
-        rule = "'float32' must be that of the model and of `x`"
-        remedy = "Convert both with .float(), or use 'real'."
-        raise DtypeError(_SUBJECT, "arithmetic", rule, ", ".join(sorted(map(str, dtypes))), remedy)
-    if torch.get_float32_matmul_precision() != "highest":
-        rule = "'float32' must mean full float32 products"
-        got = f"torch.get_float32_matmul_precision() == {torch.get_float32_matmul_precision()!r}"
-        raise ArgumentError(_SUBJECT, "arithmetic", rule, got, "Set it to 'highest'.")
 
 
 def _finite(x: Tensor) -> Tensor:

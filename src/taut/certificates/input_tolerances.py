@@ -115,7 +115,11 @@ def _scale(
     assert isinstance(first, nn.Linear)
     weight = first.weight.cpu() if dense else torch.eye(*shape, dtype=torch.float64)
     steps = _with_small_steps(given.flatten(), weight)
-    first.weight = nn.Parameter(weight * steps, requires_grad=False)
+    product = weight * steps
+    if bool((product[weight != 0].abs() < torch.finfo(torch.float64).tiny).any()):
+        rule = "must not be so small that products with the weights of the first layer underflow"
+        raise ArgumentError(_SUBJECT, "tolerance", rule, f"tolerance={tolerance!r}")
+    first.weight = nn.Parameter(product, requires_grad=False)
     scaled = nn.Sequential(*layers).to(device, torch.float64).eval()
     # Entry by entry products and quotients are rounded by 2^-53; norms of |W| are at most
     # rows * columns times those of W, for every pair of norms.

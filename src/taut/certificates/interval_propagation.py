@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from taut.audit import RuleInterpreter
+from taut.certificates.input_checks import check_float32
 from taut.certificates.rounded_execution import (
     dtype_of,
     program_in_double,
@@ -74,7 +75,7 @@ def bound_outputs(
         model: any network that `taut.bound_lipschitz` follows; not changed.
         lower: `(batch, ...)`, finite.
         upper: the same shape, nowhere below `lower`.
-        arithmetic: "real", "float64" or "float32".
+        arithmetic: "real", "float64" or, for a model in float32, "float32".
 
     Returns:
         Two float64 tensors of the output's shape.
@@ -98,6 +99,8 @@ def bound_outputs(
             got=f"shapes {tuple(lower.shape)} and {tuple(upper.shape)} of {lower.dtype} and "
             f"{upper.dtype}",
         )
+    if arithmetic == "float32":
+        check_float32(_SUBJECT, model)
     program = program_in_double(model, tuple(lower.shape[1:]), _SUBJECT, lower.device)
     box = BoxInterpreter(program, _SUBJECT, dtype).run(Box(lower.double(), upper.double()))
     return box.lower, box.upper

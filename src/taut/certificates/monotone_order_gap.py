@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from taut.certificates.input_checks import check_float32
 from taut.certificates.rounded_execution import RoundedExecution, dtype_of, program_in_double
 from taut.certificates.rounded_tensor import up
 from taut.errors import check_nonnegative, check_positive
@@ -49,6 +50,8 @@ def bound_order_gap(
     check_nonnegative(_SUBJECT, "radius", radius)
     check_arithmetic(_SUBJECT)
     dtype = dtype_of(arithmetic, _SUBJECT)
+    if arithmetic == "float32":
+        check_float32(_SUBJECT, model)
     program = program_in_double(model, tuple(centre.shape), _SUBJECT, centre.device)
     execution = RoundedExecution(program, LINF, dtype, _SUBJECT)
     run, limit = execution(centre.double()[None])

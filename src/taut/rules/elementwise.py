@@ -47,8 +47,9 @@ def _softplus(call: Call) -> float:
 
 def _elu(call: Call) -> float:
     alpha, scale, inner = (float(call[name]) for name in ("alpha", "scale", "input_scale"))
-    # 1 in front of 0 and alpha times the inner scale behind it, all times the outer scale.
-    steepest = max(1.0, abs(alpha * inner)) * abs(scale)
+    # 1 in front of 0 and alpha times the inner scale behind it, all times the outer scale; with an
+    # inner scale below 0 it grows like an exponential there.
+    steepest = max(1.0, abs(alpha * inner)) * abs(scale) if inner >= 0 else math.inf
     return steepest * (1 + 1e-15) if math.isfinite(steepest) else math.inf
 
 

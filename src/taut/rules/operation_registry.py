@@ -93,8 +93,8 @@ class Call:
         def magnitude(name: str, leaf: Any) -> Any:
             if isinstance(leaf, Tensor) and leaf.dtype != torch.bool:
                 return leaf.detach().abs() if keep_offset or name != offset else 0 * leaf
-            scalar = name in ("self", "other", "alpha") and isinstance(leaf, (int, float))
-            return abs(leaf) if scalar else leaf
+            factor = name in ("self", "other", "alpha", "divisor_override")
+            return abs(leaf) if factor and isinstance(leaf, (int, float)) else leaf
 
         changed = {
             name: tree_map(lambda leaf, name=name: magnitude(name, leaf), argument)
