@@ -183,3 +183,15 @@ def test_exponents_are_at_least_eight():
     for p in (1, 2, 7.9, 0, -2, math.nan):
         with pytest.raises(ArgumentError, match="infinity or at least 8"):
             linf_distance(torch.zeros(1, 2), torch.zeros(1, 2), p)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_narrow_dtypes_are_computed_too(dtype, p):
+    x, w = points(3, 5).to(dtype), points(4, 5, seed=1).to(dtype)
+    wanted = definition(x.double(), w.double(), p)
+    for leaf in (x, x.clone().requires_grad_()):
+        y = linf_distance(leaf, w, p)
+        assert y.dtype == dtype
+        close = 16 * torch.finfo(dtype).eps
+        torch.testing.assert_close(y.detach().double(), wanted, rtol=close, atol=0)

@@ -67,8 +67,8 @@ def linf_distance(
     if torch.compiler.is_compiling() or in_transform():
         y = _distance(points, weight, p)[0]
     elif math.isinf(p) and not differentiated:
-        # Half as fast as a fused kernel, but exact in any dtype, and nothing waits for a compiler.
-        y = torch.cdist(points, weight, p=p)
+        # Half as fast as a fused kernel, but nothing waits for a compiler.
+        y = _maxima(points, weight, compiled=False)
     else:
         y = _Distance.apply(points.contiguous(), weight.contiguous(), p, compiled)[0]  # type: ignore[index]
     return y.reshape(*x.shape[:-1], len(weight))
@@ -77,6 +77,14 @@ def linf_distance(
 def _largest(x: Tensor, w: Tensor) -> Tensor:
     """The largest differences `(batch, out)`."""
     return (x.unsqueeze(1) - w).abs().amax(-1)
+
+
+def _maxima(x: Tensor, w: Tensor, compiled: bool) -> Tensor:
+    """The same by the fastest way; `torch.cdist` knows no narrower dtype than float32."""
+    narrow = not {x.dtype, w.dtype} <= {torch.float32, torch.float64}
+    if narrow or (compiled and _is_large(x, w.numel())):
+        return _reduce(_largest, (x,), (w,), compiled)
+    return torch.cdist(x, w, p=math.inf)
 
 
 def _terms(scaled: Tensor, offset: Tensor | float) -> Tensor:
@@ -139,10 +147,7 @@ class _Distance(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, w: Tensor, p: float, compiled: bool) -> tuple[Tensor, Tensor, Tensor]:
-        if compiled and _is_large(x, w.numel()):
-            largest = _reduce(_largest, (x,), (w,), compiled)
-        else:
-            largest = torch.cdist(x, w, p=math.inf)
+        largest = _maxima(x, w, compiled)
         if math.isinf(p):
             return largest, largest.new_empty(0), largest.new_empty(0)
         scale = _scale(largest, p)
