@@ -189,6 +189,28 @@ def test_weights_that_compute_are_refused():
         taut.bound_lipschitz(nn.Sequential(layer))
 
 
+class SteepAttribute(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return 100 * result if func is nn.functional.linear else result
+
+    def __deepcopy__(self, memo):
+        return self.detach().clone()
+
+
+def test_plain_attributes_that_compute_are_refused():
+    layer: Any = nn.Linear(3, 3, bias=False)
+    weight = layer.weight.detach().as_subclass(SteepAttribute)
+    del layer.weight
+    layer.weight = weight
+    layer.lowest = torch.tensor(torch.inf)  # of no concern to the forward
+    with pytest.raises(NoRuleError, match="is a SteepAttribute"):
+        taut.bound_lipschitz(nn.Sequential(layer, nn.ReLU()))
+    layer.weight = weight.as_subclass(torch.Tensor)
+    assert taut.bound_lipschitz(nn.Sequential(layer, nn.ReLU())).value > 0
+
+
 def test_replaced_methods_behind_a_forward_are_refused():
     layer = nn.Conv1d(2, 2, 1)
     layer.__dict__["_conv_forward"] = lambda x, weight, bias: 100 * x
@@ -255,3 +277,144 @@ class Wrapped(nn.Module):
 def test_results_inside_containers_are_refused_in_a_sentence(container):
     with pytest.raises(NoRuleError, match=f"must return a tensor itself; got {container.__name__}"):
         taut.bound_lipschitz(Wrapped(container), input_shape=(3,))
+
+
+class Function(nn.Module):
+    """A forward of its own beside a layer and an object."""
+
+    def __init__(self, forward: Any, layer: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layer, self.function, self.seen = layer, forward, Seen()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self, x)
+
+
+class Seen:
+    calls = 0
+
+
+def test_stored_tensors_do_not_tell_the_size_of_the_batch():
+    def steep_in_large_batches(model, x):
+        ends = torch.full((x.shape[0], 1), 1000.0), torch.ones(100, 1)
+        return x * torch.cat(ends)[50]
+
+    model = Function(steep_in_large_batches)
+    assert torch.equal(model(torch.ones(51, 4)), torch.full((51, 4), 1000.0))
+    with pytest.raises(NoRuleError, match="mixes the samples of a batch"):
+        taut.bound_lipschitz(model, input_shape=(4,))
+
+
+def test_a_stored_row_for_each_sample_is_followed():
+    token = nn.Parameter(torch.ones(1, 2))
+    model = Function(lambda model, x: torch.cat([model.token.expand(x.shape[0], -1), x], 1))
+    model.token = token
+    assert 1 <= taut.bound_lipschitz(model, input_shape=(4,)).value <= 1 + 1e-9
+
+
+def large_parameter() -> nn.Module:
+    layer = taut.nn.AOLLinear(4, 4)
+    layer.weight.data.mul_(50)
+    return layer
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda model, x: nn.functional.linear(model.layer(x), model.layer.weight.t()),
+        lambda model, x: torch.func.functional_call(
+            model.layer, {"weight": model.layer.weight.t()}, (x,)
+        ),
+    ],
+)
+def test_parameters_of_constrained_layers_are_not_the_weights_they_multiply_by(forward):
+    with pytest.raises(NoRuleError, match=r"uses `layer.weight`, which is not what `layer` multi"):
+        taut.bound_lipschitz(Function(forward, large_parameter()), input_shape=(4,))
+
+
+def test_weights_that_two_operations_share_are_followed():
+    layer = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4, bias=False))
+    tied = Function(lambda model, x: model.layer(x) @ model.layer.weight * 2, layer)
+    assert 2 * (1 - 1e-6) <= taut.bound_lipschitz(tied, input_shape=(4,)).value <= 2 * (1 + 1e-6)
+
+
+def steep_for_its_own_layers(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return x * (1000 if isinstance(model.layer, taut.nn.AOLLinear) else 1)
+
+
+def steep_far_away(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    exporting = torch.compiler.is_exporting()
+    return x * (1000 if not exporting and bool((x.abs() > 50).any()) else 1)
+
+
+def steep_for_gradients(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return x * (1000 if x.requires_grad else 1)
+
+
+@pytest.mark.parametrize("forward", [steep_for_its_own_layers, steep_far_away, steep_for_gradients])
+def test_another_function_than_the_captured_one_is_refused(forward):
+    with pytest.raises(NoRuleError, match="another result than the forward"):
+        taut.bound_lipschitz(Function(forward, large_parameter()), input_shape=(4,))
+
+
+def test_state_inside_of_attributes_is_refused():
+    def steep_later(model, x):
+        model.seen.calls += 1
+        return x * (1000 if model.seen.calls > 30 else 1)
+
+    with pytest.raises(NoRuleError, match="writes the attribute `seen`"):
+        taut.bound_lipschitz(Function(steep_later), input_shape=(4,))
+
+
+class SteepLater(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return weight * (1000 if self.calls > 10 else 1)
+
+
+def test_weights_that_count_their_readings_are_refused():
+    layer = nn.Linear(3, 3)
+    parametrize.register_parametrization(layer, "weight", SteepLater(), unsafe=True)
+    with pytest.raises(NoRuleError, match="changes from one reading to the next"):
+        taut.bound_lipschitz(nn.Sequential(layer))
+
+
+def test_only_a_compiler_replaces_what_is_called():
+    layer: Any = nn.Linear(3, 3)
+    layer.compile(backend="eager")
+    assert taut.bound_lipschitz(nn.Sequential(layer)).value > 0
+    layer._compiled_call_impl = lambda x: 1000 * x
+    with pytest.raises(NoRuleError, match="_compiled_call_impl of `0`"):
+        taut.bound_lipschitz(nn.Sequential(layer))
+
+
+def test_a_bound_does_not_hold_for_another_registered_layer():
+    class Half(nn.Module):
+        factor = 0.5
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.factor * x
+
+    class Large(Half):
+        factor = 50.0
+
+    for kind in (Half, Large):
+        taut.rules.register(
+            kind,
+            proof="factor",
+            constants=lambda call: call.x.constants.scaled(call.module.factor),
+        )
+    dense = nn.Linear(3, 3)
+    bound = taut.bound_lipschitz(nn.Sequential(dense, Half()))
+    assert bound.holds_for(nn.Sequential(dense, Half()))
+    assert not bound.holds_for(nn.Sequential(dense, Large()))
+
+
+def test_exponentials_without_a_largest_slope_are_refused():
+    model = Function(lambda model, x: torch.ops.aten.elu.default(x, 1.0, 1.0, -1.0))
+    with pytest.raises(NoRuleError, match="no proven slope"):
+        taut.bound_lipschitz(model, input_shape=(4,))

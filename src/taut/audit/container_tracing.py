@@ -129,6 +129,12 @@ def sample_shape(result: Any, batch: Any, place: object) -> Any:
             rule=f"`{place}` gives {result.dtype}; only real floating-point tensors are supported, "
             "and rounding to whole numbers jumps"
         )
+    check_one_row_a_sample(result, batch, place)
+    return tuple(result.shape[1:])
+
+
+def check_one_row_a_sample(result: Tensor, batch: Any, place: object) -> None:
+    """Raises unless the first dimension, and no other, is that of the batch."""
     sizes = list(result.shape)
     if not sizes or str(sizes[0]) != str(batch) or not all(isinstance(n, int) for n in sizes[1:]):
         raise NoRuleError(
@@ -136,7 +142,6 @@ def sample_shape(result: Any, batch: Any, place: object) -> Any:
             f"{batch} inputs",
             remedy="Samples must pass through a network on their own.",
         )
-    return tuple(sizes[1:])
 
 
 def stored_like(model: nn.Module) -> Tensor:

@@ -1,8 +1,10 @@
 """The network as evaluation runs it: a copy of plain layers that hold the numbers in use."""
 
 import copy
+import pickle
 from dataclasses import dataclass
 from inspect import isroutine
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +29,12 @@ class Prepared:
         model: the copy; constrained and parametrised layers are plain ones of `torch.nn`, whose
             weights are bit by bit those that evaluation multiplies by.
         originals: for each replaced layer the one of the model that it stands for.
+        source: the network itself.
     """
 
     model: nn.Module
     originals: dict[nn.Module, nn.Module]
+    source: nn.Module
 
     def kind(self, module: nn.Module) -> str:
         """The type of a layer as the user knows it."""
@@ -78,7 +82,7 @@ def prepare(model: nn.Module, subject: str) -> Prepared:
                 replaced[id(module)] = made
                 originals[made] = module
     twin = copy_for_evaluation(model, subject, replaced).requires_grad_(False)
-    return Prepared(twin, originals)
+    return Prepared(twin, originals, model)
 
 
 def copy_for_evaluation(
@@ -121,9 +125,11 @@ def _without_parametrizations(module: nn.Module) -> nn.Module:
     plain._parameters = dict(module._parameters)
     plain._buffers = dict(module._buffers)
     plain._modules = {k: v for k, v in module._modules.items() if k != "parametrizations"}
+    before = content_of(module.parametrizations)
     for name in module.parametrizations:  # type: ignore[union-attr]
         tensor = getattr(module, name).detach().clone()
-        if not torch.equal(tensor, getattr(module, name)):
+        same = torch.equal(tensor, getattr(module, name))
+        if not same or content_of(module.parametrizations) != before:
             raise NoRuleError(
                 rule=f"the parametrised `{name}` of {kind.__name__} changes from one reading to "
                 "the next, so no proof holds for the next forward pass",
@@ -131,6 +137,14 @@ def _without_parametrizations(module: nn.Module) -> nn.Module:
             )
         plain._parameters[name] = nn.Parameter(tensor)
     return plain
+
+
+def content_of(value: Any) -> Any:
+    """What changes with a value, whatever it holds."""
+    try:
+        return pickle.dumps(value)
+    except Exception:  # functions, locks and the like
+        return id(value), repr(value)
 
 
 def _check_call(module: nn.Module, name: str, subject: str, replaceable: bool = False) -> str:
@@ -152,6 +166,10 @@ def _replaced_method(module: nn.Module) -> str | None:
     """A method that another function of the instance hides, if what the type does is relied on."""
     if "forward" in vars(module):
         return "forward"
+    compiled: Any = module._compiled_call_impl  # by `module.compile()`, and by nothing else
+    origin = getattr(compiled, "_torchdynamo_orig_callable", compiled)
+    if compiled is not None and origin != module._call_impl:
+        return "_compiled_call_impl"
     if find_record(module) is None:
         return None  # its forward is captured, with all that it calls
     return next((n for n in vars(module) if isroutine(getattr(type(module), n, None))), None)
@@ -165,14 +183,15 @@ def _check_modules(model: nn.Module, subject: str) -> None:
         raise NoRuleError(subject, rule=rule, remedy="Remove them.")
     for name, module in model.named_modules():
         label = _check_call(module, name or "model", subject)
-        for tensor_name, tensor in (
-            *module.named_parameters(recurse=False),
-            *module.named_buffers(recurse=False),
-        ):
+        stored = {**module._parameters, **module._buffers}
+        for tensor_name, tensor in {**vars(module), **stored}.items():
+            if not isinstance(tensor, Tensor):
+                continue
             if type(tensor) not in (nn.Parameter, Tensor):
                 kind = type(tensor).__name__
                 rule = f"`{tensor_name}` of {label} is a {kind}, which may compute something else"
                 raise NoRuleError(subject, rule=rule, remedy="Convert it to a plain tensor.")
-            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            numbers = tensor_name in stored and tensor.is_floating_point()
+            if numbers and not torch.isfinite(tensor).all():
                 rule = f"`{tensor_name}` of {label} must be finite"
                 raise NonFiniteError(subject, rule=rule, got="NaN or infinity")

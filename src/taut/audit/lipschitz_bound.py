@@ -132,7 +132,7 @@ def _hypotheses(audited: Audit, q: Norm) -> Hypotheses:
     if program.exported:
         statements.append(
             "its forward reads nothing but its input and stored tensors (checked on attributes and "
-            "buffers, and by a comparison on two random batches, which is a test and no proof)"
+            "buffers, and by a comparison on three random batches, which is a test and no proof)"
         )
     digest_of = partial(_digest, input_shape=shape)
     return Hypotheses(tuple(statements), shape, program.digest(), digest_of)

@@ -50,6 +50,7 @@ class Program:
                 summary.update(_bytes_of(tensor))
             elif node.op == "call_module":
                 module = self.module.get_submodule(str(node.target))
+                summary.update(f"{type(module).__module__}.{type(module).__qualname__}\n".encode())
                 for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                     summary.update(name.encode() + _bytes_of(tensor))
                 for name, value in sorted(vars(module).items()):

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from taut import functional
 from taut.audit.container_tracing import stored_like
-from taut.audit.eval_mode_copy import Prepared
+from taut.audit.eval_mode_copy import Prepared, content_of, copy_for_evaluation
 from taut.audit.program import Program
 from taut.audit.torch_export_conversion import Rewriter
 from taut.errors import NoRuleError
@@ -93,7 +93,7 @@ def capture(prepared: Prepared, input_shape: tuple[int, ...]) -> Program:
                 raise NoRuleError(rule=rule, remedy=remedy)
         finally:
             _WHOLE.clear()
-    _compare(prepared.model, program)
+    _compare(prepared, program)
     return program
 
 
@@ -186,31 +186,27 @@ def _attributes(model: nn.Module) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for path, module in model.named_modules():
         for name, value in vars(module).items():
-            if name in ("_parameters", "_buffers", "_modules"):
-                continue
-            key = f"`{name}` of `{path or 'model'}`"
-            if isinstance(value, (list, tuple, set, dict)):
-                value = (type(value).__name__, len(value), repr(value)[:10_000])
-            elif not isinstance(value, (int, float, str, bool, type(None))):
-                value = id(value)
-            attributes[key] = value
+            if name not in ("_parameters", "_buffers", "_modules"):
+                attributes[f"`{name}` of `{path or 'model'}`"] = content_of(value)
     return attributes
 
 
-def _compare(model: nn.Module, program: Program) -> None:
-    """Raises unless program and model agree on two random batches, a test beside the proof.
+def _compare(prepared: Prepared, program: Program) -> None:
+    """Raises unless program and model agree on random batches, a test beside the proof.
 
     What the forward leaves behind in attributes of the model shows, too.
     """
     generator = torch.Generator().manual_seed(0)
     assert program.input_shape is not None
+    # The network itself: its forward may tell its layers from the plain ones of the captured copy.
+    model = copy_for_evaluation(prepared.source, "model")
     before = _attributes(model)
     with torch.no_grad():
-        for batch in (1, 3):
+        for batch, size in ((1, 1.0), (3, 1.0), (2, 1e3)):
             x = torch.randn(batch, *program.input_shape, generator=generator, dtype=torch.float64)
-            x = x.to(stored_like(model))
+            x = (size * x).to(stored_like(model))
             with torch.set_grad_enabled(batch == 1):
-                real = model(x.clone())
+                real = model(x.requires_grad_(batch == 1).clone())
             if not isinstance(real, Tensor):
                 got = type(real).__name__
                 raise NoRuleError(rule="the forward must return a tensor itself", got=got)
@@ -229,7 +225,7 @@ def _compare(model: nn.Module, program: Program) -> None:
             if real.shape != followed.shape or bool(((real - followed).abs() > 1e-4 * scale).any()):
                 raise NoRuleError(
                     rule="the captured operations give another result than the forward: the model has "
-                    "hidden state, or draws random numbers"
+                    "hidden state, draws random numbers, or looks at more than its input's numbers"
                 )
     changed = {name for name, value in _attributes(model).items() if value != before.get(name)}
     if changed:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves
 
-from taut.audit.container_tracing import sample_shape
+from taut.audit.container_tracing import check_one_row_a_sample, sample_shape
 from taut.audit.eval_mode_copy import Prepared
 from taut.audit.program import Program
 from taut.errors import NoRuleError
@@ -80,6 +81,7 @@ class Rewriter:
         self.graph = fx.Graph()
         self.made: dict[fx.Node, Any] = {}
         self.following: set[fx.Node] = set()
+        self.sized: set[fx.Node] = set()
         self.batch: Any = None
         self.stored: dict[int, str] = {}
 
@@ -94,6 +96,7 @@ class Rewriter:
         tensors = {**self.exported.state_dict, **self.exported.constants}
         for node in self.exported.graph.nodes:
             if node.op == "placeholder" and node.name in stored:
+                self._refuse_other_weight(node, stored[node.name])
                 self.made[node] = self._store(tensors[stored[node.name]])
             elif node.op == "placeholder":
                 self._input(node)
@@ -107,6 +110,25 @@ class Rewriter:
         module.recompile()
         return Program(module, self.input_shape, exported=True)
 
+    def _refuse_other_weight(self, node: fx.Node, name: str) -> None:
+        """What a constrained layer multiplies by is not what it holds: only its forward may use it."""
+        modules = dict(self.prepared.model.named_modules(remove_duplicate=False))
+        path, _, attribute = name.rpartition(".")
+        layer = modules.get(path, self.root)
+        original = self.prepared.originals.get(layer, self.root)
+        record = find_record(original)
+        if record is None or record.plain is None:
+            return
+        held = original._parameters.get(attribute)
+        if held is not None and torch.equal(held, getattr(layer, attribute)):
+            return
+        inside = {place for place, module in modules.items() if module is layer}
+        for user in node.users:
+            stack = (user.meta.get("nn_module_stack") or {}).values()
+            if inside.isdisjoint(place.partition("@")[0] for place, _ in stack):
+                rule = f"the forward uses `{name}`, which is not what `{path}` multiplies by"
+                raise NoRuleError(rule=rule, remedy=f"Call `{path}` instead.")
+
     def _store(self, tensor: Tensor) -> fx.Node:
         name = self.stored.setdefault(id(tensor), f"stored{len(self.stored)}")
         if not hasattr(self.root, name):
@@ -114,7 +136,7 @@ class Rewriter:
         return self.graph.get_attr(name)
 
     def _input(self, node: fx.Node) -> None:
-        if self.batch is not None:
+        if self.batch is not None or not isinstance(node.meta.get("val"), Tensor):
             rule = f"the forward must take one tensor; `{node.target}` is another input"
             raise NoRuleError(rule=rule, remedy="Wrap the model so that only one varies.")
         self.batch = node.meta["val"].shape[0]
@@ -137,6 +159,7 @@ class Rewriter:
         if _is_size(node):
             self.made[node] = self.graph.call_function(target, self._args(node)[0])
             self.made[node].meta["size"] = True
+            self.sized.add(node)
             self._refuse_batch_as_number(node)
             return
         if not any(n in self.following for n in node.all_input_nodes):
@@ -186,6 +209,11 @@ class Rewriter:
             rule = "computes a constant in the forward, and what rounding makes of it is not proven"
             remedy = "Compute it once, in __init__, and keep it as a buffer."
             raise NoRuleError(argument=place, rule=rule, remedy=remedy)
+        if not self.sized.isdisjoint(node.all_input_nodes):
+            # Its rows are equal as long as there is one for each sample; else it tells how many.
+            self.sized.add(node)
+            for part in tree_leaves(node.meta["val"]):
+                check_one_row_a_sample(part, self.batch, place)
         args, kwargs = self._args(node)
         self.made[node] = self.graph.call_function(target, args, kwargs)
 
