@@ -125,9 +125,9 @@ def _without_parametrizations(module: nn.Module) -> nn.Module:
     plain._parameters = dict(module._parameters)
     plain._buffers = dict(module._buffers)
     plain._modules = {k: v for k, v in module._modules.items() if k != "parametrizations"}
-    before = content_of(module.parametrizations)
     for name in module.parametrizations:  # type: ignore[union-attr]
         tensor = getattr(module, name).detach().clone()
+        before = content_of(module.parametrizations)  # the first reading may fill a cache
         same = torch.equal(tensor, getattr(module, name))
         if not same or content_of(module.parametrizations) != before:
             raise NoRuleError(
