@@ -33,6 +33,7 @@ html_theme = "furo"
 html_title = "taut"
 html_static_path = ["_static"]
 html_css_files = ["taut.css"]
+html_favicon = "_static/icon.svg"
 html_math_renderer = "mathml"
 html_show_sphinx = False
 html_copy_source = False
@@ -82,6 +83,7 @@ def _make_accessible(app, pagename, templatename, context, doctree):
     for start in ('<div class="table-wrapper', '<div class="math', "<pre"):
         tag = start.partition(" ")[0]
         body = body.replace(start, f'{tag} tabindex="0"{start.removeprefix(tag)}')
+    body = body.replace('<span class="pre">--', '<span class="pre flag">--')
     # Sphinx gives captions of contents no level, and parameters of long signatures no terms.
     body = body.replace(' role="heading">', ' role="heading" aria-level="2">')
     context["body"] = body.replace("<dl>\n<dd>", '<dl role="presentation">\n<dd>')

@@ -41,9 +41,8 @@ class Commands(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The sections, in the order of `taut --help`."""
-        return [
-            section for _, section in self._sections(main, click.Context(main, info_name="taut"))
-        ]
+        context = click.Context(main, info_name="taut", **main.context_settings)
+        return [section for _, section in self._sections(main, context)]
 
     def _sections(
         self, command: click.Command, context: click.Context

@@ -72,10 +72,13 @@ def _verdicts(shown: list[ExperimentReport]) -> nodes.section:
     section = nodes.section(ids=["verdicts"])
     section += nodes.title(text="Verdicts")
     section += nodes.paragraph(text=verdict_summary(verdict for _, verdict in judged))
+    colours = {"confirmed": ["better"], "refuted": ["worse"]}
     rows = [
-        [nodes.paragraph(text=text) for text in (one.experiment.label, *cells)]
+        [
+            nodes.paragraph(text=text, classes=colours.get(text, []))
+            for text in (one.experiment.label, *verdict_cells(one.experiment, verdict))
+        ]
         for one, verdict in judged
-        for cells in [verdict_cells(one.experiment, verdict)]
     ]
     section += _grid(VERDICT_COLUMNS, rows)
     return section

@@ -35,7 +35,7 @@ for name, net in networks.items():
     print(f"{name:7}", taut.bound_lipschitz(net))
 
 # %%
-# Along the line from one side of the square to the other, the fit and what it should be:
+# Both fits and the target, along a line across the square:
 
 line = torch.linspace(-1, 1, 201)
 points = torch.stack([line, torch.zeros(201)], dim=1)
@@ -54,7 +54,7 @@ def paint(axes):
 section = Figure(paint, alt="MaxMin follows the distance; ReLU stays flatter.")
 
 # %%
-# How steep is each where it is asked to have slope 1? The norms of gradients at fresh points:
+# The target has slope 1 everywhere. How close do the fits come? Their gradient norms at fresh points:
 
 generator = torch.Generator().manual_seed(1)
 x = 2 * torch.rand(2000, 2, generator=generator) - 1

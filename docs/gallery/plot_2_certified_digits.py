@@ -3,7 +3,7 @@ Certified digits: a radius for each prediction
 ==============================================
 
 A classifier whose constant is known gives every prediction a radius within which nothing changes it.
-Training asks for that radius from the start: margin and loss follow from it.
+Training takes that radius as its target: the loss and its margin follow from it.
 """
 
 import torch
@@ -24,14 +24,14 @@ run = train(config)
 test = run.data().test
 
 # %%
-# Every test digit is certified, in real arithmetic; what float64 may have lost is subtracted:
+# Every test digit is certified, in exact arithmetic; the roundoff of the computation is subtracted:
 
 certificates = taut.certify(run.model, test.inputs, "l2", labels=test.labels)
 print(certificates.summary())
 
 # %%
-# A gradient attack beside the proof. What it changes must lie outside of what is proven, and does:
-# otherwise the check would raise an error.
+# No gradient attack can change a prediction within its certified radius; `check_certificates` would
+# raise an error if one did.
 
 attack = taut.attacks.pgd(
     run.model,
@@ -43,10 +43,10 @@ attack = taut.attacks.pgd(
 )
 taut.attacks.check_certificates(attack, certificates, run.model)
 proven = certificates.certified_accuracy(0.5)
-print(f"within 0.5: proven {proven:.3f}, left by PGD {attack.accuracy:.3f}")
+print(f"within 0.5: proven {proven:.3f}, accuracy under PGD {attack.accuracy:.3f}")
 
 # %%
-# Certified accuracy is the share of digits that are right at every point within the radius:
+# Certified accuracy is the share of digits that are classified correctly at every point within the radius:
 
 radii = torch.linspace(0, 1.5, 101)
 
@@ -59,7 +59,7 @@ def paint(axes):
         [attack.accuracy],
         "o",
         color=COLOURS["vermilion"],
-        label="left by PGD",
+        label="under PGD",
     )
     axes.axvline(0.5, color=COLOURS["black"], linewidth=0.8, linestyle=":")
     axes.text(0.52, 0.03, "trained for")

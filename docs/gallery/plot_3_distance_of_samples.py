@@ -26,8 +26,8 @@ print(result.lower)
 print(result.upper)
 
 # %%
-# As two finite sets there is nothing to guess: a critic from below, a coupling from above, both proven,
-# and they meet.
+# Between the two finite sets of points nothing is uncertain: the lower bound from a critic and the upper
+# bound from a coupling are both proven, and they meet.
 
 finite = taut.wasserstein(x[:400], y[:400], finite=True)
 print(finite.lower, finite.upper)

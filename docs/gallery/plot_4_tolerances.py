@@ -57,7 +57,7 @@ curve = Figure(
 )
 
 # %%
-# Ten thousand perturbations inside the tolerances, of which half are at their corners, find nothing:
+# Ten thousand perturbations within the tolerances, half of them at the corners, change no prediction:
 
 held = (found.radius > 1).numpy()
 before = model.predict(X_test)
@@ -67,4 +67,4 @@ for trial in range(10_000 // held.sum() + 1):
     step = generator.uniform(-1, 1, X_test.shape)
     step = np.sign(step) if trial % 2 else step
     changed += (model.predict(X_test + step * units) != before)[held].sum()
-print(f"answers changed: {changed}")
+print(f"predictions changed: {changed}")

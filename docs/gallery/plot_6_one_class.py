@@ -60,7 +60,8 @@ print(
 print(f"{((inner.prediction == 1) & (inner.radius > 0.1)).double().mean():.1%}")
 
 # %%
-# When every point may move by r, scores move by at most K r, those of data down and those of outliers up:
+# If every point may move by r, scores change by at most K r: at worst, those of data fall and those of
+# outliers rise.
 
 constant = taut.bound_lipschitz(net).value
 with torch.no_grad():

@@ -67,7 +67,7 @@ _, push = torch.func.jvp(net, (x,), (step,))
 print(f"largest gain found at one input {push.norm():.4f}")
 
 # %%
-# And it is causal: another future leaves the past as it was, to the bit.
+# And it is causal: whatever follows in the input, the outputs before it are the same, to the bit.
 
 other = noisy.clone()
 other[..., 120:] = 7.0

@@ -20,6 +20,16 @@ __all__ = [
 ]
 
 
+def format_number(value: float, digits: int = 4) -> str:
+    """A number in at most `digits` significant digits, below a million without an exponent.
+
+    Example:
+        >>> format_number(1234.56, 3), format_number(0.000123)
+        ('1230', '0.000123')
+    """
+    return f"{float(f'{value:.{digits}g}'):.{max(digits, 6)}g}"
+
+
 def format_bound(value: float, side: str, digits: int = 4) -> str:
     """A bound in at most `digits` significant digits, rounded away from what it bounds.
 
@@ -31,11 +41,13 @@ def format_bound(value: float, side: str, digits: int = 4) -> str:
         >>> format_bound(3.1416, "lower", digits=5)
         '3.1416'
     """
-    nearest = f"{value:.{digits}g}"
+    nearest = format_number(value, digits)
     if float(nearest) >= value if side == "upper" else float(nearest) <= value:
         return nearest
     towards = ROUND_CEILING if side == "upper" else ROUND_FLOOR
-    return f"{float(Context(prec=digits, rounding=towards).create_decimal(value)):.{digits}g}"
+    return format_number(
+        float(Context(prec=digits, rounding=towards).create_decimal(value)), digits
+    )
 
 
 def _as_number(value: float, side: str) -> str:

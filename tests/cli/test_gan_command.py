@@ -30,3 +30,8 @@ def test_a_dataset_that_does_not_exist_makes_no_folder(tmp_path):
     out = tmp_path / "run"
     found = invoke("gan", "--data", "nope", "--out", str(out))
     assert found.exit_code == 2 and "got 'nope'" in found.output and not out.exists()
+
+
+def test_advice_names_the_option_for_what_python_calls_an_argument(tmp_path):
+    found = invoke("gan", "--data", "mnist", "--data-dir", tmp_path / "none", code=2)
+    assert "Pass --data-dir or set TAUT_DATA" in found.output

@@ -288,6 +288,15 @@ def test_with_json_an_error_is_an_object_on_standard_output(
     assert typed["argument"] == "--confidence" and "0<x<1" in typed["rule"]
 
 
+def test_an_error_leaves_no_folders(pair: tuple[Path, Path], tmp_path: Path):
+    few, new = write_csv(tmp_path / "few.csv", points(0.0, 5), "height,width,age"), tmp_path / "new"
+    outputs = ["--report", new / "deep" / "page.html", "--save", new / "critic.safetensors"]
+    assert "Created" not in run(pair[0], few, *outputs, code=2).stderr
+    assert not new.exists()
+    assert "Created folder" in run(*pair, *outputs).stderr
+    assert len(list(new.rglob("*.*"))) == 2
+
+
 def test_a_missing_file_is_named(pair: tuple[Path, Path]):
     result = run(pair[0], pair[1].with_name("c.csv"), code=2)
     assert "c.csv" in result.stderr

@@ -110,6 +110,33 @@ def test_every_kind_of_layer_agrees_with_python(browser, tmp_path, name):
     assert page.complaints == []
 
 
+@pytest.mark.slow
+def test_only_the_first_pointer_draws_and_only_on_the_board(browser, tmp_path):
+    page = open_page(browser, tmp_path, drawing(classifier()))
+    page.click(".clear")
+    frame = page.locator(".board").bounding_box()
+    state = "document.querySelector('.drawing').board"
+    page.mouse.move(frame["x"] + 50, frame["y"] + 50)
+    page.mouse.down(button="right")
+    page.mouse.move(frame["x"] + 90, frame["y"] + 90)
+    page.mouse.up(button="right")
+    second = "new PointerEvent('pointerdown', {pointerId: 7, isPrimary: false, button: 0})"
+    page.evaluate(f"() => {{ {state}.board.dispatchEvent({second}); }}")
+    assert page.evaluate(f"() => {state}.strokes.length") == 0
+    page.mouse.down()
+    page.mouse.move(frame["x"] - 300, frame["y"] + 90, steps=3)
+    page.mouse.up()
+    points = page.evaluate(f"() => {state}.strokes.flat(2)")
+    assert len(points) == 16 and 0 <= min(points) <= max(points) <= 1
+    answer = page.locator(".answer")
+    assert "was found" not in answer.inner_text()  # the search does not delay the strokes
+    page.wait_for_function("() => /found/.test(document.querySelector('.answer').textContent)")
+    page.click(".clear")
+    page.wait_for_timeout(200)
+    assert answer.inner_text() == "Nothing is drawn yet."
+    assert page.complaints == []
+
+
 def test_only_small_dense_classifiers_of_grey_images_can_be_drawn():
     known = classifier()
     assert drawing(known) is not None

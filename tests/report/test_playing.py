@@ -33,6 +33,19 @@ def test_tables_sort_and_the_slider_counts_what_is_certified(browser, tmp_path):
     assert page.inner_text(".slider output") == "0.200: 25.0 % certified"
 
 
+def test_dates_sort_as_dates_and_numbers_in_names_as_numbers(browser, tmp_path):
+    rows = [["b10", "2024-02-01"], ["b9", "2024-01-09"], ["b1", "2023-12-31"]]
+    section = Section("Sorted", table=Table(["name", "day"], rows))
+    page = browser.new_page()
+    page.goto(Page("Sorted", sections=[section]).write(tmp_path / "days.html").as_uri())
+    names = "() => [...document.querySelectorAll('tbody th')].map(cell => cell.textContent)"
+    page.click("text=day")
+    assert page.evaluate(names) == ["b1", "b9", "b10"]
+    page.click("text=day")
+    page.click("text=name")
+    assert page.evaluate(names) == ["b1", "b9", "b10"]
+
+
 def test_the_page_is_used_without_a_mouse(browser, tmp_path):
     table = Table(["", "value"], [["b", "2"], ["a", "1"], ["c", "3"]])
     curve = AccuracyCurve([0.12344, 0.12344, 0.37], total=3)

@@ -14,8 +14,13 @@ from support import seeded
 from taut.bounds import Bound
 from taut.data import Table
 from taut.plotting import STYLE
-from taut.report import column_records, distance_guarantees, distance_headline, format_bound
-from taut.report.feature_table import feature_sections
+from taut.report import (
+    column_records,
+    distance_guarantees,
+    distance_headline,
+    feature_table,
+    format_bound,
+)
 from taut.report.figures import as_image
 from taut.report.wasserstein_report import draw_interval, wasserstein_page
 from taut.transport import WassersteinResult, compare_features, wasserstein
@@ -220,6 +225,22 @@ def test_odd_shapes_are_told_as_features():
     assert "column 0" in html
 
 
+@pytest.mark.parametrize(("names", "shown"), [("SML", [0, 1, 2]), ("abcdefg", [0, 2, 4, 6])])
+def test_ordered_categories_are_named_on_their_axis(monkeypatch, names, shown):
+    pd = pytest.importorskip("pandas")
+    drawn = []
+    monkeypatch.setattr(feature_table, "draw", lambda paint, **_: drawn.append(paint))
+    sizes = pd.Categorical(list(names) * 9, list(names), ordered=True)
+    pair = open_pair(pd.DataFrame({"size": sizes}), pd.DataFrame({"size": sizes[::-1]}))
+    tables = (pair.first, pair.second)
+    feature_table.feature_sections(compare_features(*tables), None, tables, NAMES)
+    axes = Figure().add_subplot()
+    drawn[0](axes)
+    assert axes.get_xticks().tolist() == shown
+    ticks = axes.xaxis.get_major_formatter().format_ticks(shown)
+    assert ticks == [names[place] for place in shown]
+
+
 def test_columns_of_a_mixed_table_are_told_one_by_one():
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
@@ -269,7 +290,7 @@ def test_dates_below_a_histogram_do_not_collide(days, monkeypatch):
         for _ in range(2)
     ]
     tables = open_pair(*frames)[:2]
-    feature_sections(compare_features(*tables), None, tables, NAMES)
+    feature_table.feature_sections(compare_features(*tables), None, tables, NAMES)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=painted["size"], layout="constrained")
         axes = figure.add_subplot()

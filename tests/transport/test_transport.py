@@ -353,7 +353,7 @@ def test_a_missing_solver_is_named(monkeypatch):
                                       block_size=1), ArgumentError, "`block_size`"),
         (lambda: bound_population_upper(torch.arange(9.0), torch.zeros(9),
                                         diameter=7.0, generator=seeded()),
-         ArgumentError, "two points of `x` 8 apart"),
+         ArgumentError, "two points of the first sample 8 apart"),
         (lambda: bound_population_upper(torch.zeros(9), torch.zeros(9), 1.0,
                                         generator=seeded()),
          ArgumentError, "`confidence` must lie inside (0, 1)"),

@@ -41,7 +41,7 @@ def certify(**options: Any) -> None:
       taut certify runs/wine --data june.csv --csv radii.csv
       taut certify net.safetensors --data mnist --norm l2 --json
     """
-    from taut.cli.output import announce_folders, print_json, print_table, say
+    from taut.cli.output import make_folders, print_json, print_table, say
     from taut.evaluation import evenly_spaced_rows
     from taut.report import (
         accuracy_table,
@@ -63,8 +63,8 @@ def certify(**options: Any) -> None:
     if options["radii"] and radius not in radii:
         radius = radii[0]
     if table:
-        with announce_folders(table.parent):
-            _write_radii(table, certificates, classifier.spec.classes)
+        make_folders(table)
+        _write_radii(table, certificates, classifier.spec.classes)
     header, rows = accuracy_table(certificates, radii)
     if options["as_json"]:
         record = {
@@ -106,7 +106,6 @@ def _write_radii(path: Path, certificates: "Certificates", classes: tuple[str, .
     assert certificates.correct is not None
     parts = (certificates.prediction, certificates.correct, certificates.radius)
     columns = zip(*(part.tolist() for part in parts), strict=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["row", "prediction", "correct", "radius"])

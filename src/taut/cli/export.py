@@ -57,7 +57,7 @@ def export(
       taut export runs/a --to onnx --out a.onnx
       taut export image.safetensors --to pt2 --out image.pt2 --input-shape 1,28,28
     """
-    from taut.cli.output import announce_folders
+    from taut.cli.output import make_folders
     from taut.export import (
         describe_certificate,
         export_onnx,
@@ -99,8 +99,7 @@ def export(
         more["metadata"]["certificate"] = certificate
     else:
         round_weights(model, weights)
-    with announce_folders(out.parent):
-        out.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(out)
     if target == "pt2":
         export_pt2(model, out, shape, **more)
     elif target == "safetensors":

@@ -113,7 +113,7 @@ def _choices(kind: click.ParamType, got: str) -> list[str]:
 def _with_options(error: TautError, command: click.Command) -> TautError:
     """The same error with the options of the command in place of arguments of Python."""
     parameters = {str(parameter.name): parameter for parameter in command.params}
-    changes: dict[str, Any] = {"option": None}
+    changes: dict[str, Any] = {"option": None, "remedy": error.remedy}
     named = error.argument
     # Commands with a parameter for data call a network PATH.
     of_data = named == "path" and error.subject.partition(":")[0] == "data"
@@ -121,6 +121,9 @@ def _with_options(error: TautError, command: click.Command) -> TautError:
         named = "data"
     # Names of functions mean nothing to those who typed a command.
     changes["subject"] = re.sub(r"^[a-z][a-z0-9_ ]*(: |$)", "", error.subject)
+    for name, parameter in parameters.items():
+        if "_" in name:  # an argument, not a word
+            changes["remedy"] = re.sub(rf"\b{name}\b", _flag(parameter), changes["remedy"])
     if named in parameters:
         changes["subject"] = ""
         changes["argument"] = _flag(parameters[named])

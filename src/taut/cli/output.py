@@ -75,7 +75,7 @@ def announce_folders(*folders: Path) -> Iterator[None]:
 def check_outputs(
     outputs: Sequence[Path | None], inputs: Sequence[str], subject: str = "wasserstein"
 ) -> None:
-    """Makes the folders of the output files, and raises if one cannot be written."""
+    """Raises if an output file cannot be written; creates nothing, since the work may still fail."""
     taken = [Path(path).resolve() for path in inputs]
     paths = [path for path in outputs if path is not None]
     for index, path in enumerate(paths):
@@ -84,17 +84,19 @@ def check_outputs(
             rule, got = "outputs must not be written over inputs", f"{got} for both"
         if path.resolve() in [other.resolve() for other in paths[:index]]:
             rule, got = "outputs must be different files", f"{got} twice"
-        try:
-            with announce_folders(path.parent):
-                path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            rule = "the folder of an output must exist or be created"
-            got = f"{got}: {error.strerror}"
-        else:
-            if not all(os.access(p, os.W_OK) for p in (path.parent, path) if p.exists()):
-                rule, remedy = "outputs must be writable", "Choose another file."
+        above = next(each for each in path.absolute().parents if each.exists())
+        if not all(os.access(p, os.W_OK) for p in (above, path) if p.exists()):
+            rule, remedy = "outputs must be writable", "Choose another file."
         if rule:
             raise ArgumentError(subject, rule=rule, got=got, remedy=remedy)
+
+
+def make_folders(*outputs: Path | None) -> None:
+    """Creates the folders of the output files, and says so."""
+    folders = [path.parent for path in outputs if path is not None]
+    with announce_folders(*folders):
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager

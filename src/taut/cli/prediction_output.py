@@ -36,11 +36,10 @@ def open_output(out: Path | None, kind: str) -> Iterator[Callable[[Rows], None]]
     if out is None:
         yield _text_writer(sys.stdout, kind)
         return
-    from taut.cli.output import announce_folders
+    from taut.cli.output import make_folders
     from taut.export import written_beside
 
-    with announce_folders(out.parent):
-        out.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(out)
     with written_beside(out) as beside:
         if kind == "parquet":
             with _parquet_writer(beside) as write:

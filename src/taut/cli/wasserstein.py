@@ -165,7 +165,7 @@ def wasserstein(a: str | None, b: str | None, **options: Any) -> None:
 
 def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     """Compares two datasets and prints the result; whether to raise the alarm."""
-    from taut.cli.output import check_outputs, print_json, progress
+    from taut.cli.output import check_outputs, make_folders, print_json, progress
     from taut.cli.wasserstein_input import names_of, open_data, rows_for_page
     from taut.cli.wasserstein_output import ComparisonOutput
     from taut.data import check_pair
@@ -191,6 +191,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
     output = ComparisonOutput(result, (a, b), names_of(a, b), notes, options, seconds)
     if not first:
         return output.alarm
+    make_folders(options["save"], options["report"])
     # The critic is saved before anything else can fail, and the result is printed even if the
     # report cannot be written.
     if options["save"]:
@@ -215,7 +216,7 @@ def _compare(a: str, b: str, first: bool, options: dict[str, Any]) -> bool:
 
 def _score(first: bool, options: dict[str, Any]) -> bool:
     """Scores new rows with a saved critic and prints the result; whether to raise the alarm."""
-    from taut.cli.output import check_outputs, print_json
+    from taut.cli.output import check_outputs, make_folders, print_json
     from taut.cli.wasserstein_input import open_data
     from taut.cli.wasserstein_output import ScoreOutput
     from taut.transport import load_critic
@@ -228,6 +229,7 @@ def _score(first: bool, options: dict[str, Any]) -> bool:
     scores, *bounds = critic.evaluate(data, level, method, seed=seed)
     output = ScoreOutput(critic, scores, bounds, options)
     if first and options["scores_out"]:
+        make_folders(options["scores_out"])
         output.write(options["scores_out"])
     if first and options["as_json"]:
         print_json(output.record())

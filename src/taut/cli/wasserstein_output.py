@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 from torch import Tensor
 
-from taut.bounds import Bound
+from taut.bounds import Bound, format_number
 from taut.cli.output import print_table, say
 from taut.report import (
     UNITS,
@@ -75,7 +75,9 @@ class ComparisonOutput:
             self._explain()
         else:
             rows = " and ".join(f"{count:,}" for count in result.rows)
-            estimate = f"Estimate {result.estimate.value:.4g}, {UNITS[result.scaling.method]}"
+            estimate = (
+                f"Estimate {format_number(result.estimate.value)}, {UNITS[result.scaling.method]}"
+            )
             features = len(result.scaling.shift)
             say(f"{estimate}; {rows} rows of {features} feature{'s' * (features > 1)}.")
             say(distance_assumption(result))
@@ -159,9 +161,9 @@ class ScoreOutput:
     def show(self) -> None:
         """Prints the scores as a table."""
         critic, options, name = self.critic, self.options, Path(self.options["score"]).name
-        rows = [[name, f"{self.scores.mean().item():.4g}", ""]]
+        rows = [[name, format_number(self.scores.mean().item()), ""]]
         for side, mean, bound in zip("AB", self.reference_means, self.bounds, strict=True):
-            rows.append([side, f"{mean:.4g}", format_bound(bound.value, "lower")])
+            rows.append([side, format_number(mean), format_bound(bound.value, "lower")])
         print_table(["", "mean score", f"lower bound of the distance to {name}"], rows)
         reference = "the rows of" if critic.finite else "the population of"
         sentence = (

@@ -119,7 +119,7 @@ def watch(files: Sequence[str], **options: Any) -> None:
 
 def _fit(path: str, options: dict[str, Any]) -> bool:
     """Fits a monitor and saves it; never an alarm."""
-    from taut.cli.output import check_outputs, print_json, print_table, say
+    from taut.cli.output import check_outputs, make_folders, print_json, print_table, say
     from taut.data import ColumnSource, TableStream, open_source
     from taut.transport import fit_monitor, save_monitor
 
@@ -132,6 +132,7 @@ def _fit(path: str, options: dict[str, Any]) -> bool:
         encoding=wishes if is_table else None,
         **{name: options[name] for name in _SETTINGS},
     )
+    make_folders(options["save"])
     save_monitor(monitor, options["save"])
     encoding = monitor.encoding
     if options["as_json"]:
@@ -155,7 +156,7 @@ def _fit(path: str, options: dict[str, Any]) -> bool:
 
 def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
     """Updates the monitor with the batches and prints its state; whether drift is detected."""
-    from taut.cli.output import check_outputs, print_json, print_table, say
+    from taut.cli.output import check_outputs, make_folders, print_json, print_table, say
     from taut.data import TableStream
     from taut.report import check_extras, monitor_headline, monitor_page, monitor_rows
     from taut.transport import hold_monitor, load_monitor, save_monitor
@@ -175,10 +176,12 @@ def _update(files: Sequence[str], options: dict[str, Any]) -> bool:
             # Batches before one that cannot be read have been seen.
             if len(monitor.batches) > done:
                 save_monitor(monitor, path)
+                make_folders(options["log"])
                 _append(options["log"], monitor.batches[done:])
     page = None
     if options["report"]:
         metadata = [("Monitor", str(path)), ("Reference", f"{monitor.rows:,} rows")]
+        make_folders(options["report"])
         page = monitor_page(monitor, metadata).write(options["report"])
     if options["as_json"]:
         print_json(_settings(monitor, path) | {"report": page})

@@ -250,7 +250,7 @@ def _training(run: TrainedRun | None) -> list[Section]:
         axes.axvline(best, color="#999999", linewidth=1, linestyle=":")
         axes.set(xlabel="epoch", ylabel="% correct", ylim=(0, 102))
         axes.locator_params(axis="x", integer=True)
-        axes.legend(loc="lower right")
+        axes.legend(loc="lower right", frameon=True, framealpha=1, edgecolor="none")
 
     picture = draw(paint, alt=f"{len(history)} epochs, final loss {history[-1]['loss']:.4g}.")
     note = f"The dotted line is epoch {best}, whose weights were kept"

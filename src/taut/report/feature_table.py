@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.bounds import format_number
 from taut.data import ColumnEncoding
 from taut.data import Table as Rows
 from taut.plotting import COLOURS, Picture, draw
@@ -18,6 +19,7 @@ _MOST_ROWS = 40
 _MOST_PLOTS = 12
 _MOST_CATEGORIES = 6
 _MOST_BINS = 24
+_MOST_TICKS = 4
 _SPACE = "\N{NO-BREAK SPACE}"
 # Histograms of the first and of the second dataset.
 _FILLED: dict[str, Any] = {"color": COLOURS["blue"], "alpha": 0.35}
@@ -60,8 +62,8 @@ def feature_sections(
         p_value = "< 1e-6" if one.corrected_p_value < 1e-6 else f"{one.corrected_p_value:.2g}"
         row = [one.name]
         row += [] if shares is None else [f"{round(100 * shares[j], 1) + 0.0:g}{_SPACE}%"]
-        row += [f"{one.distance:.3g}", p_value]
-        row.append(f"{'KS' if one.means else 'χ²'}{_SPACE}{one.statistic:.2g}")
+        row += [format_number(one.distance, 3), p_value]
+        row.append(f"{'KS' if one.means else 'χ²'}{_SPACE}{format_number(one.statistic, 2)}")
         row += [_mean(one, side, column) for side in (0, 1)]
         if gaps:
             missing = f"{_SPACE}/{_SPACE}".join(f"{100 * share:.2g}" for share in one.missing)
@@ -110,13 +112,16 @@ def _plot(
         for values, style in zip(sides, (_FILLED, _DASHED), strict=True):
             weights = np.full(len(values), 100 / len(values))
             axes.hist(np.clip(values, low, high), edges, weights=weights, **style)
-        axes.locator_params(nbins=3 if column else 4, integer=one.kind == "ordered")
+        axes.locator_params(nbins=3 if column else 4)
         if one.kind == "date":  # whose labels are long
             axes.set_xticks(np.floor(np.linspace(low, high, 5)[1::2]))
+        if column is not None and column.kind == "ordered":
+            count = len(column.categories)
+            axes.set_xticks(range(0, count, math.ceil(count / _MOST_TICKS)))
         if column is not None:
             axes.xaxis.set_major_formatter(lambda value, _, shown=column: _tick(shown, value))
 
-    alt = f"Histograms of {one.name} in {' and '.join(names)}; distance {one.distance:.4g}."
+    alt = f"Histograms of {one.name} in {' and '.join(names)}; distance {format_number(one.distance)}."
     return draw(paint, alt=alt, title=shorten(one.name), size=(3.0, 2.0))
 
 
@@ -157,11 +162,11 @@ def _tick(column: ColumnEncoding, value: float) -> str:
 def _mean(one: FeatureComparison, side: int, column: ColumnEncoding | None) -> str:
     if one.means is None or one.spreads is None or not math.isfinite(one.means[side]):
         return "–"
-    mean, spread = one.means[side], f"{one.spreads[side]:.3g}"
+    mean, spread = one.means[side], format_number(one.spreads[side], 3)
     if column is not None and column.kind != "ordered":
         unit = "days" if column.kind == "date" else "hours"
         return f"{_tick(column, mean)} ±{_SPACE}{spread}{_SPACE}{unit}"
-    return f"{mean:.4g} ±{_SPACE}{spread}"
+    return f"{format_number(mean)} ±{_SPACE}{spread}"
 
 
 def _values(table: Rows, name: str) -> np.ndarray:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from taut.bounds import format_number
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.page import Page, Section, Table
 from taut.report.sentences import UNITS
@@ -26,7 +27,7 @@ def monitor_headline(monitor: Monitor) -> str:
 def _largest_change(batch: MonitoredBatch) -> str:
     """The change with the most evidence; its size, unless this batch went the other way."""
     change = batch.changes[0]
-    size = f", by {change.difference:.3g}" if change.difference > 0 else ""
+    size = f", by {format_number(change.difference, 3)}" if change.difference > 0 else ""
     return f"{change.what}{size}"
 
 
@@ -38,7 +39,7 @@ def monitor_rows(
         [
             batch.name,
             f"{batch.rows:,}",
-            f"{batch.evidence:.3g}",
+            format_number(batch.evidence, 3),
             f"{batch.p_value:.3g}",
             _largest_change(batch),
         ]
@@ -70,7 +71,10 @@ def monitor_page(monitor: Monitor, metadata: Sequence[tuple[str, str]] = ()) -> 
                 f"What has changed most, up to {last.name}",
                 table=Table(
                     ["change", "evidence", "difference"],
-                    [[c.what, f"{c.evidence:.3g}", f"{c.difference:.3g}"] for c in last.changes],
+                    [
+                        [c.what, format_number(c.evidence, 3), format_number(c.difference, 3)]
+                        for c in last.changes
+                    ],
                 ),
                 note=f"Differences of the last batch from the reference, {unit}; values beyond the range "
                 "of the reference count as its ends. The evidence of a single score shows where to "
@@ -110,7 +114,7 @@ def _line(monitor: Monitor) -> Picture:
         axes.set_xlim(0.5, len(values) + 0.5)
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
-    alt = f"Evidence after {len(values)} batches: {values[-1]:.3g}; alarm at {threshold:g}."
+    alt = f"Evidence after {len(values)} batches: {format_number(values[-1], 3)}; alarm at {threshold:g}."
     return draw(paint, alt=alt, size=(4.6, 2.9))
 
 

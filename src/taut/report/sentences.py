@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
-from taut.bounds import format_bound
+from taut.bounds import format_bound, format_number
 from taut.certificates import Certificates
 from taut.evaluation import RobustnessResult
 from taut.norms import Norm
@@ -210,7 +210,7 @@ def distance_headline(result: WassersteinResult, names: tuple[str, str]) -> str:
 def distance_rows(result: WassersteinResult) -> list[list[str]]:
     """Estimate and bounds: names, values and methods."""
     rows = [
-        ["estimate", f"{result.estimate.value:.4g}", result.estimate.method],
+        ["estimate", format_number(result.estimate.value), result.estimate.method],
         ["at least", format_bound(result.lower.value, "lower"), result.lower.method],
     ]
     if result.upper_is_useful:
@@ -221,7 +221,7 @@ def distance_rows(result: WassersteinResult) -> list[list[str]]:
     if result.bootstrap is not None:
         low, high = result.bootstrap
         about = "bootstrap interval of the estimate; not a proven bound"
-        rows.append(["bootstrap", f"{low:.4g} to {high:.4g}", about])
+        rows.append(["bootstrap", f"{format_number(low)} to {format_number(high)}", about])
     if result.p_value is not None:
         test = "permutation test of the hypothesis that both populations are the same"
         rows.append(["p-value", f"{result.p_value:.3g}", test])
@@ -316,7 +316,7 @@ def distance_guarantees(result: WassersteinResult, method: str = "") -> dict[str
             "values themselves, so only lower bounds hold."
         )
     guarantees["The estimate"] = (
-        f"{result.estimate.value:.4g} ({result.estimate.method}) may be above or below the true "
+        f"{format_number(result.estimate.value)} ({result.estimate.method}) may be above or below the true "
         "distance."
     )
     return guarantees

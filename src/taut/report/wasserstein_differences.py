@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from taut.bounds import format_number
 from taut.data import Table as Rows
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.feature_attribution import attribute
@@ -161,12 +162,12 @@ def _bars(shares: Sequence[tuple[str, float]]) -> Picture:
         places = range(len(shares))
         bars = axes.barh(places, values, color=colours, height=0.7)
         texts = [f"{round(value, 1) + 0.0:g} %" for value in values]
-        axes.bar_label(bars, texts, padding=4, fontsize=8)
+        axes.bar_label(bars, texts, padding=4, fontsize=10)
         axes.set_yticks(places, [shorten(label) for label, _ in shares])
         axes.invert_yaxis()
         axes.grid(False, axis="y")
         axes.set(xlabel=_SHARES)
-        axes.margins(x=0.18, y=0.02)
+        axes.margins(x=0.22, y=0.02)
 
     description = ", ".join(f"{label} {100 * share:.3g} %" for label, share in shares)
     return draw(
@@ -222,12 +223,12 @@ def _table(details: Details, side: int, positions: Sequence[int], scores: Sequen
     shown, table = details.order[:_MOST_SHOWN], details.tables[side]
     some = table.values[list(positions)]
     encoding = table.encoding
-    cells = [[f"{value:.4g}" for value in row] for row in some]
+    cells = [[format_number(value) for value in row] for row in some]
     if encoding is not None:
         cells = encoding.decode(some)
     unlike = _unlike(details, side, some)
     rows = [
-        [str(position), f"{score:.4g}", most, *(row[j] for j in shown)]
+        [str(position), format_number(score), most, *(row[j] for j in shown)]
         for position, score, most, row in zip(positions, scores, unlike, cells, strict=False)
     ]
     header = ["row", "score", "most unusual", *(details.labels[j] for j in shown)]

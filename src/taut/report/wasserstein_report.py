@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Generator
 
+from taut.bounds import format_number
 from taut.data import Table as Rows
 from taut.plotting import COLOURS, Picture, draw
 from taut.report.figures import smooth
@@ -102,21 +103,23 @@ def draw_interval(result: WassersteinResult) -> Picture:
             axes.text(high, 0.36, end, ha="right", va="bottom")
         side = "center" if middle < 0.85 * reach else "right"
         side = "left" if middle <= 0.15 * reach else side
-        axes.text(middle, -0.36, f"estimate {middle:.4g}", ha=side, va="top")
+        axes.text(middle, -0.36, f"estimate {format_number(middle)}", ha=side, va="top")
         axes.set(xlim=(min(0, middle), reach), ylim=(-0.75, 0.75), yticks=[])
         axes.grid(False)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("Wasserstein-1 distance")
 
     range_text = f"At least {least}" if open_ended else f"Between {least} and {most}"
-    alt = f"{range_text}; estimate {middle:.4g}."
+    alt = f"{range_text}; estimate {format_number(middle)}."
     return draw(paint, alt=alt, size=(4.6, 1.55))
 
 
 def _scores(result: WassersteinResult, names: Sequence[str]) -> Section:
     scores = [side.double().numpy() for side in result.scores]
     means = [float(values.mean()) for values in scores]
-    labels = [f"{name}, mean {mean:.4g}" for name, mean in zip(names, means, strict=True)]
+    labels = [
+        f"{name}, mean {format_number(mean)}" for name, mean in zip(names, means, strict=True)
+    ]
     together = np.concatenate(scores)
     # A few distant rows would leave the others in one bin.
     low, high = np.quantile(together, [0.002, 0.998])
@@ -142,9 +145,9 @@ def _scores(result: WassersteinResult, names: Sequence[str]) -> Section:
         [
             "The critic gives every row a score, and its Lipschitz constant is at most 1: rows that "
             f"are close have close scores. So the mean scores of the two {sides} differ by at most "
-            f"the distance; here the means differ by {means[0] - means[1]:.4g} on {whose}. Where the "
-            "two histograms overlap, the critic cannot tell the datasets apart. The first and the last "
-            "bar include all scores beyond them."
+            f"the distance; here the means differ by {format_number(means[0] - means[1])} on {whose}. "
+            "Where the two histograms overlap, the critic cannot tell the datasets apart. The first and "
+            "the last bar include all scores beyond them."
         ],
         pictures=[draw(paint, alt=alt, size=(4.6, 3.1))],
     )
@@ -160,7 +163,9 @@ def _training(result: WassersteinResult) -> list[Section]:
         axes.plot(*smooth(history), color=COLOURS["blue"])
         axes.set(xlabel="step", ylabel="dual value", xlim=(1, max(2, len(history))))
 
-    alt = f"From {history[0]:.4g} to {history[-1]:.4g} in {len(history)} steps."
+    alt = (
+        f"From {format_number(history[0])} to {format_number(history[-1])} in {len(history)} steps."
+    )
     note = "The dual value of the critic on its training batches, and its moving average."
     if not result.finite:
         note = (

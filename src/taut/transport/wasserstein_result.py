@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Generator
 
-from taut.bounds import Bound, Estimate, Interval, format_bound
+from taut.bounds import Bound, Estimate, Interval, format_bound, format_number
 from taut.transport.saved_critic import SavedCritic
 
 _MOST_SCORES = 100_000
@@ -103,10 +103,10 @@ class WassersteinResult(SavedCritic):
         tested = "" if self.p_value is None else f", p = {self.p_value:.3g}"
         if self.unseen:
             names = ", ".join(map(repr, self.unseen))
-            bounds = f"lower estimate {self.estimate.value:.4g}, at least {low} {sure}"
+            bounds = f"lower estimate {format_number(self.estimate.value)}, at least {low} {sure}"
             return f"{bounds}, no upper bound: unseen values in {names}{tested}"
         between = f"in [{low}, {high}] "
         between += "proven" if self.finite else f"at {100 * self.confidence:g} % {self.assumption}"
         if not self.upper_is_useful:
             between = f"at least {low} {sure}, no useful upper bound"
-        return f"{self.estimate.value:.4g}, {between}{tested}"
+        return f"{format_number(self.estimate.value)}, {between}{tested}"

@@ -118,8 +118,8 @@ def run_zoo(
         if not wanted or any(part.lower() in name.lower() for part in wanted)
     }
     if not blocks:
-        rule = f"must be among {', '.join(zoo_blocks(peers))}"
-        raise ArgumentError("run_zoo", "layers", rule, str(list(wanted)))
+        rule = f"must be names, or parts of names, of {', '.join(zoo_blocks(peers))}"
+        raise ArgumentError("run_zoo", "layers", rule, ", ".join(map(repr, wanted)))
     plain = to_json(asdict(settings))
     for record in read_zoo(folder):
         if record.settings != plain:

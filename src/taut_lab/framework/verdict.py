@@ -102,7 +102,8 @@ class Check:
         if (word := self.case(name)) == "missing":
             return f"{name}: missing"
         larger, smaller = map(statistics.fmean, self.values(name))
-        return f"{name}: {larger:.4g} against {smaller:.4g}, {word}"
+        by = f" {'+' if self.by > 0 else '-'} {abs(self.by):g}" if self.by else ""
+        return f"{name}: {larger:.4g} > {smaller:.4g}{by}, {word}"
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def test_a_run_records_each_layer_once(tmp_path: Path, monkeypatch: pytest.Monke
         assert record.memory > 16 * record.parameters
     with pytest.raises(ArgumentError, match="must hold records with the settings"):
         run_zoo(replace(SMALL, seed=1), tmp_path, peers=False)
-    with pytest.raises(ArgumentError, match="must be among"):
+    with pytest.raises(ArgumentError, match="must be names, or parts of names"):
         run_zoo(SMALL, tmp_path, layers=["no such layer"])
 
 

@@ -57,7 +57,7 @@ def test_a_size_is_not_refuted_by_a_reduced_budget():
 def test_the_reason_names_what_fails_and_what_is_missing():
     reason = Verdict([HOLDS, OPEN, FAILS], "").reason
     assert reason == "Fails: it fails (fails: x). Open: nobody knows (missing: x). Holds: it holds."
-    assert FAILS.explain() == "x: 1 against 2, fails; y: 2 against 1, holds"
+    assert FAILS.explain() == "x: 1 > 2, fails; y: 2 > 1, holds"
 
 
 def test_seeds_are_counted_without_constants():

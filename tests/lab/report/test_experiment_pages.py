@@ -221,7 +221,7 @@ def test_the_index_opens_with_verdicts(tmp_path, monkeypatch):
     assert texts[6:8] == [["undecided"], ["No cells have been run."]]
     assert "1 confirmed, 1 undecided" in read(index) and read(index).count("Sorting") == 3
     page = read(tmp_path / "out" / "sample.html")
-    assert "test: 7.5 against 3.5, holds" in page
+    assert "test: 7.5 &gt; 3.5, holds" in page
 
 
 @pytest.mark.parametrize("better", ["higher", "lower", None])

@@ -4,6 +4,7 @@ const BLOCK = 4; // side of the square of drawn cells whose mean is one pixel of
 const BRUSH = 0.055; // radius of the brush, as a share of the drawing's width
 const ROUNDED = 1e-9; // what is taken off a radius, far more than float64 can lose here
 const ROUNDS = 40; // steps of the search for a nearby image with another prediction
+const PAUSE = 80; // milliseconds without a stroke after which the search starts
 
 function decode(text) {
   const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
@@ -24,7 +25,11 @@ function apply(layer, x) {
       for (let j = 0; j < n; j++) sum += weight[i * n + j] * x[j];
       return sum;
     });
-    const pull = g => x.map((_, j) => g.reduce((sum, gi, i) => sum + gi * weight[i * n + j], 0));
+    const pull = g => {
+      const back = new Float64Array(n);
+      g.forEach((gi, i) => { for (let j = 0; j < n; j++) back[j] += gi * weight[i * n + j]; });
+      return back;
+    };
     return [y, pull];
   }
   if (layer.kind === "sort") {
@@ -150,18 +155,19 @@ class Board {
   listen(box) {
     let last = null;
     this.board.addEventListener("pointerdown", event => {
+      if (!event.isPrimary || event.button !== 0) return; // a second finger, another button
       this.board.setPointerCapture(event.pointerId);
       last = this.place(event);
       this.stroke(last, last);
     });
     this.board.addEventListener("pointermove", event => {
-      if (last === null) return;
+      if (last === null || !event.isPrimary) return;
       const here = this.place(event);
       this.stroke(last, here);
       last = here;
     });
     for (const name of ["pointerup", "pointercancel"]) {
-      this.board.addEventListener(name, () => { last = null; });
+      this.board.addEventListener(name, event => { if (event.isPrimary) last = null; });
     }
     let pen = [0.5, 0.5]; // of the arrow keys; with Shift it moves without drawing
     const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -185,13 +191,15 @@ class Board {
     this.show(image, this.raster([]).map((_, cell) => image[this.pixel(cell)]));
   }
 
-  /** Where the pointer is, as shares of the board's width and height. */
+  /** Where the pointer is, or the nearest place on the board, as shares of its width and height. */
   place(event) {
     const frame = this.board.getBoundingClientRect();
-    return [(event.clientX - frame.left) / frame.width, (event.clientY - frame.top) / frame.height];
+    const shares = [(event.clientX - frame.left) / frame.width, (event.clientY - frame.top) / frame.height];
+    return shares.map(share => Math.min(1, Math.max(0, share)));
   }
 
   clear() {
+    clearTimeout(this.search);
     this.strokes = [];
     this.result = null;
     this.image = new Float64Array(this.network.width * this.network.height);
@@ -218,14 +226,21 @@ class Board {
   /** Cells whose centres lie within the brush around a segment: 1, all others 0. */
   raster(segments) {
     const cells = new Float64Array(this.columns * this.rows), reach = BRUSH * this.columns;
+    const span = (start, step, size) => [
+      Math.max(0, Math.floor(Math.min(start, start + step) - reach)),
+      Math.min(size, Math.ceil(Math.max(start, start + step) + reach)),
+    ];
     for (const [from, to] of segments) {
       const a = [from[0] * this.columns, from[1] * this.rows];
       const [dx, dy] = [to[0] * this.columns - a[0], to[1] * this.rows - a[1]];
       const length = dx * dx + dy * dy || 1;
-      for (let cell = 0; cell < cells.length; cell++) {
-        const [x, y] = [(cell % this.columns) + 0.5 - a[0], Math.floor(cell / this.columns) + 0.5 - a[1]];
-        const along = Math.min(1, Math.max(0, (x * dx + y * dy) / length));
-        if (Math.hypot(x - along * dx, y - along * dy) <= reach) cells[cell] = 1;
+      const [[left, right], [top, bottom]] = [span(a[0], dx, this.columns), span(a[1], dy, this.rows)];
+      for (let row = top; row < bottom; row++) {
+        for (let column = left; column < right; column++) {
+          const [x, y] = [column + 0.5 - a[0], row + 0.5 - a[1]];
+          const along = Math.min(1, Math.max(0, (x * dx + y * dy) / length));
+          if (Math.hypot(x - along * dx, y - along * dy) <= reach) cells[row * this.columns + column] = 1;
+        }
       }
     }
     return cells;
@@ -243,31 +258,36 @@ class Board {
     return image;
   }
 
-  /** Classifies an image and shows the answer, with `cells` on the board. */
+  /** Classifies an image and shows the answer, with `cells` on the board; the search waits for a pause. */
   show(image, cells) {
     const { network } = this;
     this.image = Float64Array.from(image);
     this.result = network.certify(this.image);
-    const near = network.nearest(this.image, this.result.prediction);
-    this.paint(cells, near);
-    const name = network.classes[this.result.prediction];
+    this.paint(cells);
     const norm = network.norm === "linf" ? "L-inf" : "L2";
     const radius = Math.floor(this.result.radius * 1000) / 1000;
     const strong = document.createElement("strong");
-    strong.textContent = `Prediction: ${name}. `;
+    strong.textContent = `Prediction: ${network.classes[this.result.prediction]}. `;
     const proven = radius > 0
       ? `No change of ${norm} length below ${radius.toFixed(3)} alters it: that is proven. `
-      : "Its certified radius is 0: two classes are tied. ";
-    const found = near
-      ? `A change of length ${(Math.ceil(near.distance * 1000) / 1000).toFixed(3)} was found that turns it into ${network.classes[network.predict(near.image)]}.`
-      : "No change that alters it was found.";
-    this.answer.replaceChildren(strong, proven + found);
+      : "Its certified radius is below 0.001. ";
+    this.answer.replaceChildren(strong, proven);
+    clearTimeout(this.search);
+    this.search = setTimeout(() => this.showNearest(), PAUSE);
   }
 
-  paint(cells, near = null) {
+  showNearest() {
+    const { network } = this, near = network.nearest(this.image, this.result.prediction);
+    if (near) draw(this.views.changed, near.image);
+    this.answer.append(near
+      ? `A change of length ${(Math.ceil(near.distance * 1000) / 1000).toFixed(3)} was found that turns it into ${network.classes[network.predict(near.image)]}.`
+      : "No change that alters it was found.");
+  }
+
+  paint(cells) {
     draw(this.board, cells);
     draw(this.views.seen, this.image);
-    draw(this.views.changed, near ? near.image : this.image.map(() => 0));
+    draw(this.views.changed, this.image.map(() => 0));
   }
 }
 

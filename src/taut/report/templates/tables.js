@@ -2,12 +2,13 @@
 
 function sortKey(cell) {
   const text = (cell.firstChild ? cell.firstChild.textContent : "").trim();
-  const number = Number.parseFloat(text.replace(/[,\s]/g, "").replace(/^[<>≤≥±]+/, ""));
-  return Number.isNaN(number) ? text : number;
+  // The number that the text begins with; dates and times are sorted as words are.
+  const [, number] = /^[<>≤≥±]*(-?[\d.]+(?:e[-+]?\d+)?)(?![-:\d.])/.exec(text.replace(/[,\s]/g, "")) || [];
+  return Number.isNaN(Number.parseFloat(number)) ? text : Number.parseFloat(number);
 }
 
 function compare(a, b) {
-  if (typeof a === typeof b) return typeof a === "number" ? a - b : a.localeCompare(b);
+  if (typeof a === typeof b) return typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true });
   return typeof a === "number" ? -1 : 1; // numbers before words
 }
 
