@@ -156,8 +156,8 @@ def test_help_states_the_defaults():
     assert resolve(TrainConfig(norm="linf"), data) == for_linf[0]
     assert resolve(TrainConfig(norm="linf", constraint="linf"), data) == found["linf"]
     assert (
-        "In linf, the default is distance, unless a constraint or tolerances are given; otherwise it is "
-        "dense" in helped("arch")
+        "The default is distance in linf if neither a constraint nor tolerances are given, and dense in "
+        "all other cases" in helped("arch")
     )
     assert [each.lr for each in for_linf] == [0.02, 0.006]
     assert for_linf[1].clip == pytest.approx(
